@@ -43,7 +43,7 @@ def install() -> None:
         ctypes.CDLL(None).sigaction(signal.SIGBUS, ctypes.byref(action), None)
 
 
-_installed: list[_Action] = []  # keeps the handler alive
+_installed: list[_Action] = []  # without this reference, Python would free the handler
 
 
 def _end(_number: int, info: int, _context: int) -> None:

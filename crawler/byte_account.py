@@ -22,9 +22,9 @@ that were not reserved before, such as the data made from a body.
 from collections.abc import Hashable
 from typing import Generic, TypeVar
 
-SMALL_BYTES = 64 << 10  # the median page has 30 kB
+SMALL_BYTES = 64 << 10  # each share may grow to this size; the median page has 30 kB
 YOUNGER_PART = 4  # all shares but the oldest may together hold 1/4 of the limit
-CHARGED_PART = 8  # while more than 1/8 of the limit is charged, even the oldest share must fit into the limit
+CHARGED_PART = 8  # the oldest share may exceed the limit, but not while more than 1/8 of the limit is charged
 
 _O = TypeVar("_O", bound=Hashable)
 
@@ -76,7 +76,7 @@ class ByteAccount(Generic[_O]):
             self._waiting.pop(owner, None)  # type: ignore[arg-type]
 
     def next_free(self) -> _O | None:
-        """If the request of the next waiting owner fits, grant it and return this owner; None if no request fits."""
+        """Grant the request of the next waiting owner if it fits, and return this owner; None if no request fits."""
         if not self._waiting:
             return None
         first = next(iter(self._waiting))

@@ -60,7 +60,7 @@ class Fate(StrEnum):
     # another process owns the URL and decides its fate; the signal waits here until that process receives it
     SENT = "sent"
     NOT_REFRESHED = "not_refreshed"  # the page is known, but this crawl does not fetch pages again
-    RETIRED = "retired"  # `crawler retire` removed it before it was fetched
+    RETIRED = "retired"  # `crawler retire` removed the URL before it was fetched
     OUT_OF_SCOPE = "out_of_scope"  # a rule of the URL filter rejects the URL
     REFUSED = "refused"  # not a URL, too many URLs, or no running process could accept it
 

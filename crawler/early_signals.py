@@ -90,7 +90,7 @@ def interrupted() -> int:
 def ending() -> Iterator[None]:
     """Delay a Ctrl-C while modules are imported.
 
-    After the imports, it ends the program with one line instead of a traceback.
+    After the imports, the Ctrl-C ends the program with one line instead of a traceback.
 
     A module that is interrupted while it is imported may even crash. At a prompt, KeyboardInterrupt is raised as
     usual. A handler that the user's program has installed is kept.
@@ -127,7 +127,7 @@ def noted(*, leaves: bool = False) -> Iterator[None]:
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     try:
         install()
-    except ValueError:  # not the main thread, which receives all signals
+    except ValueError:  # this is not the main thread, so it receives no signals
         before = {}
     try:
         yield

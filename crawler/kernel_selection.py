@@ -102,5 +102,5 @@ def choose(folder: str) -> bool:
 
 
 def are_interpreted() -> bool:
-    """Return whether `choose` made the kernels in BOUND be imported from their source."""
+    """Return whether `choose` made Python import the kernels in BOUND from their source."""
     return any(isinstance(finder, AsSource) for finder in sys.meta_path)

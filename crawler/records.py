@@ -44,14 +44,14 @@ class LinkFlag:
     SCOPE = 64  # not a link: tells a peer that the scope grew by this URL
     # requested with the user's `RequestOptions`, under a fingerprint of its own; never refreshed
     OWN_REQUEST = 128
-    RANKED = 256  # the user gave it a priority
+    RANKED = 256  # the user gave the URL a priority
     AGAIN = 512  # a known page that is queued again (`crawl.timestamping`)
     # Not a link: tells the owner that, according to a signal, this URL has changed. `redirects` is the number
     # of the signal's source.
     SIGNAL = 1024
     NEWS = 2048  # found on a known page that was fetched again; if the URL becomes a page, the known page gets the credit
-    # not a link: tells the owner of the page `via` that a URL found on the page `via` has become a page of
-    # the crawl
+    # not a link: tells the owner of the page `via` that a URL found on this page has become a page of the
+    # crawl
     CREDIT = 4096
     # out of scope, and fetched only to see whether the link works; the answer is not stored, and its links
     # are not followed
@@ -63,7 +63,7 @@ class LinkFlag:
     RETIRED = 1 << 24
 
 
-# A link with one of these flags is a message to the owner of its URL, not a link.
+# A `Link` with one of these flags is not a link on a page, but a message to the owner of its URL.
 MESSAGE = LinkFlag.SCOPE | LinkFlag.SIGNAL | LinkFlag.CREDIT
 # If a link has one of these flags, the answer to it is not a page of the crawl.
 NO_PAGE = LinkFlag.REQUISITE | LinkFlag.SITEMAP | LinkFlag.FEED | LinkFlag.EXTERNAL
@@ -133,9 +133,9 @@ class FetchTask(msgspec.Struct, gc=False):
 class RequestOptions(msgspec.Struct, frozen=True, gc=False):
     """How to request a URL that is not fetched by a plain GET.
 
-    `headers` are "Name: value"; `jar` names a cookie jar of the crawl ("" is the common jar); `proxy` is the URL of a
-    proxy ("" means the configured proxy). `secrets` are names of fields of
-    the body whose values are never recorded.
+    `headers` are lines of the form "Name: value". `jar` names a cookie jar of the crawl ("" is the common jar).
+    `proxy` is the URL of a proxy ("" means the configured proxy). `secrets` are names of fields of the body whose
+    values are never recorded.
     """
 
     method: str = "GET"
@@ -147,6 +147,9 @@ class RequestOptions(msgspec.Struct, frozen=True, gc=False):
 
 
 BUSY_STATUSES = frozenset((429, 503))  # statuses that ask for fewer requests (HOST_BUSY, Retry-After)
+
+
+REDIRECT_LOOP = "redirect loop"  # `Fetch.error` of a URL that redirects to itself
 
 
 class Outcome(StrEnum):
@@ -274,18 +277,19 @@ class Fetch(msgspec.Struct, gc=False):
     or "disconnect". `decoded_length` counts the bytes of the body without content coding, up to the decoding
     limits. `retry_after` is the delay that the server asked for, in seconds; 0 if it did not ask for one.
     `took` is the time from sending the request to the last byte of the answer, without connecting and TLS.
-    `connection` is "reused", the handshake of a new connection ("plain", "full" or "resumed"), or CACHED; it
-    is "" if there was no connection. `undecoded` means that the content coding is not known to the crawler,
-    so `content` is empty. `payload_digest` is the SHA-1 of the stored payload, or b"" if it has not been
-    computed yet. `final` means that the frontier will not retry the URL. `rendering` is the attempt to render
-    the page in a browser, if there was one. `held_back` means that the page should have been rendered in a
-    browser, but this was put off because earlier attempts had failed. `site` is the digest of the statements
-    that the host made at that time about the use of its pages (`consent/site_book.py`). `challenged` means
-    that the server asked the crawler to sign its requests, and that this request should be repeated with a
-    signature. `part` is the payload of a large file; `body` and `content` are then empty. `request_head` and
-    `request_body` are the request without the values of credentials. `earlier` are the answers of the
-    redirect chain that led here, if the user's code made the request. `known` maps the names in `headers`,
-    in lower case, to their values, which are joined by line feeds if there are several; None until it is needed.
+    `connection` is "reused" if the connection was reused, and otherwise the handshake of the new connection:
+    "plain", "full" or "resumed". It is CACHED if an answer of an earlier crawl was used, and "" if there was
+    no connection. `undecoded` means that the content coding is not known to the crawler, so `content` is
+    empty. `payload_digest` is the SHA-1 of the stored payload, or b"" if it has not been computed yet. `final`
+    means that the frontier will not retry the URL. `rendering` is the attempt to render the page in a browser,
+    if there was one. `held_back` means that the page should have been rendered in a browser, but this was put
+    off because earlier attempts had failed. `site` is the digest of the statements that the host made at that
+    time about the use of its pages (`consent/site_book.py`). `challenged` means that the server asked the
+    crawler to sign its requests, and that this request should be repeated with a signature. `part` is the
+    payload of a large file; `body` and `content` are then empty. `request_head` and `request_body` are the
+    request without the values of credentials. `earlier` are the answers of the redirect chain that led here,
+    if the user's code made the request. `known` maps the names in `headers`, in lower case, to their values.
+    Several values of a name are joined by line feeds. `known` is None until it is needed.
     """
 
     url: str
@@ -390,12 +394,12 @@ class Extracted(msgspec.Struct, gc=False):
     `hrefs` come from a plain scan. `maps` are the sitemaps that a sitemap index names. `repeats` contains
     each link as often as the page contains it. This list is filled only for URL traces. If the document is a
     sitemap, feed or directory listing, `dated` contains those links for which the document gives the instant
-    of the last change. Each of them is a pair (raw URL, instant). `told_by` names the kind of this document;
-    it is "" for any other document. `anchors` has one text for each of `hrefs`: that of the first anchor with
-    this href and a text, or "" if there is none. It is [] unless the texts were requested. `markup` is
-    present if it was requested and the page was parsed. `statements` are pairs (name, content) of the meta
-    elements that allow or forbid uses of the page. `licenses` are the raw URLs of the RSL documents that link
-    elements announce.
+    of the last change. Each of them is a pair (raw URL, instant). `told_by` is the kind of the document:
+    "sitemap", "feed" or "listing", or "" for any other kind. `anchors` has one text for each of `hrefs`: that
+    of the first anchor with this href and a text, or "" if there is none. It is [] unless the texts were
+    requested. `markup` is present if it was requested and the page was parsed. `statements` are pairs (name,
+    content) of the meta elements that allow or forbid uses of the page. `licenses` are the raw URLs of the
+    RSL documents that link elements announce.
     """
 
     base: str
@@ -480,7 +484,8 @@ class PageRecord(msgspec.Struct, gc=False, array_like=True):
     metas: int = -1
     rendered: bool = False  # the content is the DOM that a browser made
     receipt: bytes = b""  # the consent receipt of the page's last fetch (`consent/receipts.py`)
-    # facts about the stored rendering; if `rendered` is False, about the last attempt to render, which failed
+    # If `rendered` is True: facts about the stored rendering. Otherwise: facts about the last attempt to
+    # render, which failed.
     shown: RenderingFacts | None = None
 
 

@@ -24,15 +24,16 @@ from tests import warm_start
 # The assertions of helper modules, such as `tests/faults/around.py`, also show their values when they fail.
 pytest.register_assert_rewrite(*(f"tests.{folder.name}" for folder in Path(__file__).parent.iterdir()))
 
-# Until the tests are collected, nearly all new objects stay: modules, syntax trees, tests. To search them for garbage
-# would take a third of the CPU time of a collection in a new clone. `pytest_collection_finish` enables the collector.
+# Until the tests are collected, nearly all new objects are kept: modules, syntax trees, tests. Searching them
+# for garbage would take a third of the CPU time that collecting the tests takes in a new clone.
+# `pytest_collection_finish` enables the collector.
 gc.disable()
 
 settings.register_profile("crawler", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("crawler")
 
 # `nohup` and shell scripts that use `&` start programs with these signals ignored. Programs that tests start
-# would inherit this. They do not inherit handlers, so a handler that does nothing is set here.
+# would ignore them, too. Handlers are not inherited, so a handler that does nothing is set here.
 for _number in (signal.SIGHUP, signal.SIGINT):
     if signal.getsignal(_number) is signal.SIG_IGN:
         signal.signal(_number, lambda *_: None)
@@ -121,7 +122,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def pytest_collection_finish() -> None:
     """Exempt imported modules and collected tests from garbage collection.
 
-    Otherwise, each collection would examine them. Each crawl in the process of the tests begins with a collection.
+    Each crawl in the process of the tests begins with a garbage collection, which would otherwise examine
+    them.
 
     A crawl in the process of the tests calls `gc.unfreeze` at its end, which would end the exemption. So both
     functions have no effect while tests run, except in programs that tests start.
@@ -145,8 +147,8 @@ def _exempt_new_modules() -> None:
 
 
 NEW_MODULES = 20
-# A collection after so many new objects, instead of 700, saves an eighth of the CPU time of tests that run in this
-# process. Crawls set a threshold of their own.
+# A garbage collection after this many new objects, instead of 700, saves an eighth of the CPU time of tests
+# that run in this process. Crawls set a threshold of their own.
 YOUNG_OBJECTS = 10_000
 
 

@@ -9,7 +9,10 @@ ROOT = Path(__file__).resolve().parent.parent
 
 
 def installed(name: str) -> ModuleType:
-    """Return the installed module. It is the compiled form if the module was compiled at installation."""
+    """Return the installed module.
+
+    The result is the compiled form if the module was compiled at installation.
+    """
     return importlib.import_module(name)
 
 

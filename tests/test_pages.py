@@ -106,7 +106,7 @@ def test_files_that_a_page_names_exist() -> None:
 def test_modules_that_a_module_names_exist() -> None:
     """If a module names a file in backquotes or at the start of a line, the file exists.
 
-    It is below the folder of the module, in the package, or in the project.
+    The file is below the folder of the module, in the package, or in the project.
     """
     for path in sorted(PACKAGE.rglob("*.py")):
         text = path.read_text(encoding="utf-8")

@@ -34,7 +34,8 @@ def both(monkeypatch: pytest.MonkeyPatch, *words: str, **options: Any) -> tuple[
                 **options,
             )
         given = json.loads(done.stdout)
-        for name in ("LINES", "COLUMNS"):  # set by readline, which pytest imports, and unknown to os.environ
+        # readline, which pytest imports, sets these variables without os.environ
+        for name in ("LINES", "COLUMNS"):
             given["environ"].pop(name, None)
         given |= {f"variable {name}": value for name, value in given.pop("environ").items()}
         assert given.pop("warm") is warm

@@ -49,10 +49,12 @@ _REQUEST_BYTES_MAX = 1 << 20
 _FILES_MAX = 64
 # if the test ignores these signals, the program does, too
 _INHERITED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
-_HIGH = 512  # received descriptors get numbers above this at first, since the program expects its own at lower numbers
+# received descriptors first get numbers from this one on, because the program expects certain lower numbers
+_HIGH = 512
 
 _lock = threading.Lock()
-_servers: list[tuple[socket.socket, "subprocess.Popen[bytes]"]] = []  # at most one, started when first needed
+# at most one server, started when it is first needed
+_servers: list[tuple[socket.socket, "subprocess.Popen[bytes]"]] = []
 _Popen = subprocess.Popen  # a test may replace `subprocess.Popen`
 _cold: Callable[..., int] = subprocess._fork_exec  # type: ignore[attr-defined]
 
@@ -262,7 +264,7 @@ def main() -> None:
     link = socket.socket(fileno=int(sys.argv[1]))
     os.set_inheritable(link.fileno(), False)
     # The server is started by the first test that needs it. That test may ignore or block signals, but later
-    # programs must not inherit this.
+    # programs must not inherit these settings.
     for number in _INHERITED:
         signal.signal(number, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -27,7 +27,7 @@ URLS_MAX = 10_000
 _TOKEN = re.compile(r"[0-9a-f]{32}")
 
 WITHDRAW = "withdraw"  # the arguments of this command are the fields of `withdrawal.TakeDown`
-# command -> (name and type of its argument); a command goes to every process, except that `seed` goes to only
+# command -> (name and type of its argument); all commands go to every process, except `seed`, which goes to
 # one
 COMMANDS: dict[str, tuple[str, type]] = {
     "pause": ("", str),
@@ -40,8 +40,8 @@ COMMANDS: dict[str, tuple[str, type]] = {
     "set": ("settings", dict),
 }
 TO_ONE = frozenset({"seed"})
-# a process that is starting misses these commands; settings and pauses are stored, so a process reads them at
-# its start
+# a process that does not answer would miss these commands; it reads settings and pauses at its start, because
+# they are stored
 TO_OWNERS = frozenset({"block", "unblock", "retire"})
 # optional arguments of `seed`; the command line has them as --render and --set
 _SEED_OPTIONS = ("render", "settings")

@@ -72,7 +72,7 @@ class BotServer:
         """Listen at "ADDRESS:PORT"; return the address in use.
 
         Raises:
-            ConfigError: the address cannot be listened on, or is in use.
+            ConfigError: the server cannot listen on the address, or the address is in use.
         """
         await self.listener.start(parse_address(text, KEY), KEY)
         return self.listener.address
@@ -103,7 +103,7 @@ class BotServer:
     def _directory(self, file: KeyFile) -> tuple[bytes, list[Field]]:
         """Return the key directory and the header fields that sign it.
 
-        They are renewed every hour, and when the keys change.
+        Both are made again every hour, and when the keys change.
         """
         now = self._now()
         try:

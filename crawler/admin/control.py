@@ -25,15 +25,18 @@ REQUEST_BYTES_MAX = 1 << 20
 
 log = logging.getLogger("crawler")
 
-# From Python 3.13 on, a server deletes its socket by the path to which the socket was bound. Here, that path
-# is temporary.
+# From Python 3.13 on, a server that closes deletes the file at the path to which its socket was bound. Here,
+# this path is only the temporary name of the socket.
 _KEEP_NAME: dict[str, Any] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
 
 Handler = Callable[[dict[str, Any]], Awaitable[Any]]
 
 
 def _bound(folder: Path) -> socket.socket:
-    """Return a socket that only this user may connect to. Never await in here: the umask is process-wide."""
+    """Return a socket that only this user may connect to.
+
+    Never await in this function, because the umask that it changes applies to the whole process.
+    """
     made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
     before = os.umask(0o177)
     try:
@@ -69,7 +72,7 @@ class ControlServer:
         """Start listening. An existing socket is replaced: this process holds the lock, so the socket's owner is dead.
 
         Raises:
-            DirectoryError: the file system has no sockets, as some network file systems.
+            DirectoryError: the file system does not support sockets, like some network file systems.
         """
         name = self._folder / "control.sock"
         try:
@@ -100,8 +103,8 @@ class ControlServer:
         except OSError:  # the client has disconnected
             pass
         except asyncio.CancelledError:
-            # The event loop ends while the connection is open. In Python 3.11, asyncio prints a traceback if
-            # the task of a connection ends as cancelled.
+            # The event loop ended while the connection was open. The error is not raised again, because
+            # asyncio in Python 3.11 prints a traceback if the task of a connection is cancelled.
             pass
         finally:
             writer.close()

@@ -15,7 +15,7 @@ import msgspec
 from crawler.errors import CrawlerError, DirectoryError
 
 ANSWER_BYTES_MAX = 64 << 20
-# seconds to wait for a process that does not answer, while other processes of the crawl do: it may be restarting
+# seconds to wait for a process that does not answer although other processes do; it may be restarting
 RESTART_WAIT = 10.0
 TIMEOUT = 30.0  # seconds to wait for an answer; a process answers from memory or after a few reads
 
@@ -47,7 +47,7 @@ def ask(folder: Path, command: str, **arguments: Any) -> Any:
     """Send a command to the process that runs in `folder`; return its result, or NOBODY if no process answers.
 
     Raises:
-        CrawlerError: the process rejected the command; carries the reason.
+        CrawlerError: the process rejected the command; the message is its reason.
     """
     request = msgspec.json.encode({"command": command, **arguments}) + b"\n"
     try:

@@ -15,7 +15,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-# new URLs per page; from this number on, the URLs still to be found are too uncertain for an estimate
+# If a page leads to this many new URLs or more, on average, it is too uncertain how many URLs are still to be
+# found.
 GROWS = 0.95
 
 

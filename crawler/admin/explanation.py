@@ -38,5 +38,8 @@ def may_be_unfollowed(answer: Mapping[str, Any]) -> bool:
 
 
 def _of_owner(answers: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
-    """Return the answer of the process that owns the URL. If the URL is invalid, all answers are equal."""
+    """Return the answer of the process that owns the URL.
+
+    If the URL is invalid, return the first answer, because all are equal.
+    """
     return next((each for each in answers if each.get("owner") == each.get("process")), None)

@@ -36,7 +36,7 @@ SPAN_MIN = 30.0  # seconds without progress after which a crawl counts as stalle
 ERRORS_AGE = 600.0
 # if more processes than this died within ERRORS_AGE, the crawl is unhealthy, even if all of them run again
 DEATHS_MAX = 2
-RESTARTING = "; restarting it"  # the end of the message about a death, after the cause
+RESTARTING = "; restarting it"  # the end of the message about a process that died
 DEGRADED, UNHEALTHY = "degraded", "unhealthy"
 LAG_MAX = 2.0  # seconds of event-loop lag; normal garbage collections and flushes stay below 0.5
 DESCRIPTORS_MAX = 0.9  # share of the limit of open files that may be in use
@@ -192,7 +192,8 @@ def _hosts(status: CrawlSigns) -> Finding:
 def _failing(frontier: FrontierCounts) -> int:
     """Return the number of failing hosts that the verdict depends on.
 
-    Links to names that do not exist are usual. They count only if no host has answered, as DNS may then be at fault.
+    Hosts whose name does not exist count only if no host has answered. DNS may then be at fault; otherwise,
+    links to such hosts are usual.
     """
     return frontier.hosts_failing - (frontier.hosts_nameless if frontier.hosts_reached else 0)
 
@@ -223,7 +224,10 @@ def _peers(status: CrawlSigns) -> Finding:
 
 
 def _deaths(status: CrawlSigns) -> Finding:
-    """Name a process that died and was started again. While it is missing, the rule `missing` is broken, too."""
+    """Name a process that died and was started again.
+
+    While this process is missing, the crawl also breaks the rule `missing`.
+    """
     deaths = [each for each in _late_errors(status) if each.get("died")]
     if not deaths:
         return DEGRADED, ""

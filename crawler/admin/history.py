@@ -55,10 +55,10 @@ class RateSampler:
     def sample(
         self, parts: Sequence[Mapping[str, Any]], status: Mapping[str, Any], now: float
     ) -> dict[str, float]:
-        """Return the point for this instant, or {} if it is the first answer of some process. Rates are never negative.
+        """Return the point for this instant; {} if rates are missing because a process has answered for the first time.
 
-        `parts` are the statuses of the processes, and `status` is their sum. A part whose `now` is 0 is not an
-        answer, but repeats the last figures of a process that does not run.
+        Rates are never negative. `parts` are the statuses of the processes, and `status` is their sum. A part
+        whose `now` is 0 is not an answer, but repeats the last figures of a process that does not run.
         """
         elapsed = now - self._then
         point = dict.fromkeys(RATES, 0.0)

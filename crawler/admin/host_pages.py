@@ -10,7 +10,10 @@ _TOTALS = ("hosts", "matched", "failing", "unsearched")
 
 
 def described(host: dict[str, Any]) -> dict[str, Any]:
-    """Return the facts of one host. The texts `said` tell why it waits and how the fetch of each robots.txt ended."""
+    """Return the facts about one host.
+
+    The texts `said` tell why the host waits and how the fetch of each robots.txt ended.
+    """
     robots = [each | {"said": describe_cause(each["outcome"])} for each in host.get("robots", [])]
     return host | {"said": describe_cause(host.get("cause", "")), "robots": robots}
 

@@ -53,7 +53,7 @@ class LazyAdminServer:
         """Listen at "ADDRESS:PORT".
 
         Raises:
-            ConfigError: the address cannot be listened on, or is in use.
+            ConfigError: the server cannot listen on the address, or the address is in use.
         """
         self._socket = listen(*host_check.parse_address(text, "admin.address"), "admin.address")
         self._looking.start()
@@ -95,7 +95,7 @@ def start_or_say(door: LazyAdminServer, address: str, default: str) -> bool:
     """Start at `address`. If the default address is in use, only warn, since the crawl can run without a server.
 
     Raises:
-        ConfigError: an address other than the default cannot be listened on.
+        ConfigError: the server cannot listen on an address other than the default.
     """
     try:
         door.start(address)

@@ -37,7 +37,7 @@ def _tail_files(path: Path, bytes_max: int) -> list[tuple[Path, int]]:
     found: list[tuple[Path, int]] = []
     left = bytes_max
     for file in reversed(generations(path)):
-        if file.suffix == ".gz":  # an old file, which would take too long to read
+        if file.suffix == ".gz":  # older files are compressed, and would take too long to read
             break
         with suppress(FileNotFoundError):
             size = file.stat().st_size
@@ -65,7 +65,7 @@ def _backwards(log: BinaryIO, begin: int, needle: bytes) -> Iterator[bytes]:
         at = max(begin, end - BLOCK_BYTES)
         log.seek(at)
         block = log.read(end - at) + rest
-        # The bytes before this one belong to a line that begins in an earlier block.
+        # The bytes before `begun` belong to a line that begins in an earlier block.
         begun = block.find(b"\n") + 1 if at else 0
         end, rest = at, block[:begun] if begun or not at else block
         if begun or not at:
@@ -102,7 +102,7 @@ def latest_of_host(path: Path, host: str, rows_max: int) -> list[dict[str, Any]]
     found: list[bytes] = []
     for line in latest_lines(path, TAIL_BYTES, host.encode("ascii", "replace")):
         found += [line for _ in _requests([line], host)]
-        if len(found) > rows_max:  # the gap of the oldest row follows from the request before it
+        if len(found) > rows_max:  # one request more is needed, to compute the gap before the oldest row
             break
     rows: list[dict[str, Any]] = of_host(found[::-1], host, rows_max)["rows"]
     return rows[::-1]

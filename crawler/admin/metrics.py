@@ -27,8 +27,8 @@ from crawler.version import __version__
 StatusTree = Mapping[str, Any]
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 
-# name, path in the status, help; the suffix of the name shows the kind and the unit: _total is a counter, all
-# others are gauges
+# For each metric: its name, its path in the status, its help text. A metric whose name ends in _total is a
+# counter. All others are gauges.
 NUMBERS: tuple[tuple[str, tuple[str, ...], str], ...] = (
     ("received_bytes_total", ("bytes", "wire"), "Bytes of bodies as received."),
     ("decoded_bytes_total", ("bytes", "decoded"), "Bytes of bodies without content coding."),

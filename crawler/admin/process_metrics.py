@@ -15,7 +15,7 @@ BOUNDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0
 ERRORS_KEPT = 50
 MINUTE = 60.0  # s
 _ERROR_CHARS_MAX = 500
-# the argument `extra` for the log message about the death of a process, by which the message is recognized
+# the argument `extra` of the log message that a process died, so that this message can be recognized
 DIED = {"died": True}
 
 
@@ -112,7 +112,7 @@ class RecentErrors(logging.Handler):
             logging.lastResort.handle(record)
 
     def _is_only_handler(self) -> bool:
-        """Return whether the log has no handlers but this one and those of later crawls in this process."""
+        """Return whether the log has no handlers except this one and the handlers of later crawls in this process."""
         handlers = [*logging.getLogger("crawler").handlers, *logging.getLogger().handlers]
         return handlers[:1] == [self] and all(isinstance(each, RecentErrors) for each in handlers)
 

@@ -21,7 +21,7 @@ REASONS_SHOWN = 5  # the number of hosts that are named if no page could be fetc
 
 
 def with_share(splitter: SplitterCounts) -> dict[str, Any]:
-    """Return the splitter's counts, and the share of links that stayed in their process (81.5 % in Mercator)."""
+    """Return the splitter's counts, and the share of links that stayed in their process. In Mercator, it was 81.5 %."""
     plain: dict[str, Any] = msgspec.to_builtins(splitter)
     links = splitter.local + splitter.foreign
     return plain | {"local_share": round(splitter.local / links, 4)} if links else plain
@@ -146,4 +146,6 @@ class Report(msgspec.Struct, kw_only=True):
         said = [each for each in said if each.removeprefix("robots.txt ").rpartition(" ")[0] not in told]
         if said:
             said[-1] += " (see `crawler why URL`)"
+        if not (reasons or said or self.counters.get("urls.seeds")):
+            return "no seeds were given"
         return "; ".join(reasons + said) or "no URL is left to fetch; see `crawler status`"

@@ -18,9 +18,9 @@ from crawler.errors import CrawlerError
 
 log = logging.getLogger("crawler")
 
-INTERVAL = 1.0  # seconds between samples while somebody is watching
-PAUSE_MAX = 5.0  # seconds between samples while no page is open
-# maximum number of hosts in /status; samples contain none, as the dashboard asks /hosts for them
+INTERVAL = 1.0  # seconds between samples while a client is watching
+PAUSE_MAX = 5.0  # seconds between samples while no client is watching
+# maximum number of hosts in /status; samples contain no hosts, because the dashboard gets them from /hosts
 HOSTS_SHOWN = 20
 
 

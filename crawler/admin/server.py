@@ -124,7 +124,7 @@ class AdminServer:
         """Listen at "ADDRESS:PORT"; return the address in use.
 
         Raises:
-            ConfigError: the address cannot be listened on, or is in use.
+            ConfigError: the server cannot listen on the address, or the address is in use.
         """
         await self.listener.start(host_check.parse_address(text, "admin.address"), "admin.address")
         self._looking.start()
@@ -406,7 +406,7 @@ def _fields(query: str) -> dict[str, str]:
 
 
 def _static_files() -> dict[str, tuple[bytes, str]]:
-    """Return {path: (content, media type)} of the dashboard's files. No other path can name a file."""
+    """Return {path: (content, media type)} of the dashboard's files. The server serves no other files."""
     files = {}
     for entry in resources.files("crawler.admin").joinpath("static").iterdir():
         suffix = Path(entry.name).suffix

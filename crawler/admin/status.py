@@ -15,7 +15,7 @@ from crawler.admin.health import Health, failures, health
 from crawler.records import DueCounts, FrontierCounts, HostStatus, PeerStatus, SplitterCounts
 
 T = TypeVar("T")
-_DERIVED = ("outlook", "health", "crawl")  # sections of the tree that are not part of a status
+_DERIVED = ("outlook", "health", "crawl")  # sections of the tree that are not fields of a status
 
 
 class MemberStatus(msgspec.Struct, frozen=True):
@@ -42,10 +42,10 @@ class Status(msgspec.Struct, kw_only=True):
     `members` are all processes, even those that do not run.
 
     The fields from `processes` to `serve` are set only for running processes (`process/live_services.py`).
-    They contain: `processes`, vital signs; `run`, the number of pages fetched in this run; `recent`, the
-    growth in about the last minute (`process_metrics.LastMinute`); `timings`, histograms; `waited`, for each
-    reason, the seconds in which no fetch could start; `errors`, the latest warnings; `serve`, the state of
-    the page server.
+    `processes` contains the vital signs of each process. `run` contains the number of pages fetched in this
+    run. `recent` is the growth in about the last minute (`process_metrics.LastMinute`). `timings` are
+    histograms. `waited` contains, for each reason, the seconds in which no fetch could start. `errors` are
+    the latest warnings. `serve` is the state of the page server.
     """
 
     name: str = ""

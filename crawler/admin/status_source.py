@@ -32,7 +32,7 @@ class StatusSource(Protocol):
         With `patient`, wait up to `RESTART_WAIT` seconds for a process that does not answer while others do.
 
         Raises:
-            CrawlerError: all rejected the request; carries the reason of one.
+            CrawlerError: all processes rejected the request; the message is the reason of one of them.
         """
 
     def not_ready(self) -> str:
@@ -51,7 +51,7 @@ class OwnProcess:
 
 
 class Supervision(Protocol):
-    """The knowledge of a parent about its processes."""
+    """The interface through which a parent tells what it knows about its processes."""
 
     @property
     def ending(self) -> bool:

@@ -48,10 +48,10 @@ class TakeDown(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     erase: bool = False
 
     def rule(self, now: float) -> Withdrawal:
-        """Return the withdrawal rule that selects the copies that this request names.
+        """Return the withdrawal rule that selects the copies that this order names.
 
         Raises:
-            UsageError: it names none, or an option is invalid.
+            UsageError: the order names no copies, or an option is invalid.
         """
         if self.undo + self.dry_run + self.erase > 1:
             raise UsageError("withdraw: choose one of undo, dry run and erase")
@@ -78,7 +78,7 @@ def instant_of(text: str) -> float:
     """Convert an ISO 8601 date or time to an instant. Without a time zone, it is in UTC.
 
     Raises:
-        UsageError: the text is neither.
+        UsageError: the text is not an ISO 8601 date or time.
     """
     try:
         instant = datetime.fromisoformat(text)

@@ -14,7 +14,9 @@ from typing import Any, ParamSpec, TypeVar, Unpack
 
 from msgspec.structs import replace
 
+from crawler.admin.crawl_wait import next_wait
 from crawler.api.crawl import Crawl
+from crawler.api.item_files import item_paths
 from crawler.api.item_formats import check_items
 from crawler.api.options import CrawlOptions, Settings, completed, configure, takes_options
 from crawler.api.page import Page
@@ -24,9 +26,12 @@ from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.restart import rename_file_to_numbered, rename_to_numbered
 from crawler.crawl.start_checks import check_start
 from crawler.errors import UsageError
+from crawler.printable import printable
 
 log = logging.getLogger("crawler")
 
+_WAIT_LOOK = 5.0  # seconds between two looks at what the crawl waits for
+_WAIT_TOLD = 10.0  # seconds; shorter waits are not logged
 SIGNAL = "signal"  # the value of `stopped_by` for a run that a signal stopped, as on the command line
 Taken = ParamSpec("Taken")
 Given = TypeVar("Given")
@@ -50,7 +55,10 @@ class _SignalStop:
                 self._before[number] = signal.signal(number, self._receive)
 
     def attach(self, crawl: Crawl) -> None:
-        """Let a signal stop `crawl`, which is about to run. If one has already arrived, stop the crawl at once."""
+        """Let a signal stop `crawl`, which is about to run.
+
+        If a signal has already arrived, stop the crawl at once.
+        """
         self._stop = partial(asyncio.get_running_loop().call_soon_threadsafe, crawl.stop, SIGNAL)
         if self._came:
             self._stop()
@@ -88,8 +96,8 @@ async def run_async(
     Args:
         seeds: where the crawl starts: a URL or request, or several.
         parse: receives each page with status 2xx; yields items and `Request`s.
-        config: settings that override those that the directory keeps, and the defaults, nested as in the
-            configuration file; or a `Config`, which is complete.
+        config: settings, nested as in the configuration file, that override the defaults and the settings
+            that the directory keeps; or a `Config`, which is complete.
         fresh: start a new crawl; an existing crawl in the directory is renamed to DIR.1, DIR.2, ...
         cached: as `fresh`, but use the answers that these earlier crawls stored instead of sending requests, and
             rename the items file in the same way. Cached runs that only repeat the answers of other crawls
@@ -112,7 +120,11 @@ async def _run(options: dict[str, Any], stopping: _SignalStop | None = None) -> 
     async with Crawl(**options) as crawl:
         if stopping is not None:
             stopping.attach(crawl)
-        await crawl.run()
+        telling = asyncio.create_task(_tell_waits(crawl))
+        try:
+            await crawl.run()
+        finally:
+            telling.cancel()
         if stopping is not None:
             stopping.restore()
         crawl.say_if_complete()
@@ -121,21 +133,39 @@ async def _run(options: dict[str, Any], stopping: _SignalStop | None = None) -> 
     return crawl.report
 
 
+async def _tell_waits(crawl: Crawl) -> None:
+    """Log each long wait of the crawl once, because a script shows no progress."""
+    until = 0.0  # end of the wait that was logged last
+    while True:
+        await asyncio.sleep(_WAIT_LOOK)
+        status = crawl.status()
+        wait = None if status.paused else next_wait(status)
+        if wait is not None and wait.until > max(until, status.now + _WAIT_TOLD):
+            until = wait.until
+            log.warning(
+                "the crawl %s; a run ends if all waits are longer than crawl.patience (%g s)",
+                printable(wait.described(status.now)),
+                crawl.config.crawl.patience,
+            )
+
+
 def _start_anew(options: dict[str, Any], cached: bool) -> None:
     """Check the arguments, and then rename an existing crawl. Change `options` for the new crawl.
 
     Raises:
-        UsageError: an argument is invalid, or there are no seeds; the existing crawl is as it was.
+        UsageError: an argument is invalid, or there are no seeds; the existing crawl is unchanged.
     """
-    if not isinstance(options.get("config"), Config):  # the settings of the existing crawl do not apply
+    # the new crawl does not use the settings of the old one
+    if not isinstance(options.get("config"), Config):
         options["config"] = configure(options.get("config"))
     new = Crawl(**options)
     if not (options.get("seeds") or new.config.seeds):
         raise UsageError("nothing to crawl: give seeds")
     check_start(new.config, new.directory.path)
-    items = Path(options["items"]) if options.get("items") else None
-    if items is not None and new.directory.path.absolute() not in items.absolute().parents:
-        check_items(items)
+    items = item_paths(options.get("items", ""))
+    for path in items:
+        if new.directory.path.absolute() not in path.absolute().parents:
+            check_items(path)
     if not cached:
         rename_to_numbered(new.directory)
         return
@@ -144,8 +174,8 @@ def _start_anew(options: dict[str, Any], cached: bool) -> None:
     answers_from = tuple(start_cached(new.directory).answers_from)
     config = options["config"]
     options["config"] = replace(config, crawl=replace(config.crawl, answers_from=answers_from))
-    if items is not None:
-        rename_file_to_numbered(items)
+    for path in items:
+        rename_file_to_numbered(path)
 
 
 def _summary(report: Mapping[str, Any], directory: CrawlDirectory) -> str:

@@ -23,7 +23,6 @@ run.
 import asyncio
 import logging
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import Any, Self, Unpack
 
 import msgspec
@@ -35,9 +34,8 @@ from crawler.admin.withdrawal import TakeDown, Withdrawn, conduct
 from crawler.api.delivery import Delivery, Errors
 from crawler.api.follow_rules import FollowRules
 from crawler.api.hooks import Hooks, guarded_extractor, guarded_filter
-from crawler.api.item_formats import open_items
-from crawler.api.items import Items
-from crawler.api.options import CrawlOptions, Settings, completed, layered, takes_options
+from crawler.api.item_files import ItemFiles, item_paths
+from crawler.api.options import CrawlOptions, Settings, check_callable, completed, layered, takes_options
 from crawler.api.page import Page
 from crawler.api.page_queue import PageQueue
 from crawler.api.request import PRIORITY, Callback, Request
@@ -89,6 +87,24 @@ def _settled(given: Settings, directory: CrawlDirectory) -> tuple[Config, SeedPl
     return config, directory.settings.seed_places(config, directory.settings.given(layers))
 
 
+def _check_seeds(seeds: object) -> None:
+    """Check the type of the seeds. The seeds of an iterator are checked later, when they are read.
+
+    Raises:
+        UsageError: a seed is neither a URL nor a request, or `seeds` contains no seeds.
+    """
+    if not isinstance(seeds, Iterable):
+        raise UsageError(f"seeds: expected URLs or requests, got {seeds!r:.100}")
+    if isinstance(seeds, list | tuple):
+        for seed in seeds:
+            _check_seed(seed)
+
+
+def _check_seed(seed: object) -> None:
+    if not isinstance(seed, str | Request):
+        raise UsageError(f"seeds: expected a URL or a crawler.Request, got {seed!r:.100}")
+
+
 class Crawl:
     """One crawl directory, crawled by this process. If `member` is given, this process is one of several.
 
@@ -100,12 +116,13 @@ class Crawl:
         >>> [page.status for page in crawler.Crawl(directory=folder / "crawl").stored()]
         [200, 200]
 
-    The directory keeps the settings `saved` instead of `config`, if the two differ. `parser` is a child forked
+    If `saved` is given, the directory keeps these settings instead of `config`. `parser` is a child forked
     before the event loop started (`reader.fork_parser`); without it, a parser program is started for the first
     heavy page. `async with` opens the directory (DirectoryError if it is locked or damaged); when the block
     ends, the crawl is stopped and the directory is closed. `seeds` are URLs or requests, or the file of seeds
-    written by a supervisor. The other arguments mean the same as for `run_async`: as on the command line, the
-    settings in a mapping change those that the directory keeps, while a `Config` replaces all of them.
+    written by a supervisor. The other arguments mean the same as for `run_async`. If `config` is a mapping, it
+    changes only the settings that it contains, as flags on the command line do; the directory keeps the rest.
+    A `Config` replaces all settings.
     """
 
     @takes_options
@@ -121,32 +138,37 @@ class Crawl:
         **options: Unpack[CrawlOptions],
     ) -> None:
         given = completed("Crawl", options)
+        check_callable("parse", parse)
         follow, items = given["follow"], given["items"]
         self.directory = CrawlDirectory(local_folder(given["directory"]))
         self.config, places = _settled(config, self.directory)
         if isinstance(seeds, str | Request):
             seeds = [seeds]
+        if not isinstance(seeds, SeedFile | Seeds):
+            _check_seeds(seeds)
         some = seeds if isinstance(seeds, list | tuple) else ()
         self._asks = parse is not None or any(isinstance(seed, Request) for seed in some)
-        # cookies are on, so that a submitted form can log in
+        self._saved_config = saved or self.config
+        # keep cookies, because the user's code may log in with a form
         if self._asks and self.config.fetch.cookies == "auto":
             kept = msgspec.structs.replace(self.config.fetch, cookies=True)
             self.config = msgspec.structs.replace(self.config, fetch=kept)
-        self._saved_config = saved or self.config
-        # Links are then followed only if a callback or a rule asks for them. `follow` is not saved.
+        # Unless `follow` is True, only those links are followed for which a callback or a rule asks. So
+        # sitemaps and feeds are not read.
         if follow is not True:
             silent = msgspec.structs.replace(self.config.sitemaps, robots=False, guess=False, feeds=False)
             self.config = msgspec.structs.replace(self.config, sitemaps=silent)
-        self.final: Report | None = None  # this event is set when the run has ended
+        self.final: Report | None = None  # the report of the run; None until the run has ended
         self.hooks = Hooks.of(
             self.config, Hooks(given["url_filter"], given["link_extractor"], given["page_sink"])
         )
         self._member = member
         self._parser = parser
         self._parse = parse
-        self._items_path = Path(items) if items else None
-        self._items: Items | None = None
-        self._processors = tuple(given["processors"])
+        item_paths(items)  # raises an error if `items` is invalid
+        self._items_given = items
+        self._items = ItemFiles("")  # opened by `__aenter__`
+        self._processors = given["processors"]
         self._rules = FollowRules() if follow is True or follow is False else FollowRules.of(follow)
         self._follow_all = follow is True
         self.errors = Errors(given["on_error"], self._fail)
@@ -191,7 +213,7 @@ class Crawl:
             await self._open()
         except BaseException as error:
             try:
-                self._close_items()
+                self._items.close()
             finally:
                 if self.live is not None:
                     await within(self.config.crawl.shutdown_step_max, "page server", self.live.close())
@@ -206,10 +228,9 @@ class Crawl:
 
     async def _open(self) -> None:
         """Create the parts that need the stages; then save the configuration, which is now known to be valid."""
-        if self._items_path is not None:
-            self._items = open_items(self._items_path)
+        self._items = ItemFiles(self._items_given)
         self.stages.reserve_ballast()
-        if self._asks:  # requests may contain secrets
+        if self._asks:  # the requests that are stored may contain secrets
             (self.stages.directory / "store").chmod(0o700)
         self.process = Process(
             self.stages,
@@ -248,7 +269,7 @@ class Crawl:
             self.stop("closed")
             await asyncio.wait({self._running})
         try:
-            self._close_items()
+            self._items.close()
         finally:
             self._close_directory()
             if not self._supervised:
@@ -265,11 +286,6 @@ class Crawl:
             clean=self.process.run_end.failure is None,
             orphaned=self.process.run_end.reason == SUPERVISOR_GONE,
         )
-
-    def _close_items(self) -> None:
-        items, self._items = self._items, None
-        if items is not None:
-            items.close()
 
     def _switch_delivery(self) -> None:
         """Turn on the delivery of pages if the user's code wants pages."""
@@ -288,6 +304,7 @@ class Crawl:
         """Yield the seeds that are URLs, and queue those that are requests."""
         contact = Contact(self.config)
         for seed in seeds:
+            _check_seed(seed)
             if isinstance(seed, str) or (url := canonical(seed.url)) is None:
                 yield seed if isinstance(seed, str) else seed.url
             else:
@@ -327,7 +344,7 @@ class Crawl:
             self.final = final_report(self.process, self.directory.crawl_id())
             if not self._supervised:
                 self._save_report()
-        alone = not self._peers  # with several processes, others may have fetched pages
+        alone = not self._peers  # with several processes, another process may have fetched pages
         if alone and not self.process.run_end.on_purpose() and not self.final.any_success:
             reasons = self.final.why_nothing(self._seeds.refused)
             raise NoSeedError(f"no page could be fetched: {reasons}")
@@ -452,8 +469,8 @@ class Crawl:
     def signal(self, urls: Iterable[str], source: str = "signal") -> dict[str, Any]:
         """Report that pages have changed; return how many of the URLs had each result.
 
-        URLs are noted, queued, sent, not_refreshed, retired, out_of_scope or refused. `why` counts the refused
-        URLs by reason, and `urls` states what happened to each of the first hundred URLs.
+        The results are noted, queued, sent, not_refreshed, retired, out_of_scope and refused. `why` counts
+        the refused URLs by reason, and `urls` states what happened to each of the first hundred URLs.
 
         >>> async def tell():
         ...     async with crawler.Crawl(settings, directory=folder / "signal", seeds=url) as crawl:

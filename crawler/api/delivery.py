@@ -13,10 +13,13 @@ waits: the next run reads it from the page cache and delivers it first
 
 A run that has nothing else to fetch calls the errbacks of the requests whose servers do not answer
 (`deliver_unreached`). These requests stay in the queue, and the next run tries them again.
+
+A request that the URL filter rejects is dropped when the callback yields it. Its errback is called at once.
 """
 
 import asyncio
 import inspect
+import itertools
 import logging
 from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
@@ -27,7 +30,10 @@ from typing import Any, Literal
 from msgspec.structs import replace
 
 from crawler.api import request as requests
-from crawler.api.items import Items, plain
+from crawler.api.asked import FILTERED, Asked, RequestJudge
+from crawler.api.callbacks import Callbacks
+from crawler.api.item_files import ItemFiles, Misuse
+from crawler.api.items import plain
 from crawler.api.page import Page
 from crawler.api.request import Callback, Handover, Request, callback_name
 from crawler.consent.describing import in_plain
@@ -97,10 +103,6 @@ def _in_users_code(frames: TracebackType | None) -> TracebackType | None:
     return inner or frames
 
 
-class Misuse(UsageError):
-    """The arguments of the crawl do not fit its callbacks."""
-
-
 class Delivery:
     """Delivers the pages of `process` to the user's code.
 
@@ -115,7 +117,7 @@ class Delivery:
         *,
         sink: Callable[[Page], object] | None = None,
         parse: Callback | None = None,
-        items: Items | None = None,
+        items: ItemFiles,
         processors: Sequence[ItemProcessor] = (),
     ) -> None:
         self._process = process
@@ -129,31 +131,29 @@ class Delivery:
         self._parse = parse
         self._items = items
         self._processors = processors
-        self._callbacks: dict[str, Callback] = {}
-        # keys of the handovers of a change that is not durable yet; a handover is what a request passes to
-        # its page
+        self._callbacks = Callbacks(parse)
+        # keys of handovers that are not durable yet; a handover is the data that a request passes to its page
         self._keeping: set[bytes] = set()
         self._syncing: asyncio.Task[None] | None = None
         # fingerprints of the requests that `deliver_unreached` has delivered
         self._unreached: set[int] = set()
+        self._judge = RequestJudge(stages.admission)
         self.consume: Consume | None = None
 
     @property
     def items_written(self) -> int:
         """Return the number of items written in this run."""
-        return 0 if self._items is None else self._items.written
+        return self._items.written
 
     @property
     def wanted(self) -> bool:
         """Return whether the user has given any code that receives pages."""
-        return not (self._sink is None and self._parse is None and self.consume is None) or bool(
-            self._callbacks
-        )
+        return self._sink is not None or self.consume is not None or self._callbacks.are_given
 
     # -- the crawl's side ------------------------------------------------------
 
     def promise(self, fetch_task: FetchTask, fetch: Fetch, change: Change) -> None:
-        """If the page can be read back, record in `change` that the page waits for the user's code."""
+        """Record in `change` that the page waits for the user's code, if the page can be read back."""
         if not fetch.final:
             return
         if fetch.outcome in _STORED:
@@ -168,7 +168,7 @@ class Delivery:
             change.put(requests.key(fetch_task.fingerprint), requests.pack(waiting))
 
     def _pass_on(self, fetch_task: FetchTask, fetch: Fetch, change: Change) -> None:
-        """Give the callback of a redirected request to the target of the redirect, unless the target was fetched."""
+        """Keep the callback of a redirected request for the redirect's target, unless the target has been fetched."""
         kept = self._handover(fetch_task.fingerprint)
         target = resolve(fetch.url, fetch.location)
         if target is not None and (kept.callback or kept.meta or kept.errback):
@@ -191,14 +191,8 @@ class Delivery:
 
     def begin(self, request: Request) -> None:
         """Queue a request that is a seed; its URL then counts as a seed, too."""
-        self._remember(request)
+        self._callbacks.remember(request)
         self._process.changes.queue(lambda: self._seed(request))
-
-    def _remember(self, request: Request) -> None:
-        """Remember the callbacks of a request by their names."""
-        for callback in (request.callback, request.errback):
-            if callback is not None:
-                self._callbacks[callback_name(callback)] = callback
 
     def _seed(self, request: Request) -> Making:
         change = Change()
@@ -282,12 +276,12 @@ class Delivery:
     async def _hand_over(
         self, fingerprint: int, page: Page, handover: Handover, *, final: bool = True, reached: bool = True
     ) -> None:
-        found: list[Request] = []
+        asked = Asked([], [])
         if reached:
-            takers = self._takers(page, handover, found, final)
+            takers = self._takers(page, handover, asked, final)
         else:
-            takers = iter([("errback", self._call_back(page, handover.errback, found))])
-        for kind, work in takers:
+            takers = iter([("errback", self._call_back(page, handover.errback, asked))])
+        for kind, work in itertools.chain(takers, self._rejections(page, asked)):
             try:
                 if not await work:
                     return
@@ -297,37 +291,48 @@ class Delivery:
                 return self._errors.end(error)
             except Exception as error:
                 return self._errors.note(kind, page.url, error)
-        if self._items is not None:
+        if self._items.files:
             await self._sync()
-        if final or found:
-            self._process.changes.queue(lambda: self._change(fingerprint, page, found, final))
+        self._judge.tell(asked)
+        if final or asked != Asked([], []):
+            self._process.changes.queue(lambda: self._change(fingerprint, page, asked, final))
 
     def _takers(
-        self, page: Page, handover: Handover, found: list[Request], final: bool
+        self, page: Page, handover: Handover, asked: Asked, final: bool
     ) -> Iterator[tuple[str, Awaitable[bool]]]:
         if self._sink is not None:
             yield "sink", _called(self._sink, page)
         # if a page should have been rendered but was not, the parts that its scripts build are missing
         shown = page.outcome != Outcome.NOT_RENDERED
         if final and page.ok and shown and (self._parse is not None or handover.callback):
-            yield "callback", self._call_back(page, handover.callback, found)
+            yield "callback", self._call_back(page, handover.callback, asked)
         elif final and handover.errback and not page.ok and page.outcome != Outcome.REDIRECT:
-            yield "errback", self._call_back(page, handover.errback, found)
+            yield "errback", self._call_back(page, handover.errback, asked)
         if self.consume is not None:
             yield "pages", self.consume(page)
 
-    async def _call_back(self, page: Page, name: str, found: list[Request]) -> bool:
+    def _rejections(self, page: Page, asked: Asked) -> Iterator[tuple[str, Awaitable[bool]]]:
+        """Yield the calls of the errbacks of rejected requests.
+
+        If a rule also rejects requests that these errbacks yield, the errbacks of those requests are not
+        called.
+        """
+        for url, request, _ in tuple(asked.rejected):
+            if request.errback is not None:
+                self._callbacks.remember(request)
+                filtered = Page(url, 0, FILTERED, page.depth + 1, 0.0, "", (), b"", meta=dict(request.meta))
+                yield "errback", self._call_back(filtered, callback_name(request.errback), asked)
+
+    async def _call_back(self, page: Page, name: str, asked: Asked) -> bool:
         """Run a callback with the page. If the callback raises, discard the items that it has yielded."""
         rows = []
-        async for each in _results(self._callback(name)(page)):
+        async for each in _results(self._callbacks.named(name)(page)):
             if isinstance(each, Request):
-                found.append(each)
+                self._judge.add(page, each, asked)
             elif each is not None and (item := await self._processed(each, page)) is not None:
-                rows.append(plain(item))
-        for row in rows:
-            if self._items is None:
-                raise Misuse("a callback yielded items, but no file is given; set items=")
-            self._items.add(row)
+                rows.append((self._items.file_of(item), plain(item)))
+        for file, row in rows:
+            file.add(row)
         return True
 
     async def _processed(self, item: Any, page: Page) -> Any:
@@ -340,20 +345,8 @@ class Delivery:
                 return None
         return item
 
-    def _callback(self, name: str) -> Callback:
-        """Return the callback with this name: one of this run's requests, or a function of the module of `parse`."""
-        if not name:
-            assert self._parse is not None
-            return self._parse
-        owner = getattr(self._parse, "__self__", None) or inspect.getmodule(self._parse)
-        found = self._callbacks.get(name) or getattr(owner, name, None)
-        if not callable(found):
-            raise UsageError(f"no callback {name!r}: define it in the module or class of `parse`")
-        return found  # type: ignore[no-any-return]
-
     async def _sync(self) -> None:
         """Make the items durable. Callers that arrive in the meantime share the next sync."""
-        assert self._items is not None
         begun = self._syncing
         if begun is not None and not begun.done():
             await asyncio.shield(begun)
@@ -361,23 +354,20 @@ class Delivery:
             self._syncing = asyncio.ensure_future(asyncio.to_thread(self._items.sync))
         await asyncio.shield(self._syncing)
 
-    def _change(self, fingerprint: int, page: Page, found: list[Request], final: bool) -> Change:
+    def _change(self, fingerprint: int, page: Page, asked: Asked, final: bool) -> Change:
         """Return the change that adds the requests of a page as links and, if `final`, marks the page as delivered."""
         change = Change()
         if final:
             change.delete(requests.key(fingerprint))
         link_context = LinkContext(page.depth + 1, fingerprint)
-        urls = []
-        for request in found:
-            try:
-                url = canonical(page.url_join(request.url))
-            except ValueError:
-                url = None
-            if url is None:
-                change.count("urls.links")
-                change.count("urls.filtered.syntax")
-            elif self._ask(change, url, request, link_context, plainly=False):
-                urls.append(url)
+        for _, _, rule in asked.rejected:
+            change.count("urls.links")
+            change.count(f"urls.filtered.{rule}")
+        urls = [
+            url
+            for url, request in asked.accepted
+            if self._ask(change, url, request, link_context, plainly=False)
+        ]
         if urls:
             self._admission.links(change, page.url, urls, link_context)
         return change
@@ -387,10 +377,10 @@ class Delivery:
     ) -> bool:
         """Store a request's options and queue the request.
 
-        If `plainly` is False and the request has no flags, the caller can queue it as a plain link. In this
-        case, only store the options, and return True. Otherwise, return False.
+        If `plainly` is False and the request has no flags, the caller queues the request itself, as a plain
+        link. In this case, only store the options, and return True. Otherwise, return False.
         """
-        self._remember(request)
+        self._callbacks.remember(request)
         printer = self._fingerprinter
         fingerprint = request.fingerprint(printer.fingerprint(url), printer.hash)
         handover = Handover.of(request)

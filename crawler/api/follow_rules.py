@@ -46,7 +46,11 @@ class FollowRules(msgspec.Struct, frozen=True):
         return cls(tuple(patterns), tuple(queries))
 
     def links(self, page: Page) -> Iterator[str]:
-        """Yield the URLs to follow: links that match an expression, in page order, then the selectors' raw links."""
+        """Yield the URLs to follow.
+
+        First come the links that match an expression, in page order, then the raw links that the selectors
+        find.
+        """
         if self.patterns:
             yield from filter(self._match, page.urls())
         for query in self.queries:

@@ -9,7 +9,7 @@ from crawler.errors import UsageError
 
 
 def check_items(path: Path) -> None:
-    """Check that items can be written to the file at `path`. A file that did not exist does not exist afterwards.
+    """Check that items can be written to the file at `path`. The check does not leave a new file behind.
 
     Raises:
         UsageError: the extension is unknown, or the file cannot be written.

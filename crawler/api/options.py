@@ -5,14 +5,16 @@ the signatures that `help()` shows.
 """
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypedDict, TypeVar, get_type_hints
+from typing import Any, TypedDict, TypeVar, get_args, get_type_hints
 
 from crawler.api.delivery import ItemProcessor, OnError
 from crawler.api.follow_rules import Follow
 from crawler.api.hooks import LinkExtractorHook, PageSinkHook, UrlFilterHook
+from crawler.api.item_files import ItemsGiven
 from crawler.config import Config, Layers, environment_overrides
+from crawler.errors import UsageError
 
 Settings = Config | Mapping[str, Any] | None
 Taker = TypeVar("Taker", bound=Callable[..., Any])
@@ -22,7 +24,7 @@ class CrawlOptions(TypedDict, total=False):
     """The arguments that the functions and `Crawl` share. `DEFAULTS` has their defaults, `DESCRIPTION` describes each."""
 
     directory: str | Path
-    items: str | Path
+    items: ItemsGiven
     follow: Follow
     on_error: OnError
     processors: Sequence[ItemProcessor]
@@ -46,6 +48,8 @@ DESCRIPTION = """\
 directory: the crawl directory; a crawl that exists there is continued.
 items: file of the items, named .jsonl, .csv or .parquet; items are appended to an existing file. A
     Parquet file is written when the crawl ends; until then its rows are in NAME.parquet.rows (JSONL).
+    A mapping of classes to files, such as {Tea: "teas.csv", Review: "reviews.jsonl"}, writes each type of
+    items to a file of its own; `dict` stands for items that are mappings.
 follow: links to follow in addition to the requests: True all links in scope, False none, or
     rules: regular expressions of URLs, and CSS selectors prefixed with "css:".
 on_error: the reaction to an error of the user's code, "continue" or "stop".
@@ -81,10 +85,31 @@ def completed(name: str, options: CrawlOptions) -> CrawlOptions:
 
     Raises:
         TypeError: there is no such option.
+        UsageError: the value of an option is of the wrong kind.
     """
     for unknown in options.keys() - DEFAULTS.keys():
         raise TypeError(f"{name}() got an unexpected keyword argument {unknown!r}")
-    return {**DEFAULTS, **options}
+    given: CrawlOptions = {**DEFAULTS, **options}
+    if given["on_error"] not in get_args(OnError):
+        raise UsageError(f"on_error: {given['on_error']!r} is not one of {', '.join(get_args(OnError))}")
+    for hook in ("url_filter", "link_extractor", "page_sink"):
+        check_callable(hook, given[hook])  # type: ignore[literal-required]
+    if not isinstance(given["processors"], Iterable):
+        raise UsageError("processors: expected a list of functions, got a single value")
+    given["processors"] = tuple(given["processors"])
+    for processor in given["processors"]:
+        check_callable("processors", processor)
+    return given
+
+
+def check_callable(name: str, value: object) -> None:
+    """Check the value of an argument that is a function or None.
+
+    Raises:
+        UsageError: the value is neither.
+    """
+    if value is not None and not callable(value):
+        raise UsageError(f"{name}: expected a function, got {value!r:.100}")
 
 
 def configure(settings: Mapping[str, Any] | None = None) -> Config:

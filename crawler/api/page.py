@@ -341,7 +341,7 @@ class Page(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def base(self) -> str:
-        """The URL to which relative URLs are resolved: that of the page's `<base>`, or that of the page.
+        """The URL against which relative URLs are resolved: the URL in the page's `<base>`, or else the page's own URL.
 
         >>> Page.of("http://x/shop/1", "<base href=/tea/>").base
         'http://x/tea/'

@@ -12,7 +12,10 @@ PAGES_WAITING_MAX = 64
 
 
 class Offer(msgspec.Struct, frozen=True):
-    """A page for the consumer of `pages()`, and a future whose result is whether the consumer took the page."""
+    """A page for the consumer of `pages()`.
+
+    The result of the future `taken` is True if the consumer took the page.
+    """
 
     page: Page
     taken: "asyncio.Future[bool]"

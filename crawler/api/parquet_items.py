@@ -117,7 +117,10 @@ class ParquetItems:
 
 
 class ItemColumns:
-    """The names and types of the columns of all rows seen; `None` is the type of a column that becomes text."""
+    """The names and types of the columns of all rows seen.
+
+    The type is None if the values of a column have no common type; such a column is written as text.
+    """
 
     def __init__(self) -> None:
         self._types: dict[str, pyarrow.DataType | None] = {}

@@ -55,9 +55,11 @@ class Request(msgspec.Struct, frozen=True):
     after an error status, after an unusable redirect, or if robots.txt forbids the URL (then the status is 0,
     and `page.outcome` is the reason). `errback` is called only after the last retry. If a server cannot be
     reached, its requests stay in the queue. Their errbacks are called with status 0 when the run has nothing
-    else to fetch, and the next run tries the requests again. `errback` must be a named function, like
-    `callback`. `jar` names a cookie jar: only requests that name the same jar share its cookies. `proxy` is
-    the URL of a proxy for this request only.
+    else to fetch, and the next run tries the requests again. If the URL filter rejects a request, for example
+    because it is out of scope, `errback` is called at once, with the outcome `filtered`. `errback` must be a
+    named function, like `callback`. `jar` names a cookie jar: only requests that name the same jar share its
+    cookies. `proxy` is the URL of a proxy for this request only. If this proxy fails, the request is tried as
+    often as after an error status, and the host's other requests do not wait.
 
         >>> Request("/account", jar="alice") == Request("/account", jar="bob")
         False

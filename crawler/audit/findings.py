@@ -19,7 +19,7 @@ import numpy as np
 from crawler.audit.check_table import CHECKS, DEEP_HOPS, SLOW_SECONDS
 from crawler.audit.hreflang import ReturnLinks
 from crawler.audit.on_page import SOURCES_MAX, Finding, PageFacts
-from crawler.records import NO_PAGE, LinkFlag, Outcome, PageState
+from crawler.records import NO_PAGE, REDIRECT_LOOP, LinkFlag, Outcome, PageState
 
 LISTED_MAX = 1000  # default number of findings that are listed per section
 # maximum number of URLs of unreachable servers that are remembered one by one; further ones are only counted
@@ -110,7 +110,7 @@ class Repeated:
         return [(key, count, urls) for key, (count, urls) in ranked]
 
 
-_Dead = tuple[str, str, str]  # (url, description, via); the dictionaries map fingerprints to such tuples
+_Dead = tuple[str, str, str]  # (url, description, via) of a dead link
 
 
 class Auditor:
@@ -138,8 +138,8 @@ class Auditor:
         self._external: Counter[str] = Counter()
         self._dead_external: dict[int, _Dead] = {}
         self._external_redirects: dict[int, tuple[str, int, str]] = {}  # fingerprint -> (url, target, via)
-        self._external_hops: set[int] = set()  # URLs of `_dead_external` that were found by a redirect
-        self._external_ends: set[int] = set()  # URLs that were reached by redirects from external links
+        self._external_hops: set[int] = set()  # fingerprints in `_dead_external` that a redirect led to
+        self._external_ends: set[int] = set()  # fingerprints that redirects of external links led to
         self._mapped: dict[int, str] = {}  # URLs in a sitemap
         self._linked: set[int] = set()  # fingerprints of the URLs in `_mapped` to which a page links
         self._sources: dict[int, tuple[int, list[str]]] = {}
@@ -167,7 +167,10 @@ class Auditor:
         self._statuses[str(row["status"] or outcome.value)] += 1
         if outcome not in _NOT_ASKED:
             self._note_took(row["took"], row["url"])
-        if state == PageState.REDIRECTED and target is not None:
+        # The URL redirects to the same URL, or to an equivalent URL.
+        if row["error"] == REDIRECT_LOOP:
+            self._redirects[fingerprint] = (row["url"], fingerprint, row["url"])
+        elif state == PageState.REDIRECTED and target is not None:
             self._redirects[fingerprint] = (row["url"], *target)
         elif state == PageState.DENIED or outcome is Outcome.ROBOTS_DENIED:
             self._denied.add(fingerprint)
@@ -325,7 +328,7 @@ class Auditor:
         for fingerprint, (url, behind, via) in ranked:
             count, sources = self._sources.get(fingerprint, (0, []))
             if not sources and fingerprint in self._external_ends & self._external_hops:
-                continue  # instead of this page, the link that redirects to it is listed
+                continue  # not listed: the link that redirects to this page is listed instead
             if not sources and via:  # the page `via` is not stored
                 count, sources = 1, [via]
             self._add(name, Finding(url, behind, tuple(sources), count))

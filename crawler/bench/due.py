@@ -183,7 +183,10 @@ class OneFile(Runs):
 
 
 class MemoryRuns:
-    """Creates runs in memory, coded as on disk. Mercator's in-memory table takes 5.2 bytes per fingerprint."""
+    """Creates runs in memory, in the same coding as on disk.
+
+    Mercator's in-memory table takes 5.2 bytes per fingerprint.
+    """
 
     def write(self, chunks: Iterable[Fingerprints], count: int, *, step: str) -> Run:
         """Create a run of the `count` ascending keys in `chunks`."""
@@ -203,7 +206,7 @@ class Memory(Runs):
         super().__init__(directory, known, store=MemoryRuns())
 
     def _reopen_s(self) -> float:
-        return 0.0  # runs in memory are not reopened
+        return 0.0  # this store keeps its runs in memory, so there is nothing to reopen
 
 
 class Whole:
@@ -279,7 +282,7 @@ class Level:
             compression=None,  # hashes cannot be compressed
         )
         ascending = built(DiskRuns(directory.with_name("ascending"), []), known)
-        # Keys arrive in sorted order, so every table is written once and the store is compacted.
+        # Keys arrive in sorted order, so each table is written only once, and the store needs no compaction.
         for chunk in ascending.slice(0, 1 << 16):
             with self._store.write_batch() as batch:
                 for number in chunk.tolist():
@@ -445,7 +448,7 @@ def measure(name: str, arguments: argparse.Namespace, directory: Path) -> dict[s
 
 
 def _with_ratios(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return the rows. Add to each row the ratio of its time to the time of the first row."""
+    """Add to each row the ratio of its time to the time of the first row; return the rows."""
     first = rows[0]
     return [
         {

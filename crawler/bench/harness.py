@@ -70,7 +70,7 @@ def show_json(**parts: object) -> None:
 
 
 def spread(values: Collection[float], digits: int = 2) -> str:
-    """Return the median, the least and the greatest of some figures, such as the ratios of all rounds."""
+    """Return the median, the minimum and the maximum of some numbers, such as the ratios of all rounds."""
     figures = (statistics.median(values), min(values), max(values))
     return "{} ({} to {})".format(*(f"{figure:.{digits}f}" for figure in figures))
 

@@ -23,7 +23,7 @@ from crawler.storage.commit import Change
 from crawler.urlfilter.link_filter import LinkFilter
 from crawler.urlfilter.url_filter import Scope, UrlFilter
 
-# number of pages, each in its own directory; number of links per page; number of hosts
+# the number of pages (each in its own directory), the number of links per page, and the number of hosts
 PAGES, LINKS, HOSTS = 400, 25, 100
 SECTIONS = 16  # number of directories over which the links to a host are spread
 GROUP = 30  # number of pages whose links are committed together

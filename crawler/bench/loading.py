@@ -2,9 +2,9 @@
 
 The steps are the same as in `Process`.
 
-The stream of URLs begins with one URL of every host. The other URLs are assigned to hosts by a skewed draw,
-which is the square of a uniform number. So the busiest tenth of the hosts gets a third of the URLs. One link
-in five repeats an earlier one. URLs have 77 bytes on average.
+The stream of URLs begins with one URL of every host. Each other URL gets a random host: the host's number is
+the square of a uniform random number, times the number of hosts. So the busiest tenth of the hosts gets a
+third of the URLs. One link in five repeats an earlier one. URLs have 77 bytes on average.
 """
 
 import random

@@ -39,7 +39,7 @@ def memory(pid: int | str = "self") -> HeldMemory:
 
 
 def anonymous_bytes() -> int:
-    """Return free memory to the system; then return the anonymous memory of this process in bytes."""
+    """Give free memory back to the system; then return the size of this process's anonymous memory in bytes."""
     with suppress(OSError):
         garbage_collection.give_back()
     return memory().anonymous

@@ -227,7 +227,7 @@ def _assumed(goal: Goal) -> str:
 
 
 def _scaled(cost: CostRange, units: Scale) -> str:
-    """Format a range in the largest unit that its middle reaches, or else in the smallest unit."""
+    """Format a range in the largest unit that its middle reaches; if it reaches none, in the smallest unit."""
     size, name = next((unit for unit in units if cost.mid >= unit[0]), units[-1])
     return _range(cost * (1 / size), name)
 

@@ -66,12 +66,12 @@ class CostRange(msgspec.Struct, frozen=True):
 
 
 def exactly(value: float) -> CostRange:
-    """Return the range of a cost that is known exactly."""
+    """Return a range whose three values are all `value`, for a cost that is known exactly."""
     return CostRange(value, value, value)
 
 
 class UnitCosts(msgspec.Struct, frozen=True):
-    """The unit costs: CPU in seconds, all others in bytes. `machine` names the machine that was measured."""
+    """The unit costs of a machine: CPU costs in seconds, all others in bytes. `machine` is the machine's name."""
 
     process_cpu: CostRange  # CPU time to start and end a process
     page_cpu: CostRange
@@ -83,17 +83,18 @@ class UnitCosts(msgspec.Struct, frozen=True):
     host_cpu: CostRange  # cost of a new host, for its connection, robots.txt and record
     handshake_cpu: CostRange  # cost of a new TLS connection: connecting and a full handshake
     secure_cpu: CostRange  # additional cost of a fetch over TLS, without the handshake
-    # additional cost of a fetch that finds the loop asleep: the cost of turns, wake-ups and a commit
+    # additional cost of a fetch before which the event loop slept: waking up, turns of the loop, and a commit
     lone_cpu: CostRange
     unchanged_cpu: CostRange  # the refresh of a known page that has not changed
-    page_store: CostRange  # a page's record, capture and entry, without its URL, in a compacted store
+    page_store: CostRange  # bytes of a page's record, capture and entry in a compacted store, without its URL
     page_store_log: CostRange  # bytes of a page's record, capture and entry before compaction
     page_journal: CostRange  # a page's line in pages.jsonl, without its URL
     capture_warc: CostRange  # bytes of the WARC records of a fetch, without those of the fetched body
-    body_warc: CostRange  # bytes of WARC per byte of body compressed by gzip (level 6)
+    body_warc: CostRange  # bytes of WARC per byte that a body has after compression by gzip (level 6)
     coded_warc: CostRange  # bytes of WARC per byte of a body that the server sends compressed
-    unchanged_warc: CostRange  # WARC records of a revisit
-    known_bits: CostRange  # bits per known URL in the DUE, beyond log2 of the mean gap between fingerprints
+    unchanged_warc: CostRange  # bytes of the WARC records of a revisit
+    # bits per known URL in the DUE; log2 of the mean gap between fingerprints is not counted
+    known_bits: CostRange
     todo_disk: CostRange  # bytes per waiting URL of 77 characters
     process_memory: CostRange
     large_memory: CostRange  # memory of the child that parses the largest page, per byte of this page
@@ -108,10 +109,10 @@ class UnitCosts(msgspec.Struct, frozen=True):
     browser_memory: CostRange = CostRange(200e6, 320e6, 1074e6)  # up to `render.memory_bytes_max`
 
 
-# These unit costs are estimates, not measurements. The CPU time of whole crawls was divided according to a
-# profile. For the set `mid`, the sum agrees with the measurement of 1,851 us per page. A page has 28 KiB and
-# about 60 links; parsing takes 31 % of the time, and filter and caches take 8 %. The ranges of the costs are
-# estimated, too.
+# These unit costs are estimates, not measurements: the CPU time of whole crawls was divided according to a
+# profile. The middle values (`mid`) of these costs together give a time per page that agrees with the measured
+# 1,851 us. A page has 28 KiB and about 60 links; parsing takes 31 % of the time, and filter and caches take
+# 8 %. The ranges of the costs are estimated, too.
 REFERENCE = UnitCosts(
     process_cpu=CostRange(0.4, 0.6, 1.0),
     page_cpu=CostRange(0.0010, 0.0011, 0.0017),
@@ -120,7 +121,8 @@ REFERENCE = UnitCosts(
     form_cpu=CostRange(4e-6, 7e-6, 12e-6),
     new_cpu=CostRange(15e-6, 20e-6, 40e-6),
     host_cpu=CostRange(0.0003, 0.0006, 0.002),
-    # in the open web, a page takes 3,510 us, of which TLS handshakes take 29 %, at .94 handshakes per page
+    # In the open web, a page takes 3,510 us and needs 0.94 TLS handshakes on average. The handshakes take 29 %
+    # of this time.
     handshake_cpu=CostRange(0.0007, 0.0011, 0.0015),
     secure_cpu=CostRange(0.0001, 0.0002, 0.0003),
     lone_cpu=CostRange(0.0007, 0.001, 0.0025),
@@ -147,14 +149,15 @@ REFERENCE = UnitCosts(
 # number of copies of a page's URL in the store before compaction (its queue entry and its record), and in the
 # journal
 STORE_URLS, JOURNAL_URLS = 2.0, 1.0
-# if a plan exceeds a whole number of processes or machines by at most this, it is a rounding error
+# If a computed number of processes or machines exceeds a whole number by at most this, the excess is a rounding
+# error.
 ROUNDED = 1e-9
 STORE_URL_PACKED = 0.3  # share of a URL's bytes that compression leaves in a sorted table
 # bytes per waiting URL before compaction, without the URL itself; measured with 400 pages and 10,000 links in
 # all
 TODO_LOG = 18.0
 LINK_BYTES = 30.0  # bytes per line of the links log, besides the URL
-# a file of the links log is deleted when all its links are flushed and the next file has begun
+# bytes of the links log per process: a file is deleted once its links are flushed and the next file has begun
 LINKS_LOG_MAX = float(_DEFAULT.due.log_bytes_max)
 # Data that is not yet in a table is in at most two buffers in memory.
 WRITE_BUFFER = float(_DEFAULT.store.write_buffer_bytes)
@@ -163,20 +166,21 @@ TABLES_MAPPED = float(
 )
 TABLES_RESIDENT = 0.15  # share of the mapped tables that is in memory because a crawl reads it
 MEMO_MAX = float(_DEFAULT.filter.memo_bytes_max)
-MEMO_ENTRY = 150.0  # bytes per remembered link, to which two forms of the URL are added
+MEMO_ENTRY = 150.0  # bytes per remembered link, without the two forms of its URL
 # The bytes of the tree of the largest page that a process parses without a child.
 TREE_MAX = _DEFAULT.extract.inline_tags_max * 700.0
 TAGS_MAX = float(_DEFAULT.extract.tags_max)  # for a page with more tags, no tree is built
 BODY_MAX = float(_DEFAULT.fetch.body_bytes_max)
 IDLE_MAX, KEEP_ALIVE = float(_DEFAULT.fetch.idle_connections_max), float(_DEFAULT.fetch.keep_alive_max)
 PLAIN_CONNECTION = 15e3  # bytes per connection without TLS; the operating system's buffers are not counted
-NAMES_MAX, NAME_BYTES = 32_768.0, 1_200.0  # hosts that a process remembers by name, and the bytes of each
+# number of hosts remembered by name in a process, and bytes per host
+NAMES_MAX, NAME_BYTES = 32_768.0, 1_200.0
 
 
 class Goal(msgspec.Struct, frozen=True):
     """The crawl to plan.
 
-    With `rate` 0, the crawl is as fast as `machines` allows. Then `machines` must be at least 1.
+    If `rate` is 0, the crawl is as fast as `machines` allows, and `machines` must be at least 1.
     `known_hosts` is the number of hosts to which links lead. It is used instead of `hosts` if it is larger.
     `largest_host` is the largest host's share of the pages. It is used instead of the mean share if it is
     larger. `addresses` is the number of IP addresses of the hosts; 0 means that each host has its own.
@@ -316,7 +320,7 @@ def address_rate(goal: Goal) -> float:
     """Return the pages per second that politeness to the addresses allows, if all have equally many hosts."""
     politeness = _DEFAULT.politeness
     shared = goal.hosts / goal.addresses / politeness.shared_address_domains
-    if shared >= 1.0:  # each address is shared hosting or a CDN
+    if shared >= 1.0:  # each address belongs to shared hosting or to a CDN
         each = 1.0 / (politeness.shared_address_rate * math.sqrt(shared))
     else:
         each = goal.latency + politeness.address_delay_share * goal.delay
@@ -458,8 +462,8 @@ def _known_disk(known: float, units: UnitCosts, processes: CostRange) -> CostRan
 def _store(goal: Goal, units: UnitCosts, processes: CostRange) -> CostRange:
     """Return the bytes of pages and waiting URLs in the store.
 
-    The bytes that are still in the engine's log are not compacted yet. The log of a process holds at most the
-    bytes of one full log.
+    The bytes that are still in the engine's log are not compacted yet. Each process has at most one full log
+    of such bytes.
     """
     waiting = goal.pages * max(0.0, goal.urls - 1.0)
     written = (units.page_store_log + exactly(STORE_URLS * goal.url_bytes)) * goal.pages

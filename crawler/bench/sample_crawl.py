@@ -53,7 +53,7 @@ def facts(path: Path) -> dict[str, float]:
     found |= {name: float(politeness[name]) for name in ("delay", "delay_factor") if name in politeness}
     found |= _of_report(report)
     if addresses := report.get("frontier", {}).get("addresses", 0):
-        # A run knows only the addresses of the hosts that it has requested itself.
+        # A run knows the address of a host only if it has sent a request to this host.
         share = min(addresses / hosts_of_the_run, 1.0) if hosts_of_the_run else 1.0
         found["addresses"] = found["hosts"] * share
     return found

@@ -57,12 +57,12 @@ from crawler.storage.engines import open_store
 from crawler.storage.files import atomic_write
 
 HOSTS, HOSTS_MAX = 50, 2000
-# Links per page. With fewer links than these, a web is so deep that a crawl of it often waits until new pages
+# Links per page. With fewer links per page, a web is so deep that its crawl must often wait until new pages
 # become known.
 LINKS = 40
 PIECE = 16 << 10  # a segment is decompressed in pieces of this many bytes
 SAMPLE = 50  # this many bodies are compressed to estimate the compressed size of all bodies
-# refreshes per second, which is more than any process can make, so this does not limit the rate
+# refreshes per second; no process can make so many, so this does not limit the rate
 AGAIN_RATE = 100_000
 LONE_RATE = 100  # at this number of refreshes per second, the loop sleeps four fifths of the time
 LONG = 100_000

@@ -92,7 +92,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _main(argv: list[str], *, leaves: bool) -> int:
-    """Run a command line; with `leaves`, exit the process here if the command ran an event loop."""
+    """Run a command line. If `leaves` is true and the command ran an event loop, exit the process here."""
     collect_rarely()
     # OpenBLAS, which numpy loads, would start threads that use CPU even when idle. The crawler multiplies no
     # matrices.

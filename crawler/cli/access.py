@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from crawler.config import Config
     from crawler.process.opening.stages import Stages
 
-END_WAIT = 600.0  # seconds to wait for the end of a crawl; its own limits end it much earlier
+END_WAIT = 600.0  # seconds to wait for the end of a crawl; the limits on its shutdown end it much earlier
 # Requests that change nothing. If a process does not answer such a request, its directory is read instead,
 # without its lock.
 READING = frozenset(("status", "why", "page_url", "get", "signals", "host", "hosts"))
@@ -28,8 +28,8 @@ READING = frozenset(("status", "why", "page_url", "get", "signals", "host", "hos
 def ask(path: Path, request: dict[str, Any], damage: list[str] | None = None) -> list[Any]:
     """Send one request to every process of the crawl in `path`; return the answers in the order of the processes.
 
-    If the request changes nothing, a process that is missing while others run is read from its directory.
-    Each segment that such a directory lacks adds a line to `damage`.
+    If the request changes nothing, the answer of a process that is missing while others run is computed from
+    the directory of that process. Each segment that such a directory lacks adds a line to `damage`.
     """
     directory = CrawlDirectory(path)
     found = {name: _ask_running(directory, name, request) for name in names(directory)}
@@ -52,7 +52,7 @@ def _ask_missing(
     reads: bool,
     damage: list[str] | None,
 ) -> Any:
-    """Answer for a process that does not run, from its files.
+    """Answer a request for a process that does not run, from the files of the process.
 
     If other processes run (`running`), the missing process may be starting.
     """
@@ -135,8 +135,9 @@ def ask_running(path: Path, request: dict[str, Any]) -> list[Any]:
 def _ask_running(
     directory: CrawlDirectory, name: str, request: dict[str, Any], *, wait: float = 0.0
 ) -> tuple[bool, Any]:
-    """Return whether the process runs, and its answer. It may be starting, so wait for up to `wait` seconds.
+    """Return whether the process runs, and its answer.
 
+    The process may be starting, so wait for its answer for up to `wait` seconds.
     The page server of a crawl at rest refuses most requests that only read; the caller then reads the
     directory instead.
     """

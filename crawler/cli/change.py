@@ -99,7 +99,8 @@ def main(command: str, argv: list[str]) -> int:
     request = _request(command, args)
     if command == "seed" and args.render is not None:
         request = _parted(args, request)
-    # One process forwards seeds and signals to their owners; the other commands go to every process.
+    # Seeds and signals go to one process, which forwards them to their owners; other commands go to every
+    # process.
     routed = command in ("seed", "signal")
     answers = [access.ask_first(args.dir, request)] if routed else access.ask(args.dir, request)
     print(json.dumps(answers[0], indent=2) if command == "signal" and args.json else _said(command, answers))

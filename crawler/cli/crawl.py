@@ -26,10 +26,10 @@ from crawler.storage.parts import PARTS, part_files
 
 log = logging.getLogger("crawler")
 
-# Settings of a run with `--spider`, unless the user gives others. The user waits for the report, and an early
-# verdict that a host is down does no harm, because the run stores no pages. So a host is tried three times within
-# 15 s; the fourth try would be 20 s later. By default, the second try would be after 60 s.
-_SPIDER_SETTINGS = {
+# The waits that `--spider` sets if the user does not set them. The user waits for the report, and an early
+# verdict that a host is down does no harm, because the run stores no pages. So a host is tried three times
+# within 15 s; the fourth try would be 20 s later. By default, the second try would be after 60 s.
+_SPIDER_WAITS = {
     "crawl.patience": 15.0,
     "politeness.backoff_first": 5.0,
     "frontier.retry_delays": [5.0, 10.0],
@@ -51,7 +51,9 @@ def main(_command: str, argv: list[str]) -> int:
             "--dry-run keeps nothing: it cannot be combined with --fresh, --cached, --login, --mirror or --report"
         )
     anew = args.fresh or args.cached
-    layers = options.layers(args, None if anew else directory, _SPIDER_SETTINGS if args.spider else {})
+    layers = options.layers(args, None if anew else directory, _SPIDER_WAITS if args.spider else {})
+    if args.spider:
+        layers.set_for_run("--spider", "pages.store", "none")
     add_logins(args, layers)
     _add_parts(args, layers)
     config = options.starting(layers)
@@ -270,10 +272,8 @@ def _parse(argv: list[str]) -> argparse.Namespace:
         setattr(args, "filter.exclude_extensions", [f".{each}" for each in endings if each])
     if patterns := [each for each in rejected if _is_pattern(each)]:
         setattr(args, "filter.reject", patterns)
-    if args.spider:
-        if args.mirror:
-            raise UsageError("--spider stores nothing, so it cannot be combined with --mirror")
-        setattr(args, "pages.store", "none")
+    if args.spider and args.mirror:
+        raise UsageError("--spider stores nothing, so it cannot be combined with --mirror")
     if args.mirror:
         setattr(args, "crawl.requisites", True)
         setattr(args, "fetch.files", "all")

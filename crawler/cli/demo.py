@@ -8,11 +8,15 @@ version of every page and counts the stored copies that are current.
 
 import argparse
 import asyncio
+import os
+import shutil
+import sys
 from pathlib import Path
 from typing import Any
 
 from crawler import kernel_selection
 from crawler.cli import options
+from crawler.cli.parsing import quoted
 from crawler.config import Config, Layers
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.restart import rename_to_numbered
@@ -82,7 +86,8 @@ async def _demo(args: argparse.Namespace) -> None:
 
     async with DemoWeb() as demo_web:
         hosts = ", ".join(f"{name} {address}" for name, address in HOSTS.items())
-        print(f"a small web on port {demo_web.port}: {hosts}", flush=True)  # progress is written to stderr
+        # unlike this line, progress goes to stderr
+        print(f"a small web on port {demo_web.port}: {hosts}", flush=True)
         config = _config(args)
         renders = _renders(config)
         report = await _crawl(config if renders else _config(args, STATIC), args, demo_web.seeds())
@@ -143,16 +148,23 @@ def _refreshed(report: dict[str, Any], current: int, changing: int, changes: int
     )
 
 
+def _activation() -> tuple[str, ...]:
+    """Return the command that makes `crawler` known to the shell; nothing if the shell knows it."""
+    script = Path(sys.prefix, "bin", "activate")
+    if shutil.which("crawler") or not script.is_file():
+        return ()
+    return (f"  . {quoted(os.path.relpath(script))}",)
+
+
 def _closing(directory: Path, url: str, rendered: str) -> str:
     """Return commands to try on the crawl; `rendered` is the URL of a page shown in a browser, or ""."""
-    from crawler.cli.parsing import quoted
-
     url, where = quoted(url), quoted(directory)
     static = f"  crawler get {rendered} --dir {where}    # and with --static, the answer without a browser"
     return "\n".join(
         [
             "",
             "Now try:",
+            *_activation(),
             f"  crawler status --dir {where}",
             f"  crawler why {url} --dir {where}",
             f"  crawler get {url} --dir {where} --headers",

@@ -93,7 +93,7 @@ class DemoWeb(LoopbackSites):
         self._changing_since = time.monotonic()
 
     def current(self) -> tuple[int, int, int]:
-        """Return three numbers: the current pages, the pages that change, and the changes so far.
+        """Return three numbers: the number of current pages, of pages that change, and of changes so far.
 
         A page is current if its latest version was sent. Only pages that change and were sent are counted.
         """

@@ -23,8 +23,8 @@ _CRAWLING = ("shell",)
 class Flag(NamedTuple):
     """A flag that sets a key.
 
-    A flag with `metavar` None is a switch; `repeatable` flags collect their values; `not_in`
-    lists the commands without the flag.
+    If `metavar` is None, the flag is a switch. A `repeatable` flag collects its values. `not_in` lists the
+    commands that do not have the flag.
     """
 
     group: str

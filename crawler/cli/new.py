@@ -36,6 +36,8 @@ def main(_command: str, argv: list[str]) -> int:
     _write(folder)
     print(f"{folder}: {folder.name}.py, test_{folder.name}.py and pages to try them on in site/")
     print("next:")
+    if importlib.util.find_spec("pytest") is None:
+        print("  python -m pip install pytest")
     print(f"  python -m pytest {quoted(folder)}")
     print(f"  python {quoted(folder / folder.name)}.py https://example.org/")
     return 0

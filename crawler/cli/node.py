@@ -40,11 +40,11 @@ def main(_command: str, argv: list[str]) -> int:
 
     directory = CrawlDirectory(args.dir)
     layers = options.layers(args, directory)
-    config = _completed(options.starting(layers))
+    config = _complete(layers, options.starting(layers))
     given = crawl.seeds(config, args, layers, directory)
     member = _member(config, directory)
     options.set_up_log(args, directory.log_file, config.logs)
-    report = running.run(config, args, given, member)
+    report = running.run(config, args, given, member, saved=layers.saved_config())
     if not args.quiet:
         print(summary(report, args.dir))
     return 0
@@ -75,8 +75,12 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     return args
 
 
-def _completed(config: Config) -> Config:
-    """Return the configuration with values for the address to listen on and for the disk space held in reserve."""
+def _complete(layers: Layers, config: Config) -> Config:
+    """Return the configuration of this run, with the address to listen on and the disk space held in reserve.
+
+    Both are derived in each run, so a node whose address in splitter.peers has changed listens on the new
+    address.
+    """
     from crawler.config.forms import host_port, named_addresses
 
     if config.crawl.processes > 1:
@@ -88,28 +92,15 @@ def _completed(config: Config) -> Config:
         raise UsageError("splitter.peers: no process is named; give --peer NAME=HOST:PORT for each")
     if name not in peers:
         raise ConfigError(f"splitter.name {name!r} is not among the peers {', '.join(sorted(peers))}")
-    layers = Layers()
     host, port = host_port(config.splitter.listen)
     # splitter.peers gives the port to listen on, and also the host unless splitter.listen names one
     if port == 0:
         own_host, port = peers[name]
         given = config.splitter.listen != SplitterConfig().listen
-        layers.set("node", "splitter.listen", f"{host if given else own_host}:{port}")
+        layers.set_for_run("node", "splitter.listen", f"{host if given else own_host}:{port}")
     if not config.store.ballast_bytes:
-        layers.set("node", "store.ballast_bytes", "64 MiB")
-    return _with(config, layers)
-
-
-def _with(config: Config, layers: Layers) -> Config:
-    """Return `config` changed by the values of `layers`."""
-    import msgspec
-
-    made = Layers()
-    made.add("configuration", msgspec.to_builtins(config, enc_hook=lambda value: value + 0))
-    for path in layers.sources:
-        section, key = path.split(".")
-        made.set("node", path, layers.tree[section][key])
-    return made.config()
+        layers.set_for_run("node", "store.ballast_bytes", "64 MiB")
+    return layers.config()
 
 
 def _member(config: Config, directory: CrawlDirectory) -> "Member":

@@ -118,7 +118,8 @@ def layers(
 ) -> Layers:
     """Return the configuration layers of a command line, the weakest first.
 
-    `for_run` are settings that a flag implies for this run. They replace saved settings, but not those given now.
+    `for_run` are settings that a flag implies for this run. They replace saved settings, but not settings
+    that the user gives for this run.
     """
     made = Layers()
     if directory is not None:

@@ -88,7 +88,12 @@ class Parser(argparse.ArgumentParser):
 
     def _hint(self, message: str) -> str:
         """Return a suggestion for an unknown flag or choice, "" if none is similar."""
-        if found := re.match(r"unrecognized arguments: (\S+)", message):
+        if found := re.match(r"unrecognized arguments: (\S+)(.*)", message, re.DOTALL):
+            if self.prog == "crawler crawl":
+                from crawler.cli.foreign_flags import translation  # imported here because it is rarely needed
+
+                if instead := translation([found[1], *found[2].split()]):
+                    return f"; {instead}"
             return suggestion(found[1].partition("=")[0], self._flags())
         if found := re.match(r"argument (\S+?): invalid choice: '(.*?)' \(", message):
             for action in self._actions:

@@ -5,10 +5,9 @@ import sys
 import time
 from typing import TYPE_CHECKING, Protocol
 
+from crawler.admin.crawl_wait import CrawlWait, next_wait
 from crawler.admin.health import DEGRADED, missing_words
 from crawler.admin.status import Status, group
-from crawler.admin.wait_causes import describe_cause
-from crawler.clock import iso_time
 from crawler.printable import printable, raw_stream
 from crawler.records import HostStatus
 
@@ -18,15 +17,7 @@ if TYPE_CHECKING:
 LIVE_INTERVAL = 0.5
 PLAIN_INTERVAL = 5.0
 HOSTS_SHOWN = 12
-LONG_WAIT = 2.0  # seconds; shorter waits are not shown
-
-
-_REASONS = {
-    "waits_for_robots": "its robots.txt could not be fetched",
-    "retries": "a URL is tried again",
-    "waits_for_address": "others at its address",
-    "waits_for_look_up": "other look-ups",
-}
+WAIT_INTERVAL = 30.0  # seconds between two equal lines, while the crawl waits
 
 
 class Shown(Protocol):
@@ -61,11 +52,29 @@ class Rates:
 
 
 async def _plain(crawl: Shown) -> None:
-    rates = Rates(crawl.status())
+    rates, lines = Rates(crawl.status()), NewLines()
     while True:
         await asyncio.sleep(PLAIN_INTERVAL)
         status = crawl.status()
-        print(line(status, rates.sample(status)), file=sys.stderr, flush=True)
+        if lines.is_new(status):
+            print(line(status, rates.sample(status)), file=sys.stderr, flush=True)
+
+
+class NewLines:
+    """Decides which lines of the plain progress are printed: while the crawl waits, only some of them."""
+
+    def __init__(self) -> None:
+        self._printed: tuple[int, CrawlWait | None] = (0, None)
+        self._at = 0.0
+
+    def is_new(self, status: Status) -> bool:
+        """Return whether there are new pages or another wait, or `WAIT_INTERVAL` has passed since the last line."""
+        wait = None if status.paused else next_wait(status)
+        now = (_pages(status), wait)
+        if wait is not None and now == self._printed and status.now - self._at < WAIT_INTERVAL:
+            return False
+        self._printed, self._at = now, status.now
+        return True
 
 
 def line(status: Status, rates: dict[str, float]) -> str:
@@ -81,7 +90,7 @@ def line(status: Status, rates: dict[str, float]) -> str:
 
 
 def fetched(status: Status) -> str:
-    """Return how many pages were fetched, and fetched again, in the terms and numbers of `crawler status`."""
+    """Return a text with the numbers of pages fetched and fetched again, as `crawler status` names and counts them."""
     again = status.counters.get("refresh.done", 0)
     return f"{status.counters.get('pages.fetched', 0):,} pages fetched" + (
         f", {again:,} fetched again" if again else ""
@@ -95,29 +104,9 @@ def _pages(status: Status) -> int:
 def waiting_for(status: Status) -> str:
     """Describe what a crawl without a fetch in flight waits for, and until when. Return "" if the wait is short."""
     if status.paused:
-        return f"; paused ({', '.join(status.paused)})"
-    if status.frontier.in_flight or not status.frontier.todo:
-        return ""
-    hosts = [host for host in status.waiting if host.todo and host.ready_at - status.now > LONG_WAIT]
-    if not hosts:
-        return ""
-    first = min(hosts, key=lambda host: host.ready_at)
-    reason, until = _reason(first), first.ready_at
-    others = f" and {len(hosts) - 1:,} other hosts" if len(hosts) > 1 else ""
-    clock = iso_time(until)[11:19]
-    waits = f"; waits until {clock} UTC ({until - status.now:,.0f} s) for {first.host}{others}: {reason}"
-    return printable(waits)
-
-
-def _reason(host: HostStatus) -> str:
-    cause = f" ({describe_cause(host.cause)})" if host.cause else ""
-    if host.state in _REASONS:
-        return _REASONS[host.state] + cause
-    if host.slowdown > 1.0:
-        return "slowed by 429 or 503"
-    if host.failures:
-        return (f"failed {host.failures} times in a row" if host.failures > 1 else "it failed") + cause
-    return describe_cause(host.cause) or "its gap between requests"
+        return printable(f"; paused ({', '.join(status.paused)})")
+    wait = next_wait(status)
+    return "" if wait is None else printable(f"; {wait.described(status.now)}")
 
 
 async def _live(crawl: Shown) -> None:
@@ -183,7 +172,7 @@ def _totals(status: Status) -> "RenderableType":
 
 
 def _hosts(hosts: list[HostStatus]) -> "RenderableType":
-    """Return a table of those hosts that the status lists."""
+    """Return a table of the hosts that the status lists."""
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="dim")

@@ -89,7 +89,7 @@ def _consent(args: argparse.Namespace) -> int:
 
 
 def _fail_on(args: argparse.Namespace) -> tuple[frozenset[str], frozenset[str]]:
-    """Return two sets of checks of `--fail-on`: all findings of the first count, but only new ones of the second."""
+    """Return two sets of checks of `--fail-on`: one that counts all findings, and one that counts only new ones."""
     from crawler.audit.check_table import named
 
     words = [word.strip() for text in args.fail_on for word in text.split(",") if word.strip()]

@@ -41,7 +41,7 @@ def run(
 ) -> dict[str, Any]:
     """Crawl in this process (as `member` of several) or under a supervisor; return the report.
 
-    The directory keeps the settings `saved` instead of `config`, if the two differ.
+    If `saved` is given, the directory keeps these settings instead of `config`.
     """
     if kernel_selection.are_interpreted():
         log.info(
@@ -99,7 +99,7 @@ def _run_one(
     limit = config.crawl.shutdown_step_max
     try:
         return shutdown.run(_crawl(config, args, seeds, member, saved, parser), uvloop.new_event_loop, limit)
-    finally:  # end the parser even if the directory could not be opened
+    finally:  # end the parser's process even if the directory could not be opened
         if parser is not None:
             parser.end()
 

@@ -107,7 +107,7 @@ def _controls(directory: CrawlDirectory, stages: "dict[str, Stages]") -> "list[C
         async def answer(request: dict[str, Any]) -> Any:
             if request.get("command") not in ANSWERED:
                 raise BusyError(f"{directory.process(name)}: in use by `crawler serve`; stop it first")
-            async with one_at_a_time:  # requests for pages are answered whenever the command pauses
+            async with one_at_a_time:  # while a command pauses, requests for pages are answered
                 try:
                     return await in_turns(commands.steps(request))
                 finally:
@@ -130,7 +130,10 @@ async def _commit_queued(point: "CommitPoint") -> None:
 
 
 async def _follow_rules(directory: CrawlDirectory, stages: "dict[str, Stages]") -> None:
-    """Reload the withdrawals when their file changes. Commands do not notify a process that only reads."""
+    """Reload the withdrawals when their file changes.
+
+    This is necessary because commands do not notify a process that only reads.
+    """
     seen = rules_changed_at(directory.path)
     while True:
         await asyncio.sleep(RULES_INTERVAL)

@@ -1,7 +1,5 @@
 """`crawler ship`: copy the WARC files of a crawl to object storage, list them, or bring them back."""
 
-import sys
-
 from msgspec.structs import replace
 
 from crawler.cli import options
@@ -31,7 +29,12 @@ def main(_command: str, argv: list[str]) -> int:
         "from the environment: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, AWS_ENDPOINT_URL and so on.",
         _EXAMPLES,
     )
-    parser.add_argument("--to", default="", metavar="URL", help="s3://, gs://, az:// or file:// (pages.ship)")
+    parser.add_argument(
+        "--to",
+        default="",
+        metavar="URL",
+        help="s3://, gs://, az:// or file:// (default: pages.ship, or the storage that was used last)",
+    )
     parser.add_argument(
         "--delete", action="store_true", help="then delete the local files that the storage has confirmed"
     )
@@ -50,18 +53,26 @@ def main(_command: str, argv: list[str]) -> int:
     if args.fetch:
         return _fetch(directory, quiet=args.quiet)
     saved = convert(directory.settings.load()).pages
-    config = replace(saved, ship=args.to or saved.ship, ship_delete=args.delete or saved.ship_delete)
+    storage = args.to or saved.ship or _latest_storage(directory)
+    config = replace(saved, ship=storage, ship_delete=args.delete or saved.ship_delete)
     return _ship(directory, config, quiet=args.quiet)
+
+
+def _latest_storage(directory: CrawlDirectory) -> str:
+    """Return the URL of the storage to which the latest file was shipped; "" if there is none."""
+    notes = [note for _, note, _ in shipping.shipped(folders(directory.path))]
+    return max(notes, key=lambda note: note.at).url.rpartition("/")[0] if notes else ""
 
 
 def _ship(directory: CrawlDirectory, config: PagesConfig, *, quiet: bool) -> int:
     if not config.ship:
         raise UsageError("ship: name the storage with --to URL, or set pages.ship")
-    notes = ship_waiting(directory.path, config, SystemClock().now)
+    notes, freed = ship_waiting(directory.path, config, SystemClock().now)
     if not quiet:
         for note in notes:
             print(f"{note.length:,} bytes  {printable(note.url)}")
-        print(f"{len(notes)} WARC files shipped to {printable(config.ship)}")
+        deleted = f"; {freed:,} bytes deleted here" if config.ship_delete else ""
+        print(f"{len(notes)} WARC files shipped to {printable(config.ship)}{deleted}")
     return 0
 
 
@@ -80,7 +91,7 @@ def _fetch(directory: CrawlDirectory, *, quiet: bool) -> int:
             shipping.bring_back(path, note, store)
             count += 1
             if not quiet:
-                print(f"fetching: {count} files", end="\r", file=sys.stderr)
+                print(f"{note.length:,} bytes  {path.name}", flush=True)
     if not quiet:
         print(f"{count} WARC files brought back")
     return 0

@@ -7,25 +7,19 @@ from urllib.parse import unquote
 from crawler.config import Layers
 from crawler.errors import UsageError
 from crawler.urls.canonical import canonical, hostname
-from crawler.urls.typed_url import split_login
+from crawler.urls.typed_url import not_a_url, split_login
 
 
 def checked(text: str) -> str:
-    """Return `text` unchanged if it has a scheme; otherwise reject it and suggest the URL that was meant.
+    """Return `text` unchanged if it is a URL that can be crawled.
 
     Raises:
-        UsageError: the scheme is missing, or is not http or https.
+        UsageError: it is not; if possible, the message suggests the URL that was meant.
     """
-    scheme, colon, _ = text.partition("://")
-    if colon and scheme.isalpha() and scheme.lower() not in ("http", "https"):
-        raise UsageError(
-            f"{text!r}: {scheme.lower()} is not supported; the crawler fetches http and https URLs"
-        )
-    if canonical(text) is None and "://" not in text:
-        scheme = "http" if text.startswith(("localhost", "127.", "[::1]")) else "https"
-        guess = canonical(f"{scheme}://{text}")
-        if guess is not None and "@" not in text:
-            raise UsageError(f"{text!r} is not a URL; did you mean {guess} ?")
+    plain, _ = split_login(text)
+    if why := not_a_url(plain):
+        is_not = "is " if why.startswith("not a") else ""
+        raise UsageError(f"{plain!r}{' ' if is_not else ': '}{is_not}{why}")
     return text
 
 

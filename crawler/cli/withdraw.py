@@ -38,7 +38,7 @@ and in links on other pages; on other machines of the crawl, run the command too
 
 
 def main(_command: str, argv: list[str]) -> int:
-    """Withdraw pages, undo this, count the pages, or list the withdrawals."""
+    """Withdraw pages, undo a withdrawal, count the pages, or list the withdrawals."""
     parser = options.parser(
         "withdraw",
         "Take stored pages down, in a crawl that is running or not: from now on they are not served, printed,\n"

@@ -173,7 +173,7 @@ def _check_forms(config: Config) -> None:
 
 @contextmanager
 def _of(key: str) -> Iterator[None]:
-    """Add the key to the message of each ConfigError that is raised in the block."""
+    """Add the key to the message of each ConfigError that is raised in the `with` block."""
     try:
         yield
     except ConfigError as error:
@@ -284,7 +284,7 @@ def _check_sizes(section: str, values: msgspec.Struct) -> None:
 
 @cache
 def _minima(kind: type[msgspec.Struct]) -> list[tuple[str, int]]:
-    """Return the fields of a section that have a minimum, with the minimum."""
+    """Return the fields of a section that have a minimum, each with its minimum."""
     marked = (
         (name, get_args(each)[1].extra)
         for name, each in kind.__annotations__.items()

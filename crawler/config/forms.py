@@ -116,7 +116,7 @@ def file_name_part(text: str) -> str:
     """Return `text` if it can be part of a file name.
 
     Raises:
-        ConfigError: `text` contains other characters.
+        ConfigError: `text` contains characters that are not allowed in a file name.
     """
     if not _FILE_NAME_PART.fullmatch(text):
         raise ConfigError(f"{text!r} cannot be part of a file name; use letters, digits, . _ -")

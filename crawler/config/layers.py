@@ -8,7 +8,7 @@ The source of each value is recorded for `crawler config show`.
 import os
 import re
 import tomllib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -36,7 +36,11 @@ def read_file(path: Path) -> dict[str, Any]:
 
 @lru_cache(maxsize=4)
 def _parsed(text: str) -> dict[str, Any]:
-    """Parse the text of a file. A command reads the settings of its crawl several times, and each parse takes 2 ms."""
+    """Parse the text of a file.
+
+    The result is cached, because a command reads the settings of its crawl several times, and each parse
+    takes 2 ms.
+    """
     return tomllib.loads(text)
 
 
@@ -121,7 +125,7 @@ class Layers:
 
     def __init__(self) -> None:
         self.tree: dict[str, Any] = {}
-        self._saved: dict[str, Any] = {}  # without the settings of one run
+        self._saved: dict[str, Any] = {}  # `tree` without the settings that apply only to this run
         self.sources: dict[str, str] = {}
 
     def add(self, source: str, tree: Mapping[str, Any]) -> None:
@@ -156,12 +160,12 @@ class Layers:
             return convert(self.tree)
 
     def saved_config(self) -> Config:
-        """Return the configuration that a crawl directory keeps: that of all layers, without the settings of one run."""
+        """Return the configuration that a crawl directory keeps: all layers merged, without the settings of one run."""
         return convert(self._saved)
 
     @contextmanager
     def naming(self) -> Iterator[None]:
-        """Add the source of the value to the message of each ConfigError that is raised in the block."""
+        """Add the source of the value to the message of each ConfigError that is raised in the `with` block."""
         try:
             yield
         except ConfigError as error:
@@ -214,19 +218,15 @@ def _sets(line: str, name: str) -> bool:
     return re.match(rf"\s*{re.escape(name)}\s*=", line) is not None
 
 
-# These are limits of one run, not of the crawl. They do not apply when the crawl is continued later.
-RUN_KEYS = ("max_pages", "max_time", "max_bytes", "timestamping", "answers_from")
-
-
-def to_toml(config: Config, *, skip_run_keys: bool = False) -> str:
-    """Return the whole configuration as TOML. `read_file` reads this text back unchanged."""
+def to_toml(config: Config, *, skip: Collection[str] = ()) -> str:
+    """Return the configuration as TOML, without the keys in `skip`. `read_file` reads this text back unchanged."""
     tree = msgspec.to_builtins(config, enc_hook=lambda value: value + 0)
     overrides = tree.pop("override")
     lines = [f"seeds = {_toml_value(tree.pop('seeds'))}"]
     for section, keys in tree.items():
         lines += ["", f"[{section}]"]
-        skipped = RUN_KEYS if skip_run_keys and section == "crawl" else ()
-        lines += [f"{key} = {_toml_value(value)}" for key, value in keys.items() if key not in skipped]
+        kept = {key: value for key, value in keys.items() if f"{section}.{key}" not in skip}
+        lines += [f"{key} = {_toml_value(value)}" for key, value in kept.items()]
     for override in overrides:
         lines += ["", "[[override]]"]
         lines += [f"{key} = {_toml_value(value)}" for key, value in override.items() if value is not None]

@@ -71,7 +71,7 @@ def set_values(table: Override) -> dict[str, Any]:
 def _override_matches(match: str, url: str) -> bool:
     """Return whether a URL matches the `match` of an override table.
 
-    A `match` without "://" names only a host or a domain. The caller has already compared it with
+    A `match` without "://" names only a host or a domain. The caller has already compared such a `match` with
     the host of the URL.
     """
     if "://" not in match:

@@ -92,7 +92,8 @@ class PolitenessConfig(_Section, frozen=True):
     slowdown_max: Number = 64.0
     # each good answer multiplies the slowdown factor by this; 34 good answers halve the factor
     slowdown_recovery: Number = 0.98
-    # if `delay` is less than this gap, the slowdown factor multiplies this gap instead of `delay`
+    # The slowdown factor multiplies `delay`. If `delay` is less than this gap, the factor multiplies this gap
+    # instead.
     slowdown_gap: Seconds = Seconds(0.5)
 
 
@@ -476,7 +477,7 @@ class Override(_Section, frozen=True):
     match: str = ""
     delay: Seconds | None = None
     delay_factor: Number | None = None
-    pages: Count | None = None  # URLs of a host
+    pages: Count | None = None  # maximum number of URLs of a host
     pages_per_domain: Count | None = None
     scope: Literal["page", "prefix", "host", "domain"] | None = None  # scope of the seeds in this part
     depth: Count | None = None

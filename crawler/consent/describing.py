@@ -77,7 +77,7 @@ def _robots(store: KeyValue, receipt: Receipt, site: SiteStatements, fetched_at:
     said = {
         "url": site.robots_url,
         "fetched_at": iso_time(site.robots_at),
-        "age": round(fetched_at - site.robots_at, 1),  # instant at which the page was fetched
+        "age": round(fetched_at - site.robots_at, 1),  # at the instant at which the page was fetched
         "status": site.robots_status,
         "sha256": site.robots_digest.hex(),
         "group": site.group,

@@ -1,7 +1,8 @@
 """Finds the statements that apply to a path: the longest matching path decides, as for Allow lines (RFC 9309, 2.2.2).
 
 Paths are patterns as in robots.txt (`robots/README.md`, "The file"). If several statements have the same
-path, the most restrictive one applies. (Of the rules of robots.txt, the most permissive one would apply.)
+path, the most restrictive one applies. (Among Allow and Disallow lines with the same path, the most
+permissive one applies instead.)
 """
 
 import re

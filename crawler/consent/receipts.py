@@ -24,7 +24,7 @@ from crawler.errors import DamageError
 from crawler.storage.keys import RECEIPT
 from crawler.storage.kv import KeyValue, seal, unseal
 
-# size of a digest in bytes; so the receipts take at most 40 bytes per page, two digests included
+# size of a digest in bytes; the receipts of a page take at most 40 bytes, including two digests
 DIGEST_BYTES = 14
 
 

@@ -261,9 +261,9 @@ def _size(site: Site) -> int:
 def _read(authority: str, url: str, fetch: Fetch, now: float) -> KnownFile:
     kind = TDMREP if url == canonical(f"{authority}{WELL_KNOWN}") else RSL
     at, body = fetch.began or now, fetch.content
-    # If there is no tdmrep.json, the site says nothing. If the fetch failed, the file might contain a
-    # reservation.
-    page = fetch.content_type in _HTML_TYPES  # this site answers every request with a page
+    # A site without a tdmrep.json states nothing. A failed fetch is a problem, because the file might contain
+    # a reservation.
+    page = fetch.content_type in _HTML_TYPES  # some sites answer every request with a page
     absent = kind == TDMREP and (400 <= fetch.status < 500 or page)
     if absent or not 200 <= fetch.status < 300 or fetch.truncated or fetch.undecoded:
         problem = "" if absent else (fetch.error or str(fetch.outcome))[:PROBLEM_CHARS_MAX]

@@ -192,7 +192,8 @@ def own_statements(
 def _own_fields(headers: Iterable[tuple[bytes, bytes]]) -> _Fields:
     """Return those header fields of an answer that can state how the page may be used (`_FIELDS`).
 
-    Names are in lower case, and values are cut one octet beyond the limit of the parsers.
+    Names are in lower case. Values are cut one octet beyond `FIELD_OCTETS_MAX`, so that the parsers still see
+    that a value exceeds this limit.
     """
     return tuple(
         [

@@ -86,7 +86,7 @@ def read_tdm_page(reservations: Iterable[bytes], policies: Iterable[bytes]) -> T
 
 
 def reservation_for(file: TdmFile, page: TdmReservation, target: str) -> TdmReservation:
-    """Return the reservation that applies to `target`: that of the page if there is one, else that of the file.
+    """Return the reservation that applies to `target`: the page's own reservation if it has one, else the file's.
 
     In the file, the entry with the longest matching location decides. If several locations are equally long,
     the most restrictive entry decides.

@@ -34,13 +34,16 @@ from crawler.errors import DamageError, DirectoryError, StoreError
 from crawler.storage.files import atomic_write, sync_directory
 
 SEED_BYTES = 16
-FORMAT = 5  # number of the current storage format; `upgrade/` has a step from each earlier format to the next
+FORMAT = 6  # number of the current storage format; `upgrade/` has a step from each earlier format to the next
 BEGUN = ".begun"
 _NOT_OURS = (errno.EACCES, errno.EPERM, errno.EROFS)  # no permission to write, but the disk works
 
 
 class CrawlDirectory:
-    """Paths and identity of one crawl directory. `settings` are the settings in force, as saved in it."""
+    """Paths and identity of one crawl directory.
+
+    `settings` are the settings in force, as they are saved in the directory.
+    """
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -188,8 +191,8 @@ class CrawlDirectory:
 
     def _write_seed(self, seed: bytes) -> None:
         try:
-            # if there are processes already, the format is not noted, because they may come from a directory
-            # of another format
+            # If there are processes already, the current format is not recorded, because they may come from a
+            # directory of another format.
             if not self.process_names():
                 self.note_format(FORMAT)
             atomic_write(self.path / "seed", seed.hex().encode() + b"\n", mode=0o600)

@@ -85,7 +85,7 @@ def end_journal(directory: Path) -> None:
 
 
 def refuse_cut_off(directory: Path, finishing: str = "", subject: str = "") -> None:
-    """Refuse a crawl with an interrupted command, unless `finishing` and `subject` are those of that command.
+    """Refuse a crawl with an interrupted command, unless `finishing` and `subject` name that command and its subject.
 
     Raises:
         DirectoryError: the command is in progress or was interrupted.

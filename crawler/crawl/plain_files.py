@@ -18,12 +18,13 @@ from collections.abc import Iterator, Set
 from contextlib import suppress
 from pathlib import Path
 
-PROCESS_LEVELS = 2  # the folder of a process, and its subfolders
+PROCESS_LEVELS = 2  # levels of folders: the folder of a process, and its subfolders
 STORE = "store"  # the subfolder by which the folder of a process is recognized
-WHOLE_BYTES_MAX = 64 << 20  # a table of all buckets takes 2 MB
+WHOLE_BYTES_MAX = 64 << 20  # larger files are not those of a crawl; a table of all buckets takes 2 MB
 _READ_WHOLE = {"crawl.toml", "seed", "format", "buckets.json", "admin-token"}
-# Entries with names in `_FILES` must be files. Entries with names in `_FOLDERS` must be folders. The first
-# two sets are about the crawl directory, and the next two about the folder of a process.
+# Entries with names in `_FILES` must be files. Entries with names in `_FOLDERS` must be folders. `_FILES` and
+# `_FOLDERS` are about the crawl directory. `_FILES_OF_PROCESS` and `_FOLDERS_OF_PROCESS` are about the folder
+# of a process.
 _FILES = _READ_WHOLE | {
     "journal.json", "withdrawn.json", "crawler.log", "pages.jsonl", "report.json", "supervisor.lock",
 }  # fmt: skip

@@ -36,7 +36,8 @@ _LESS = (
 )
 # These settings are relaxed if they are above their defaults.
 _MORE = ("politeness.shared_address_in_flight", "politeness.refusals_max")
-# These settings are relaxed if they have this value (None: any value but the default).
+# These settings are relaxed if they have the value that is given here. None stands for any value but the
+# default.
 _VALUES: dict[str, Any] = {
     "politeness.shared_address_rate": 0.0,
     "politeness.domain_rate": 0.0,
@@ -83,7 +84,7 @@ class SeedPlaces:
         self.grown = False
 
     def restrict(self, names: Iterable[str]) -> None:
-        """Allow the relaxed settings only at places that an earlier run recorded, and at those of `add`."""
+        """Allow the relaxed settings only at places that an earlier run recorded, and at places that `add` adds."""
         self.names = dict.fromkeys(names) | self.names
 
     def add(self, url: str) -> None:
@@ -110,7 +111,7 @@ class SeedPlaces:
         return any("*." + ".".join(labels[at:]) in self.names for at in range(len(labels)))
 
     def check(self, raw_urls: Iterable[str]) -> None:
-        """Before the crawl starts, call `add` for each valid URL."""
+        """Call `add` for each valid URL, before the crawl starts."""
         for raw_url in raw_urls:
             if (url := canonical(raw_url)) is not None:
                 self.add(url)

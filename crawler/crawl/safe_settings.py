@@ -96,7 +96,8 @@ def record(directory: CrawlDirectory, settings: Mapping[str, str]) -> None:
 def with_live_changes(config: Config, before: Mapping[str, Any], saved: Mapping[str, Any]) -> Config:
     """Return `config` with the safe settings that changed during the run, for a process that is restarted.
 
-    `before` and `saved` are the saved configurations of the start and of now.
+    `before` is the configuration that was saved at the start of the run, and `saved` is the one that is saved
+    now.
     """
     tree = msgspec.to_builtins(config, enc_hook=lambda value: value + 0)
     for path in LIVE:

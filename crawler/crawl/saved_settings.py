@@ -1,4 +1,11 @@
-"""The settings in force, as a crawl directory keeps them: `crawl.toml`, and `credentials` for its secrets.
+"""The settings of a crawl, as its directory keeps them: `crawl.toml`, and `credentials` for its secrets.
+
+A setting belongs either to the crawl or to one run. The directory keeps only the settings of the crawl, so
+the settings of a run end with the run. The settings of a run are:
+
+* the keys in `RUN_KEYS`, whoever sets them;
+* values that another argument of the run implies (`Layers.set_for_run`): those of `--spider`, of `follow=` and
+  `parse=` in Python, and those that a node derives from its own address.
 
 `crawl.toml` also names the hosts of the seeds for which the user gave looser settings (`relaxed_settings.py`).
 """
@@ -18,6 +25,14 @@ from crawler.records import UNDECODABLE
 from crawler.storage.engines import AUTO, another_engine, chosen, engine_of
 from crawler.storage.files import atomic_write, rename
 
+# limits of one run, and the ways in which it uses the answers of earlier runs
+RUN_KEYS = (
+    "crawl.max_pages",
+    "crawl.max_time",
+    "crawl.max_bytes",
+    "crawl.timestamping",
+    "crawl.answers_from",
+)
 # If the user gave looser settings for some seeds, a comment in the configuration names the hosts of these
 # seeds. Because the line is a comment, it has no effect if another crawl uses this file as its configuration.
 _PLACES = "# Looser settings were given for the seeds at: "
@@ -48,7 +63,7 @@ class SavedSettings:
         self.credentials_file = directory.path / "credentials"
 
     def save(self, config: Config) -> None:
-        """Save `config` as the configuration in force, without the limits of the run but with the engine of the stores.
+        """Save `config` as the configuration of the crawl, without `RUN_KEYS` but with the engine of the stores.
 
         Raises:
             DirectoryError: the existing stores use another engine.
@@ -71,11 +86,11 @@ class SavedSettings:
         return structs.replace(config, store=structs.replace(config.store, engine=engine))
 
     def text(self, config: Config) -> str:
-        """Return the text of crawl.toml: hosts of seeds, and the settings except credentials and limits of a run."""
+        """Return the text of crawl.toml: hosts of seeds, and the settings except credentials and `RUN_KEYS`."""
         return _config_text(config, self.places())
 
     def write(self, config: Config, places: Iterable[str]) -> None:
-        """Write crawl.toml: the hosts of the seeds, and the settings except credentials and limits of a run."""
+        """Write crawl.toml: the hosts of the seeds, and the settings except credentials and `RUN_KEYS`."""
         atomic_write(self.file, _config_text(config, places).encode())
 
     def renew(self) -> str:
@@ -137,7 +152,7 @@ class SavedSettings:
         return read_file(self.file) if self.file.exists() else {}
 
     def load(self) -> dict[str, Any]:
-        """Return the configuration of the last run as a nested mapping; {} if there is none.
+        """Return the configuration of the crawl as a nested mapping; {} if there is none.
 
         Raises:
             DirectoryError: the directory has an earlier format, because `upgrade.ready` was not called before.
@@ -179,5 +194,5 @@ class SavedSettings:
 
 
 def _config_text(config: Config, places: Iterable[str]) -> str:
-    settings = to_toml(without_credentials(config), skip_run_keys=True)
+    settings = to_toml(without_credentials(config), skip=RUN_KEYS)
     return "\n".join([_HEAD, settings, _PLACES + msgspec.json.encode(list(places)).decode(), _END, ""])

@@ -15,7 +15,7 @@ from crawler.crawl.identity import Contact
 from crawler.crawl.relaxed_settings import SeedPlaces
 from crawler.storage.files import new_file
 from crawler.urls.canonical import canonical, hostname
-from crawler.urls.typed_url import LOGIN_REFUSED, split_login
+from crawler.urls.typed_url import LOGIN_REFUSED, not_a_url, split_login
 
 log = logging.getLogger("crawler")
 
@@ -61,7 +61,7 @@ class Seeds:
             self._contact.check(hostname(url))
             self.places.add(url)
         else:
-            self._refuse(plain, LOGIN_REFUSED if login else "not an http(s) URL")
+            self._refuse(plain, LOGIN_REFUSED if login else not_a_url(plain))
         return url
 
     def _refuse(self, raw_url: str, why: str) -> None:

@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 
 from crawler.config import PagesConfig
 from crawler.errors import CrawlerError
@@ -86,10 +87,17 @@ def folders(directory: Path) -> list[Path]:
     return sorted(directory.glob("*/warc"))
 
 
+class Transfers(NamedTuple):
+    """The result of `ship_waiting`: notes about the shipped segments, and the number of bytes deleted locally."""
+
+    notes: list[shipping.ShippingNote]
+    freed: int
+
+
 def ship_waiting(
     directory: Path, config: PagesConfig, now: Callable[[], float], *, before: float | None = None
-) -> list[shipping.ShippingNote]:
-    """Ship the waiting segments that were last written before `before`; return notes about the shipped segments.
+) -> Transfers:
+    """Ship the waiting segments that were last written before `before`.
 
     With `pages.ship_delete`, delete the segments that the storage has confirmed.
 
@@ -105,6 +113,4 @@ def ship_waiting(
         note = shipping.ship(shipment, store, now())
         log.info("shipped %s (%d bytes) to %s", shipment.segment, note.length, note.url)
         notes.append(note)
-    if config.ship_delete:
-        shipping.delete_shipped(places)
-    return notes
+    return Transfers(notes, shipping.delete_shipped(places) if config.ship_delete else 0)

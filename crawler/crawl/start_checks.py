@@ -34,7 +34,7 @@ def check_start(config: Config, directory: Path | None = None) -> None:
     """Check that a crawl can start with this configuration and, if `directory` is given, in this directory.
 
     Raises:
-        ConfigError: a value is meaningless, or what it names does not exist or cannot be read.
+        ConfigError: a value is meaningless, or it names something that does not exist or cannot be read.
     """
     check_values(config)
     named_fetchers(FETCHERS, config)

@@ -3,11 +3,11 @@
     crawl --processes N    p0 ... pN-1, all in one directory
     node                   the names of `splitter.peers`, each in a directory of its own
 
-The bucket table is read from the file that the configuration names (`splitter.table_file`). If it names none,
-the table is read from DIR/buckets.json, which a reshard writes. Without either file, every process owns an
-equal range. Every process keeps the table with which it was first opened. Another table is refused until
-`crawler reshard` has moved the buckets. Otherwise, two processes would crawl the same host. Every process also
-keeps its name, so a folder that was given the name of another process is refused.
+The bucket table is read from the file that the configuration names (`splitter.table_file`). If the
+configuration names no file, the table is read from DIR/buckets.json, which a reshard writes. Without either
+file, every process owns an equal range. Every process keeps the table with which it was first opened. Another
+table is refused until `crawler reshard` has moved the buckets. Otherwise, two processes would crawl the same
+host. Every process also keeps its name, so a folder that was given the name of another process is refused.
 """
 
 from pathlib import Path
@@ -45,7 +45,7 @@ def topology(config: Config, directory: Path, me: str) -> Topology:
     """Return the topology of the crawl in `directory` for its process `me`.
 
     Raises:
-        ConfigError: the table cannot be read, or it lists other processes.
+        ConfigError: the table cannot be read, or its processes are not those of the configuration.
     """
     names = process_names(config)
     table = Path(config.splitter.table_file) if config.splitter.table_file else directory / TABLE_FILE
@@ -68,8 +68,8 @@ def check_processes(config: Config, directory: CrawlDirectory) -> None:
         UsageError: the number or the names of the processes differ.
     """
     if not directory.process_names() or not directory.settings.file.exists():
-        # either the directory is new, or a reshard has created the folder of this process; in the second
-        # case, the process's store contains the table
+        # Either the directory is new, or a reshard has created the folder of this process. In the second case,
+        # the bucket table is in the store of the process.
         return
     held, names = process_names(convert(directory.settings.load())), process_names(config)
     if held != names:

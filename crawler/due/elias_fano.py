@@ -312,7 +312,7 @@ class _CodedJoin:
     @cython.inline
     @cython.exceptval(check=False)
     def walk(self, high: cython.ulonglong, low: cython.ulonglong) -> cython.ulonglong:
-        """Return the position after the zero bit number `high` of the block, counted from 1, or `low` if that is less."""
+        """Return the position after the block's zero bit number `high` (counted from 1), limited to `low`."""
         word: cython.ulonglong = self.word
         passed: cython.ulonglong = self.passed
         zeros: cython.ulonglong

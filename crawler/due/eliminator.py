@@ -8,15 +8,14 @@ as done only after it is committed (`storage/README.md`, "The commit point"):
     writer      append, sync, stage ==      plan.run   stage_flush ============
                 links log | d/links          X.run   |  d/runs, d/flushed, and t/ of the new links
 
-The methods in row `loop`, and all queries, run on the event loop (marked "Loop" below). Methods in row
-`writer` run in the writer thread (marked "Writer"). `plan.run` may run in any thread. In a large flush, the
-steps after the join are repeated for each part of the new links, and each part writes its own run.
-`begin_flush` returns the same plan until the last part is done. At most one flush and one compaction
-(`compactor.py`) run at a time, and these two may overlap.
+The event loop calls the methods in row `loop`, and all queries. The writer thread calls the methods in row
+`writer`. `plan.run` may run in any thread. In a large flush, the steps after the join are repeated for each
+part of the new links, and each part writes its own run. `begin_flush` returns the same plan until the last
+part is done. At most one flush and one compaction (`compactor.py`) run at a time, and these two may overlap.
 
 After a crash, the store decides what is valid. Opening the DUE deletes the runs and links that the store does
 not name. Links that were committed but not flushed wait again. The batch that hands a new fingerprint to the
-frontier also records it. So each fingerprint is returned as new exactly once.
+frontier also records that the fingerprint is known. So each fingerprint is returned as new exactly once.
 
 `links = pending + known + new`: `links` counts all links appended since the crawl began, and `pending` counts
 those that still wait or are being flushed. The other links are divided into `known` and `new`, by whether
@@ -123,7 +122,7 @@ class Eliminator:
     # Links in.
 
     def admit(self, fingerprints: Fingerprints) -> np.ndarray:
-        """Return which of the links with these fingerprints should be appended to the log. Loop.
+        """Return which of the links with these fingerprints should be appended to the log.
 
         `fingerprints` is uint64 (n,), and the result is bool (n,). A link is not appended if a link with the
         same fingerprint waits already. The result can err in one direction only: it may be True for a link
@@ -135,7 +134,7 @@ class Eliminator:
         return fresh
 
     def append(self, links: Sequence[Link]) -> None:
-        """Append `links` to the links log; they belong to the group that is being written. Writer.
+        """Append `links` to the links log; they belong to the group that is being written. The writer thread calls this.
 
         Raises:
             StoreError: the disk is full or failing; the process must end.
@@ -144,7 +143,7 @@ class Eliminator:
             self._waiting.append([link.fingerprint for link in block], position)
 
     def sync(self) -> None:
-        """Make the appended links durable. Writer.
+        """Make the appended links durable. The writer thread calls this.
 
         Raises:
             StoreError: the disk is full or failing; the process must end.
@@ -182,7 +181,7 @@ class Eliminator:
         return self.pending >= 2 * self._config.buffer_entries_max
 
     def wants_flush(self, now: float, *, dry: bool = False) -> bool:
-        """Return whether a flush, or the next part of the current flush, should start now. Loop.
+        """Return whether a flush, or the next part of the current flush, should start now. The event loop calls this.
 
         A flush should start if `buffer_entries_max` links wait, if a link has waited long enough, or if the
         frontier runs `dry`. The next part should start as soon as the present part is finished.
@@ -198,11 +197,14 @@ class Eliminator:
 
     @property
     def flushing(self) -> bool:
-        """Return whether a flush is in progress. Loop."""
+        """Return whether a flush is in progress. The event loop calls this."""
         return self._flush is not None
 
     def next_wakeup(self) -> float:
-        """Return the time by which to call `wants_flush` again, or infinity if nothing waits. Loop."""
+        """Return the time by which to call `wants_flush` again, or infinity if nothing waits.
+
+        The event loop calls this.
+        """
         if self._flush is not None:
             return 0.0 if self._flush.resting else math.inf
         if not self._waiting.count:
@@ -212,9 +214,9 @@ class Eliminator:
         return max(self._retry_at, self._waiting_since + self._config.max_wait)
 
     def begin_flush(self, now: float) -> FlushPlan | None:
-        """Plan a flush of the links that have waited longest, or the next part of the current flush. Loop.
+        """Plan a flush of the links that have waited longest, or the next part of the current flush.
 
-        Returns None if nothing waits or if a part is still in progress.
+        The event loop calls this. Returns None if nothing waits or if a part is still in progress.
         """
         if self._flush is None and self._waiting.count:
             pieces = self._waiting.take()
@@ -238,7 +240,7 @@ class Eliminator:
         return self._flush
 
     def stage_flush(self, plan: FlushPlan, batch: Batch) -> None:
-        """Record a finished part in `batch`. Writer.
+        """Record a finished part in `batch`. The writer thread calls this.
 
         The batch is synced, and also contains the to-do entries of the new links of the part.
         """
@@ -247,7 +249,7 @@ class Eliminator:
         batch.put(DUE_FLUSHED, pack(plan.after))
 
     def flushed(self, plan: FlushPlan) -> None:
-        """Record that the batch of a part of `plan` is durable. Loop.
+        """Record that the batch of a part of `plan` is durable. The event loop calls this.
 
         The run of the part is added to the known set, and the links of the part are forgotten.
         """
@@ -261,7 +263,7 @@ class Eliminator:
             self._fault("flush finished")
 
     def flush_failed(self, plan: FlushPlan, now: float) -> None:
-        """Handle a StoreError of `plan.run`. Loop.
+        """Handle a StoreError of `plan.run`. The event loop calls this.
 
         The links of `plan` that were not flushed wait again. The next flush begins after at least `max_wait`
         seconds.

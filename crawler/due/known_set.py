@@ -67,7 +67,7 @@ class KnownSet:
         return inputs if len(inputs) > 1 else []
 
     def merge(self, inputs: Sequence[Run]) -> Run:
-        """Write the merge of the disjoint runs `inputs`. Any thread.
+        """Write the merge of the disjoint runs `inputs`. Any thread may call this.
 
         Raises:
             StoreError: the merged run cannot be written.

@@ -38,7 +38,7 @@ _NAME = re.compile(rf"[0-9a-f]{{{_NAME_DIGITS}}}\.log")
 
 
 class LinksLog:
-    """Append blocks of links, read them back, and remove flushed files.
+    """Appends blocks of links, reads them back, and removes flushed files.
 
     `append`, `write_out` and `sync` must be called by one thread at a time. `read` and `drop_before` may run
     in other threads.
@@ -162,8 +162,8 @@ class LinksLog:
     ) -> tuple[list[Link], int, int]:
         """Return the links at `places`, as (links, passed, position). May run in any thread.
 
-        `passed` is the number of links that were passed to find them, and `position` is the position after the
-        passed links.
+        `position` is the position at which the search ended, and `passed` is the number of links from `begin`
+        to there.
 
         Args:
             places: indices of the links to return, ascending; 0 is the first link after `begin`.
@@ -184,7 +184,9 @@ class LinksLog:
         return found, passed, end
 
     def fingerprints(self, begin: int, end: int) -> Iterator[tuple[list[int], int]]:
-        """For each block between two positions, yield its fingerprints and the position of its end. Any thread.
+        """Yield, for each block between two positions, its fingerprints and the position of its end.
+
+        Any thread may call this.
 
         Raises:
             DamageError: a block is damaged.
@@ -193,7 +195,7 @@ class LinksLog:
             yield [self._decode_link(link).fingerprint for link in links], position
 
     def _blocks(self, begin: int, end: int) -> Iterator[tuple[list[msgspec.Raw], int]]:
-        """For each block, yield its links, still encoded, and the position of its end."""
+        """Yield, for each block, its links, still encoded, and the position of its end."""
         starts = list(self._starts)
         for start, following in zip(starts, [*starts[1:], end], strict=False):
             if begin < following and start < end:

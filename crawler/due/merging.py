@@ -23,8 +23,8 @@ from crawler.due.block_fences import FENCE_STEP
 from crawler.due.runs import Fingerprints, Run
 from crawler.errors import DamageError
 
-# Minimum number of keys per input and window. Without this minimum, a tiny run beside a huge one would lead
-# to tiny windows.
+# Minimum number of keys that a window takes from each input. Without this minimum, a tiny run beside a huge one
+# would lead to tiny windows.
 _SHARE_MIN = 4096
 
 

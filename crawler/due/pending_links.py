@@ -47,24 +47,33 @@ class PendingLinks:
         self.count = 0  # the number of waiting links, which `take` can return
 
     def append(self, fingerprints: Sequence[int], position: int) -> None:
-        """Add links of the group being written. In the log, these links end at `position`. Writer."""
+        """Add links of the group being written.
+
+        In the log, these links end at `position`. The writer thread calls this.
+        """
         self._unstaged.append(Piece(np.array(fingerprints, np.uint64), position))
 
     def stage(self) -> list[Piece]:
-        """Mark the end of a group of links, and return the group's pieces. Writer."""
+        """Mark the end of a group of links, and return the group's pieces. The writer thread calls this."""
         pieces = _coalesce(self._unstaged, self._entries_max)
         self._unstaged = []
         self._staged.append(pieces)
         return pieces
 
     def committed(self) -> None:
-        """Record that the oldest staged group is durable: from now on, its links wait for a flush. Loop."""
+        """Record that the oldest staged group is durable: from now on, its links wait for a flush.
+
+        The event loop calls this.
+        """
         pieces = self._staged.popleft()
         self._pieces.extend(pieces)
         self.count += sum(map(len, pieces))
 
     def take(self) -> list[Piece]:
-        """Remove and return the links that have waited longest, as many as fit into one flush. Loop."""
+        """Remove and return the links that have waited longest, as many as fit into one flush.
+
+        The event loop calls this.
+        """
         pieces: list[Piece] = []
         taken = 0
         while self._pieces and (not pieces or taken + len(self._pieces[0]) <= self._entries_max):
@@ -74,12 +83,12 @@ class PendingLinks:
         return pieces
 
     def put_back(self, pieces: Sequence[Piece]) -> None:
-        """Undo the last `take`. Loop."""
+        """Undo the last `take`. The event loop calls this."""
         self._pieces.extendleft(reversed(pieces))
         self.count += sum(map(len, pieces))
 
     def holds(self, fingerprint: int) -> bool:
-        """Return whether a link with this fingerprint waits. Loop."""
+        """Return whether a link with this fingerprint waits. The event loop calls this."""
         return hold(self._pieces, fingerprint)
 
 

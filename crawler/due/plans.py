@@ -27,12 +27,12 @@ class Flushed(msgspec.Struct, frozen=True, array_like=True):
 
 
 class FlushPlan:
-    """Find the new URLs among the waiting links, and write runs of their fingerprints, part by part.
+    """Finds the new URLs among the waiting links, and writes runs of their fingerprints, part by part.
 
-    With the first part, all links of the flush are joined with the runs, in one pass. The new links are
-    returned in parts of about `part_links_max` links, and each part is committed like a flush of its own. So
-    the memory for a flush, and the time for which it blocks the event loop, do not grow with the number of
-    links. A part ends at a block boundary of the log.
+    Before the first part, all links of the flush are compared with the runs in one pass (a join). The new
+    links are returned in parts of about `part_links_max` links, and each part is committed like a flush of
+    its own. So the memory for a flush, and the time for which it blocks the event loop, do not grow with the
+    number of links. A part ends at a block boundary of the log.
 
     After each `run`:
         new_links: the first link of each new URL, in the order of submission.
@@ -114,7 +114,7 @@ class FlushPlan:
 
 
 class CompactionPlan:
-    """Merge neighbouring runs into one; `run` sets `outcome`."""
+    """Merges neighbouring runs into one; `run` sets `outcome`."""
 
     def __init__(self, inputs: Sequence[Run], known: KnownSet) -> None:
         self.inputs = inputs

@@ -1,7 +1,7 @@
 """The list of the runs that hold the known URLs, as the store records it (`d/runs`).
 
-Only the runs in this list are valid. The list also holds the seed and the method of the fingerprints. Other
-fingerprints could not be compared with those in the runs.
+Only the runs in this list are valid. The list also holds the seed and the method of the fingerprints.
+Fingerprints with another seed or method could not be compared with those in the runs.
 """
 
 from pathlib import Path

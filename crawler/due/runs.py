@@ -149,8 +149,8 @@ class Run:
             self._verify(np.arange(len(self.fences)))
         elif not self._all_read:
             blocks = np.searchsorted(self.fences, queries[known == 0], side="right") - 1
-            # the last entry serves queries that are less than all fences; for them, the index of the block is
-            # -1
+            # A query that is less than all fences belongs to no block. Its index -1 marks the last entry of
+            # `asked`, which stands for no block.
             asked = np.zeros(len(self.fences) + 1, np.bool_)
             asked[blocks] = True
             self._verify(np.flatnonzero(asked[:-1]))
@@ -261,7 +261,7 @@ class DiskRuns:
                 path.unlink()
 
     def write(self, chunks: Iterable[Fingerprints], count: int, *, step: str) -> Run:
-        """Write a durable run of the `count` ascending keys in `chunks`. Any thread.
+        """Write a durable run of the `count` ascending keys in `chunks`. Any thread may call this.
 
         Raises:
             StoreError: the disk is full or failing; the unfinished file is deleted.
@@ -281,7 +281,9 @@ class DiskRuns:
 def write_run(
     directory: Path, number: int, chunks: Iterable[Fingerprints], reached: Reached = lambda _: None
 ) -> RunEntry:
-    """Write a durable run file of the ascending keys in `chunks`; return the file's entry for the store. Any thread.
+    """Write a durable run file of the ascending keys in `chunks`; return the file's entry for the store.
+
+    Any thread may call this.
 
     Raises:
         StoreError: the disk is full or failing; the unfinished file is deleted.

@@ -37,7 +37,10 @@ def _radix_sort(
     b: cython.ulonglong[::1],
     q: cython.Py_ssize_t[::1],
 ) -> cython.bint:
-    """Sort `a` byte by byte, and move `p` in the same way; return whether `b` and `q` hold the result."""
+    """Sort `a` byte by byte, and move `p` in the same way, with the buffers `b` and `q`.
+
+    Return whether the buffers hold the result.
+    """
     counts = cython.declare(cython.Py_ssize_t[256][8])  # one table for each byte of a key, from 0 to 7
     i: cython.Py_ssize_t
     byte: cython.int
@@ -113,7 +116,7 @@ def _merge(
         b = right[j]
         from_left = a < b
         distinct &= a != b
-        out[i + j] = a if from_left else b  # this line is computed without a branch
+        out[i + j] = a if from_left else b  # the compiled code needs no branch for this line
         i += from_left
         j += not from_left
     while i < n:

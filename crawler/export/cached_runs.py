@@ -25,7 +25,7 @@ _BEING_REMOVED = ".removed"
 
 
 class CachedStart(NamedTuple):
-    """The place of the existing crawl, and the crawls to take answers from.
+    """The directory to which the existing crawl was moved, and the crawls whose answers are used.
 
     `aside` is the directory to which the existing crawl was moved. It is None if there was no crawl, or if the
     moved crawl was removed because it is no longer needed.
@@ -63,7 +63,8 @@ def _repeats(path: str, others: Sequence[str]) -> bool:
                 any(_has(each, capture.url, capture.fetched_at) for each in rest)
                 for fingerprint, capture in captures
                 if is_copy(capture)
-                and fingerprint == crawled.fingerprint(capture.url)  # a cached run uses only these copies
+                # a cached run uses only copies that are stored under their URL
+                and fingerprint == crawled.fingerprint(capture.url)
             )
     except (DamageError, DirectoryError):
         return False

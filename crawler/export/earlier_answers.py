@@ -21,7 +21,9 @@ class EarlierAnswer(NamedTuple):
 
 
 class EarlierAnswers:
-    """Looks up answers in the crawl directories `folders`, in this order. It uses copies of their stores.
+    """Looks up answers in the crawl directories `folders`, in this order.
+
+    The stores are copied, and the copies are read.
 
     Raises:
         DirectoryError: a folder has no crawl.

@@ -97,7 +97,7 @@ class RowWork:
         self._main_content = main_content
 
     def __call__(self, piece: list[Known], careful: bool) -> Done:
-        """Return the rows. The content fields are filled for each page that has content."""
+        """Fill the content fields of each row whose page has content; return the rows."""
         problems: list[str] = []
         for known in piece:
             if self._reads:

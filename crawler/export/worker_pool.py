@@ -82,7 +82,8 @@ class WorkerPool(Generic[Piece, Result]):
         """Yield the result of each piece, in order. The workers are at most a few pieces ahead of the caller.
 
         Raises:
-            CrawlerError: a process ended while it worked on a piece, and again when the piece was repeated carefully.
+            CrawlerError: a process ended while it worked on a piece, and so did the process that repeated the
+                piece carefully.
         """
         source = iter(pieces)
         first = list(itertools.islice(source, 2))
@@ -120,7 +121,7 @@ class WorkerPool(Generic[Piece, Result]):
         self._busy[child] = task
         try:
             _send(child.link, (task.piece, task.careful))
-        except OSError:  # this process ended while it was idle
+        except OSError:  # the child ended while it was idle
             self._replace(child)
 
     def _wait(self) -> None:
@@ -163,7 +164,8 @@ class WorkerPool(Generic[Piece, Result]):
         while True:
             try:
                 piece, careful = _receive(link)
-            except (EOFError, ConnectionResetError):  # reset: the parent ended before it read the last result
+            except (EOFError, ConnectionResetError):
+                # the parent ended, perhaps without reading the last result
                 return 0
             failed, found = None, None
             try:

@@ -164,7 +164,8 @@ class Export:
     def _receipt_of(self) -> ReceiptOf | None:
         """Return a function that reads whole receipts.
 
-        Return None if no capture is left out: then all receipts are exported, and none has to be read whole.
+        Return None if no capture is left out, because every receipt is then exported with the capture that
+        stores it.
         """
         return receipt_block if self._select.refused is not None else None
 

@@ -127,7 +127,7 @@ def _prescan(content: bytes) -> str:
 
 @lru_cache(maxsize=256)
 def _prescan_beginning(beginning: bytes) -> str:
-    """Return the encoding declared in `beginning`; "" if it depends on whether `beginning` ends inside quotes."""
+    """Return the encoding declared in `beginning`; "" if this depends on whether `beginning` ends inside quotes."""
     found = {_prescan_part(beginning + end) for end in (b"", b'">', b"'>")}
     return found.pop() if len(found) == 1 else ""
 

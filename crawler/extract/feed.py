@@ -23,7 +23,10 @@ _DATES = frozenset({"pubdate", "updated", "date", "published"})
 
 
 class Feed(msgspec.Struct, gc=False):
-    """The links of a feed (its items, its own page, its next page), and the reason if the reading ended early."""
+    """The links of a feed: its items, its own page, its next page.
+
+    If the reading ended early, `problem` is the reason.
+    """
 
     entries: list[Entry] = []
     page: str = ""

@@ -45,7 +45,9 @@ class Foreign:
     def __init__(self, content: bytes) -> None:
         self._open: list[bytes] = []  # names of the open elements that begin or end foreign parts
         self._names: Counter[bytes] = Counter()
-        self._changes: list[int] = []  # ascending positions at which HTML ends and begins again, in turn
+        # ascending positions: HTML ends at the first position, begins again at the second, ends at the third,
+        # and so on
+        self._changes: list[int] = []
         if MAY_CONTAIN.search(content):
             for match in _TAG.finditer(content):
                 if match["name"]:

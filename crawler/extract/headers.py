@@ -36,7 +36,10 @@ def typed_link_headers(values: Iterable[str]) -> Iterator[tuple[str, frozenset[s
 
 
 def _parameters(value: str, at: int) -> tuple[dict[str, str], int]:
-    """Return the parameters that begin at `at`, and the end position. Of equal names, the first counts (RFC 8288 3.3)."""
+    """Return the parameters that begin at `at`, and the end position.
+
+    If a name is repeated, the first parameter of this name counts (RFC 8288 3.3).
+    """
     found: dict[str, str] = {}
     while match := _PARAMETER.match(value, at) or _EMPTY_PARAMETER.match(value, at):
         if match.re is _PARAMETER:

@@ -42,14 +42,14 @@ if TYPE_CHECKING:
 
 COMPILED: bool = cython.compiled
 
-# phases: the insertion modes of 13.2.6.4.1 to 7
+# the insertion modes of the HTML standard, 13.2.6.4.1 to 13.2.6.4.7
 BEFORE_HEAD, IN_HEAD, IN_NOSCRIPT, AFTER_HEAD, IN_BODY = range(5)
-# whether a `<select>` is open; UNCERTAIN if it contained, or contains, other elements than options
+# whether a `<select>` is open; UNCERTAIN once a `<select>` has contained any element other than options
 CLOSED, OPEN, UNCERTAIN = range(3)
 _DEPTH_MAX = 200  # maximum number of open tables, and of open elements of SVG or MathML
 _FACTOR = cython.declare(cython.ulonglong, 0x9E3779B97F4A7C15)
-# Start tags that end SVG and MathML (13.2.6.5), or whose content the parser treats differently inside SVG and
-# MathML.
+# Start tags that end SVG and MathML (13.2.6.5), and start tags of elements whose content is parsed differently
+# inside SVG and MathML.
 _BREAKOUTS = frozenset(
     b"b big blockquote body br center code dd div dl dt em embed h1 h2 h3 h4 h5 h6 head hr i img li listing menu meta "
     b"nobr ol p pre ruby s small span strong strike sub sup table tt u ul var font "
@@ -64,8 +64,10 @@ class LinkScanner(TagReader):
     """Scans one page, which is UTF-8.
 
     Args:
-        found: its `hrefs` get the links; `take_link`, `take_meta` and `take_base` are called with these elements.
-        links_max: the number of links that are used; one more is kept, since a link to the page itself may be dropped.
+        found: gets the links, in `hrefs`. Its `take_link`, `take_meta` and `take_base` are called with these
+            elements.
+        links_max: the number of links that the caller uses. One more link is kept, in case the caller drops a link to
+            the page itself.
         others: gets the requisites and the URLs in rarer attributes, if they are wanted.
     """
 
@@ -74,7 +76,7 @@ class LinkScanner(TagReader):
     ) -> None:
         super().__init__(content, None if others is None else others.wanted)
         self.others = others
-        self.has_html = self.has_form = False  # whether there was an `<html>`; whether a `<form>` is open
+        self.has_html = self.has_form = False  # whether an `<html>` was seen, and whether a `<form>` is open
         self.select = CLOSED
         self.phase = BEFORE_HEAD
         self.templates = 0
@@ -83,8 +85,8 @@ class LinkScanner(TagReader):
         self.has_template = False
         if not cython.compiled:
             self.met_places = self.met_sizes = [0]  # not used
-        # The place in the innermost table: CAPTION, TD or TH inside such an element, TABLE where content
-        # would be misplaced, OTHER if no table is open.
+        # The place in the innermost table: CAPTION, TD or TH inside an element of this name; TABLE where
+        # content would be misplaced; OTHER if no table is open.
         self.place = tags.OTHER
         self.section = tags.OTHER  # TBODY, TFOOT, THEAD
         self.tables: list[int] = []  # place and section of each outer table
@@ -261,9 +263,9 @@ class LinkScanner(TagReader):
     def _is_repeated(self):
         """Return whether an earlier link of this page has the same `href` up to the fragment.
 
-        Links are remembered by a hash. Of two links with the same hash, only the last one is remembered, and
-        an earlier one counts as new. Four of five links of a documentation page are repeated. For these
-        links, no Python string is made.
+        Links are remembered by a hash. Of two links with the same hash, only the later one is remembered. If
+        the earlier one is repeated, it counts as new. Four of five links of a documentation page are repeated.
+        For these links, no Python string is made.
         """
         if not cython.compiled:
             return False
@@ -386,7 +388,7 @@ class LinkScanner(TagReader):
     @cython.final
     def _table_start(self, element: cython.int) -> cython.bint:
         if element == tags.TABLE:
-            if self.place != tags.TABLE:  # directly in a table, this tag ends the table
+            if self.place != tags.TABLE:  # a `<table>` directly in a table ends that table
                 if len(self.tables) == _DEPTH_MAX:
                     return False
                 self.tables.append(self.place << 8 | self.section)
@@ -426,7 +428,7 @@ class LinkScanner(TagReader):
         if len(foreign) == _DEPTH_MAX or (element in (tags.SVG, tags.MATH) and name != foreign[0]):
             return False
         if self.others is not None and not self.templates:
-            if element == tags.STYLE:  # its text would have to be read like that of other elements
+            if element == tags.STYLE:  # inside SVG or MathML, the text of `<style>` would have to be parsed
                 return False
             if self.attributes is not None:
                 if self.others.needs_tree(self.attributes):

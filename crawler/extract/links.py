@@ -2,8 +2,8 @@
 
 Lexbor builds its tree as the HTML standard requires, and only elements of this tree yield links. The contents
 of comments, script, style, textarea and title yield no links. Neither do the contents of templates, which are
-not in the searched tree. noscript is read as if scripting were off. Shadow roots are part of the page
-(`shadow_roots.py`).
+not in the searched tree. The contents of noscript are read as if scripting were off. Shadow roots are part of
+the page (`shadow_roots.py`).
 
 One selector visits every relevant element, in document order. Lexbor is fastest with selectors that name only
 attributes. The selectors of `_ALL` take 59 us for a 45 kB page; with `iframe[src]` and `frame[src]` in place
@@ -92,14 +92,15 @@ def parse(utf8: bytes, encoding: str, page: Context, config: ExtractConfig) -> E
     if page.want_anchors:
         _take_anchors(tree, found)
     if page.want_requisites or config.all_attributes:
-        from crawler.extract.requisites import OtherUrls  # few crawls want requisites
+        from crawler.extract.requisites import OtherUrls  # imported here, because few crawls want requisites
 
         others = OtherUrls(config.links_max, all_attributes=config.all_attributes)
         others.take_tree(tree)
         others.add_to(found, requisites=page.want_requisites)
     extracted = found.extracted(encoding, _title(tree), config.links_max)
     if page.want_markup:
-        from crawler.extract.markup import read_markup  # only the audit wants the markup
+        # imported here, because only the audit wants the markup
+        from crawler.extract.markup import read_markup
 
         extracted.markup = read_markup(tree, page)
     return extracted

@@ -75,7 +75,7 @@ def run(requests: BinaryIO, answers: BinaryIO) -> int:
 
 
 def _keep_freed_memory() -> None:
-    """With glibc, keep freed memory for the next page instead of returning it to the system after each page.
+    """Keep freed memory for the next page instead of returning it to the system after each page (glibc only).
 
     After each page of more than `_LARGE_BYTES`, `serve` returns the freed memory to the system.
     """

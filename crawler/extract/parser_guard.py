@@ -38,12 +38,13 @@ from itertools import pairwise
 from crawler.config import ExtractConfig
 from crawler.extract.survey import FORMATTING_NAMES, survey
 
-# Maximum number of elements that reopening may create, at 0.42 us and 320 bytes each.
+# Maximum number of formatting elements that the parser may create by reopening them, at 0.42 us and 320 bytes
+# each.
 REOPENED_MAX = 250_000
 # In a page with at most this number of tags, the cost of reopening is harmless. In the worst case, half of
 # the tags stay open, and each of the other tags reopens them.
 TAGS_HARMLESS = 1000
-# Lower bound of the mean number of bytes per distinct attribute. The real mean is at least 3.4: a blank and a
+# Distinct attributes have at least this mean length, in bytes. The real mean is at least 3.4: a blank and a
 # name of two characters take 3 bytes, but there are only some 4,000 such names, and longer names take more.
 ATTRIBUTE_BYTES = 3
 # In a page of up to this number of bytes, no tag can have enough attributes to cost 0.1 s.
@@ -179,7 +180,10 @@ def open_elements(content: bytes) -> int:
 
 
 def most_attributes(content: bytes, enough: int) -> int:
-    """Return the largest number of attributes on a tag. Skip short tags, and stop at a tag with more than `enough`."""
+    """Return the largest number of attributes on a tag.
+
+    Skip short tags, and stop at a tag with more than `enough` attributes.
+    """
     text = _RAW_TEXT.sub(b"", content)
     most = at = 0
     while most <= enough and (start := _START.search(text, at)):
@@ -243,7 +247,10 @@ def _sure_ends(content: bytes) -> Iterator[int]:
 
 
 def _opens(content: bytes, quote: int) -> bool:
-    """Return whether the quote at this position follows `=` or a blank, so it may begin a value. -1 means no quote."""
+    """Return whether the quote at this position follows `=` or a blank, so it may begin a value.
+
+    A position of -1 means that there is no quote.
+    """
     return quote > 0 and content[quote - 1] in _BEFORE_VALUE
 
 

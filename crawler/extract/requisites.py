@@ -26,7 +26,7 @@ _OTHER_ROWS = [
 def _selector(rows: Iterable[LinkAttribute]) -> str:
     """Return a selector for these rows.
 
-    For an attribute with a colon, the selector names the elements of the row; for any other, it names the
+    If the attribute of a row has a colon, the selector names the elements of the row. Otherwise, it names the
     attribute.
     """
     found = {

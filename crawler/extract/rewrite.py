@@ -14,9 +14,9 @@ whose name has over 100 characters stays unchanged. In `<a<a<a`, each `<` begins
 end of the text, so reading all these names would take quadratic time. Because the time is linear, even pages
 that are expensive to parse are rewritten: 1 MB takes some 20 ms.
 
-Besides the URLs, two things are changed. Otherwise, a browser would reject the replaced URLs. Elements with a
-replaced URL lose `integrity` and `crossorigin`, and a `<meta>` with a Content-Security-Policy loses its
-content.
+Besides the URLs, two things are changed, because a browser would otherwise reject the replaced URLs. Elements
+with a replaced URL lose `integrity` and `crossorigin`, and a `<meta>` with a Content-Security-Policy loses
+its content.
 """
 
 import html
@@ -45,7 +45,8 @@ _NO_ASCII = frozenset({"utf-16-le", "utf-16-be", "iso2022_jp"})
 MapUrl = Callable[[str, Kind], str | None]
 
 _WS = rb"[\t\n\f\r ]"
-# Attributes as in 13.2.5.32 to 13.2.5.39. A quote that is not closed extends to the end of the page.
+# Attributes as in the HTML standard, 13.2.5.32 to 13.2.5.39. A quote that is not closed extends to the end of
+# the page.
 _VALUE = rb"\"[^\"]*+(?:\"|\Z)|'[^']*+(?:'|\Z)|(?![\"'])[^\t\n\f\r >]*+"
 _ATTRIBUTES = (
     rb"(?:[\t\n\f\r /]++(?:[^\t\n\f\r />][^\t\n\f\r />=]*+(?:%b*+=%b*+(?:%b))?+)?+|(?<=[\"'])"

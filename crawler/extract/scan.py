@@ -19,16 +19,16 @@ from crawler.records import Extracted
 
 SCAN_BYTES = 1 << 20  # maximum number of bytes of a page that are scanned in this process
 
-# The rest of a tag: `<` and `>` end it, but not in a quoted value; a quote that is not closed extends to the
-# end of the page.
+# The rest of a tag. The tag ends at `<` or `>` outside of a quoted value. A quote that is not closed extends to
+# the end of the page.
 _REST = rb"(?:[^<>=]++|=[\t\n\f\r ]*+(?:\"[^\"]*+(?:\"|\Z)|'[^']*+(?:'|\Z))?+)*+"
 # Comments and raw text are skipped, up to the end of the input if they are not closed. A doctype, a CDATA section
 # and a processing instruction extend to the next `>`.
 _TOKEN = re.compile(
     rb"<!--(?:-?>|(?s:.*?)(?:--!?>|\Z))"
     rb"|<[!?][^>]*+"
-    rb"|<(script|style|textarea|title|template|xmp|noembed|noframes)(?=[\t\n\f\r />])(?s:.*?)(?:</\1|\Z)"
-    rb"|<(%b|base|link|meta)(?=[\t\n\f\r />])(%b)"
+    rb"|<(?P<raw>script|style|textarea|title|template|xmp|noembed|noframes)(?=[\t\n\f\r />])(?s:.*?)(?:</(?P=raw)|\Z)"
+    rb"|<(?P<tag>(?P<iframe>iframe)|%b|base|link|meta)(?=[\t\n\f\r />])(?P<rest>%b)(?(iframe)(?s:.*?)(?:</iframe|\Z))"
     rb"|</?[a-z]%b" % ("|".join(FOLLOWED).encode(), _REST, _REST),
     re.IGNORECASE,
 )
@@ -56,14 +56,15 @@ def scan_utf8(utf8: bytes, encoding: str, page: Context, config: ExtractConfig) 
     title = ""
     foreign: Foreign | None = None
     for match in _TOKEN.finditer(utf8):
-        if match[1] is not None and not title and match[1].lower() == b"title":
+        raw, tag = match["raw"], match["tag"]
+        if raw is not None and not title and raw.lower() == b"title":
             title = _title(match[0])
-        elif match[2] is not None:
-            if match[2].lower() == b"base":
+        elif tag is not None:
+            if tag.lower() == b"base":
                 foreign = Foreign(utf8) if foreign is None else foreign
                 if match.start() in foreign:
                     continue
-            _take(match[2].lower(), _attributes(match[3]), found)
+            _take(tag.lower(), _attributes(match["rest"]), found)
             if len(found.hrefs) > config.links_max:
                 break
     return found.extracted(encoding, title, config.links_max, parse_limit=True)

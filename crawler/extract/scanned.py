@@ -40,7 +40,8 @@ class PageScan:
         self._found = Collected(page)
         self._others = None
         if page.want_requisites or config.all_attributes:
-            from crawler.extract.requisites import OtherUrls  # few crawls want requisites
+            # imported here, because few crawls want requisites
+            from crawler.extract.requisites import OtherUrls
 
             self._others = OtherUrls(config.links_max, all_attributes=config.all_attributes)
         self._scanner = scanner(utf8, self._found, config.links_max, self._others)

@@ -40,7 +40,10 @@ class Entry(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class Sitemap(msgspec.Struct, gc=False):
-    """The contents of a map: pages, further maps, and, if reading ended early, the reason ("" if it did not)."""
+    """The contents of a map: pages and further maps.
+
+    If the reading ended early, `problem` is the reason.
+    """
 
     entries: list[Entry] = []
     maps: list[Entry] = []
@@ -54,8 +57,8 @@ class SitemapReader:
         self._config = config
         self._found = Sitemap(entries=[], maps=[])
         self._bytes_left = int(config.bytes_max)
-        self._head: bytes | None = b""  # first bytes of the body, until gzip can be recognised
-        self._decoded_head = b""  # first decoded bytes, until the format can be recognised
+        self._head: bytes | None = b""  # first bytes of the body, kept until gzip can be recognized
+        self._decoded_head = b""  # first decoded bytes, kept until the format can be recognized
         self._gzip: _Gunzip | None = None
         self._form: XmlStream | _Lines | None = None
         self._loc = ""
@@ -83,7 +86,8 @@ class SitemapReader:
         """End the body and return its contents."""
         self._take(self._head or b"")
         self._take_form(self._decoded_head, final=True)
-        form, self._form = self._form, None  # break a reference cycle: `_form` refers to our methods
+        # `_form` refers to methods of this object, so the two form a reference cycle
+        form, self._form = self._form, None
         if form is not None:
             form.close()
             self._found.problem = self._found.problem or form.problem
@@ -170,7 +174,8 @@ def signals(entries: Iterable[Entry], now: float) -> list[Entry]:
     """Return the entries of one map whose `lastmod` is informative.
 
     Entries without `lastmod`, or with one in the future, are left out. If two or more entries have a
-    `lastmod`, and all have the same one, it is the time at which the map was made, so no entry is returned.
+    `lastmod`, and all these values are equal, the value is the time at which the map was made. Then no entry
+    is returned.
     """
     dated = [(entry, entry.lastmod) for entry in entries if entry.lastmod is not None]
     if len(dated) > 1 and len({lastmod for _, lastmod in dated}) == 1:

@@ -14,7 +14,7 @@ if cython.compiled:
 
 COMPILED: bool = cython.compiled
 
-# WHATWG 13.1; `a` is left out, because its attributes hold links.
+# The formatting elements (WHATWG HTML, 13.1). `a` is left out, because its attributes hold links.
 FORMATTING_NAMES = (
     b"b", b"big", b"code", b"em", b"font", b"i", b"nobr", b"s", b"small", b"strike", b"strong", b"tt", b"u",
 )  # fmt: skip

@@ -52,7 +52,7 @@ _FACTOR = cython.declare(cython.ulonglong, 0x9E3779B97F4A7C15)
 _keys = cython.declare(cython.ulonglong[256])  # names as 64-bit numbers, in a hash table with open addressing
 _elements = cython.declare(cython.uchar[256])
 _classes = cython.declare(cython.uchar[256])
-# classes of bytes; NUL ends names and values, because a NUL follows the last byte of the page
+# Classes of bytes. A NUL follows the last byte of the page, so NUL also ends names and values.
 _BLANK = cython.declare(cython.uchar, 1)
 _ENDS_NAME = cython.declare(cython.uchar, 2)
 _ENDS_VALUE = cython.declare(cython.uchar, 4)
@@ -83,15 +83,15 @@ _fill_tables()
 class TagReader:
     """Reads the tags of one page, which is UTF-8.
 
-    The fields describe the last tag: `element`; the position of its name, from `tag_at` to `tag_end`; whether
-    the tag is `closed` by `/>`; which attributes were `seen`; and their values (None if an attribute has no
-    value). Only for `href`, the fields hold the position of the value, from `href_at` to `href_end`, instead of
-    the value; `href_at` is -1 if `href` has no value. Most links of a page are repeated, and the caller can
-    recognize a repeated link in the text without building its value. `before` is the kind of text before the
-    tag.
+    The fields describe the last tag. `element` is its element. The name of the tag is at the positions `tag_at`
+    to `tag_end`. `closed` says whether the tag ends in `/>`. `seen` says which attributes it has. The value of
+    each attribute is in a field of its own, which is None if the attribute has no value. `href` is an
+    exception: its value is at the positions `href_at` to `href_end`, and `href_at` is -1 if `href` has no
+    value. Most links of a page are repeated, and the caller can recognize a repeated link in the text without
+    building its value. `before` is the kind of text before the tag.
 
-    `wanted` names further attributes. They are read of all elements, except that `href` and `rel` are not
-    read again of `a` and `area`. `attributes` holds the wanted attributes of the last tag with their values;
+    `wanted` names further attributes. They are read for all elements, except that `href` and `rel` are not
+    read again for `a` and `area`. `attributes` holds the wanted attributes of the last tag with their values;
     it is None if the tag has none.
     """
 
@@ -99,8 +99,9 @@ class TagReader:
         self.content = content
         self.wanted = wanted
         self.attributes: dict[str, str | None] | None = None
-        # For each first letter (its last five bits are the index), a set of bits: the lengths of the wanted
-        # names that begin with it. Most attributes have other lengths.
+        # For each first letter of a wanted name: the lengths of the wanted names that begin with it, one bit
+        # for each length. The index is the last five bits of the letter. Most attributes are skipped, because
+        # no wanted name has their letter and length.
         if not cython.compiled:
             self.wanted_lengths = [0] * 32
         for name in wanted or ():
@@ -108,15 +109,15 @@ class TagReader:
         self.text = content if cython.compiled else content + b"\0"
         self.at = 0
         self.end = len(content)
-        # These are set by the caller: whether CDATA sections exist here, whether `before` is wanted, and whether
-        # tags of OTHER elements are skipped.
+        # The caller sets the next three: whether CDATA sections exist at this place, whether `before` is
+        # wanted, and whether tags of OTHER elements are skipped.
         self.in_foreign = False
         self.sees_text = True
         self.skips_others = False
 
     @cython.final
     def next_tag(self) -> cython.int:
-        """Data state: read up to the end of the next tag; return its kind, or NOTHING at the end of the input."""
+        """Read up to the end of the next tag (data state); return its kind, or NOTHING at the end of the input."""
         at: cython.Py_ssize_t
         character: cython.uchar
         ends: cython.bint
@@ -167,7 +168,10 @@ class TagReader:
 
     @cython.final
     def _declaration(self) -> cython.bint:
-        """Markup declaration open state: a comment, a CDATA section or a doctype. A doctype ends at the first `>`."""
+        """Read a comment, a CDATA section or a doctype (markup declaration open state).
+
+        A doctype ends at the first `>`.
+        """
         text = self.text
         at: cython.Py_ssize_t = self.at
         if text[at] == 45 and text[at + 1] == 45:
@@ -194,7 +198,7 @@ class TagReader:
     def _until(self, character: cython.int, bang: cython.bint) -> cython.bint:
         """Skip a comment or CDATA section.
 
-        It ends with `character` twice and a `>`. With `bang`, `!>` may replace `>`.
+        It ends with `character` twice and a `>`. If `bang` is true, this `>` may also be `!>`.
         """
         text = self.text
         begin: cython.Py_ssize_t = self.at
@@ -238,7 +242,7 @@ class TagReader:
 
     @cython.final
     def _tag_name(self) -> cython.int:
-        """Tag name state; return the element."""
+        """Read a tag name (tag name state); return the element."""
         text = self.text
         at: cython.Py_ssize_t = self.at
         key: cython.ulonglong = 0
@@ -267,7 +271,7 @@ class TagReader:
         self.closed = False
         if self.wanted is not None:
             self.attributes = None
-        if not noted and self.text[self.at] == 62:  # as in nearly all end tags
+        if not noted and self.text[self.at] == 62:  # the tag has no attributes, like nearly all end tags
             self.at += 1
             return True
         if noted:
@@ -405,7 +409,7 @@ class TagReader:
 
     @cython.final
     def _is_tag(self, begin: cython.Py_ssize_t, name: bytes, size: cython.Py_ssize_t) -> cython.bint:
-        """Return whether a tag name from `begin` on is `name`."""
+        """Return whether the tag name that begins at `begin` is `name`."""
         if not self._is(begin, name):
             return False
         last: cython.uchar = self.text[begin + size]

@@ -36,7 +36,7 @@ WALL_FACTOR = 10.0
 # byte.
 SCAN_INLINE_BYTES = 128 << 10
 # Pages that can be scanned without a tree may be larger by this factor. The scanner takes a fifth of the
-# parser's time, and sending such a page to the child would take as long as scanning it.
+# parser's time. Sending a page to the child would take as long as scanning it here.
 SCANNED_FACTOR = 2
 # maximum number of bytes that the child has not read yet; further pieces wait in the stream
 _BEHIND_BYTES = 1 << 20
@@ -226,7 +226,10 @@ class Worker:
             await self._end()
 
     async def _parse(self, job: Job) -> Extracted | None:
-        """Return what the child extracts from a page. Until it answers, account for the memory that parsing uses."""
+        """Return what the child extracts from a page.
+
+        Until the child answers, account for the memory that parsing uses.
+        """
         if self.holding is None:
             return await self._ask_job(job)
         tree = min(PARSED_FACTOR * len(job.content), self._config.worker_memory_bytes_max)

@@ -44,7 +44,7 @@ class XmlStream:
         start: called with the element's name, its parent's name and the attributes;
             returns whether the text of the element is wanted.
         end: called with the two names and the text, "" if it was not wanted.
-        elements_max: the number of elements that ends the reading.
+        elements_max: the number of elements after which the reading ends.
     """
 
     def __init__(

@@ -36,7 +36,7 @@ from crawler.fetcher.proxy_health import ProxyHealth
 from crawler.fetcher.read_turns import SHARE, ReadTurns
 from crawler.fetcher.redaction import redacted_fields, redacted_head, redacted_request, redacted_signature
 from crawler.fetcher.throttle import Throttle
-from crawler.records import Fetch, Outcome
+from crawler.records import Blame, Fetch, Outcome
 from crawler.signing.request_signer import make_signer
 
 _TICK_MAX = 0.25  # seconds between checks of the time limits
@@ -44,7 +44,9 @@ _TICK_MIN = 0.005
 # Each check of the time limits closes at most this many idle connections. With TLS, this takes about 10 ms.
 _CLOSED_MAX = 32
 _DESCRIPTORS = 1024  # file descriptors reserved for files, peers and requests; idle connections get the rest
-_LARGE_BYTES = 1 << 20  # bytes; joining the pieces of an answer of this size takes a millisecond
+# An answer with more bytes than this is large. In each turn of the event loop, the pieces of only one large
+# answer are joined. For an answer of this size, this takes a millisecond.
+_LARGE_BYTES = 1 << 20
 _BROKEN_MAX = 10_000  # maximum number of remembered hosts whose certificates cannot be verified
 
 
@@ -149,7 +151,10 @@ class Client:
             fetch = Fetch(request.url, ended, outcome.blame_of(ended), error=text)
             fetch.took = time.monotonic() - started
         fetch.began = began
-        if self._proxy_health is not None and not request.proxy:
+        if request.proxy:
+            if fetch.outcome is Outcome.PROXY_ERROR:  # the host's other requests do not use this proxy
+                fetch.blame = Blame.URL
+        elif self._proxy_health is not None:
             self._proxy_health.note(fetch, time.monotonic())
         return fetch
 
@@ -270,7 +275,7 @@ class Client:
             self.let_go(connection)
 
     def hold_more(self, owner: Hashable, nbytes: int) -> None:
-        """Charge memory derived from an answer to the answer's owner, until `let_go` is called for the owner.
+        """Charge memory for data derived from an answer to the answer's owner, until `let_go` is called for the owner.
 
         The client's memory limit includes this memory.
         """
@@ -286,12 +291,15 @@ class Client:
                 free.fail(error)
 
     def grew(self, connection: Connection, nbytes: int) -> None:
-        """Account for the bytes that `connection` holds. If memory is short, pause the connection until others end."""
+        """Account for the bytes that `connection` holds.
+
+        If memory is short, pause the connection until other connections end.
+        """
         if not self.account.reserve(connection, nbytes):
             connection.pause()
 
     def has_time(self) -> bool:
-        """Return whether reading may use more of this turn of the loop."""
+        """Return whether this turn of the event loop has time left for reading."""
         return self._spent < SHARE
 
     def spent(self, seconds: float) -> None:
@@ -305,7 +313,7 @@ class Client:
         self._spent = 0.0
 
     def rests(self, connection: Connection) -> None:
-        """Queue `connection`, which has read a lot, until its turn to read more."""
+        """Queue `connection`, which has read a lot, until it may read more."""
         self._resting.rest(connection, connection.read_time)
         if len(self._resting) == 1:
             asyncio.get_running_loop().call_soon(self._go_on)

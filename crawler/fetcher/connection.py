@@ -33,10 +33,11 @@ from crawler.fetcher.fetch_request import FetchLimits, HeldSlot
 from crawler.fetcher.idle_pool import Authority
 
 READ_BYTES = 64 << 10
-REST_BYTES = 128 << 10  # bytes; nine of ten pages are smaller
+REST_BYTES = 128 << 10  # reading an answer rests after this many bytes; nine of ten pages are smaller
 SHORT_BYTES = 4 << 10
-# Seconds. The kernel measures time in ticks of up to 10 ms. So the lag that it shows may be one tick too long, and
-# `_lag` is one tick shorter: a gap depends on the duration of the answer, and may be too long but not too short.
+# Seconds. The kernel measures time in ticks of up to 10 ms. So the lag that is computed from its times may be
+# one tick too long, and `_lag` subtracts a tick. A gap depends on the duration of the answer without the lag:
+# the gap may be too long, but not too short.
 _TICK = 0.01
 _QUICKACK = getattr(socket, "TCP_QUICKACK", None)  # Linux
 # reasons to pause reading; while REST is the only reason, the time limits keep running
@@ -194,7 +195,8 @@ class Connection(asyncio.BufferedProtocol):
                 answer.reusable = False
             self.close()
             return
-        # The CPU clock of a thread is a system call, so the first piece of an answer is measured without it.
+        # Reading a thread's CPU clock is a system call, so the first piece of an answer is measured in wall
+        # time.
         clock = time.thread_time if answer.wire_bytes else time.monotonic
         began = clock()
         self._heard_at = time.monotonic()
@@ -294,10 +296,7 @@ class Connection(asyncio.BufferedProtocol):
         self._ended("")
 
     def _part(self) -> None:
-        """Drop the transport.
-
-        Otherwise, transport and protocol would refer to each other, and both would stay in memory.
-        """
+        """Drop the transport, because transport and protocol would otherwise refer to each other and stay in memory."""
         self.lost = True
         transport, self.transport, self.sock = self.transport, None, None
         if transport is None:
@@ -328,7 +327,7 @@ class Connection(asyncio.BufferedProtocol):
             waiter.set_result(None)
 
     def _lag(self) -> float:
-        """Return the duration of the last exchange as measured here minus its longest duration in the kernel."""
+        """Return the measured duration of the last exchange minus the longest that it can have lasted in the kernel."""
         if self.sock is None:
             return 0.0
         took = time.monotonic() - self._asked_at

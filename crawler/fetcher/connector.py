@@ -119,7 +119,7 @@ class Connector:
         Every time limit ends at `deadline` (monotonic time) at the latest.
 
         Raises:
-            ConnectionNotOpened: denied, refused, timed out, or failed in the handshake.
+            ConnectionNotOpened: the connection was denied, refused or timed out, or its handshake failed.
         """
         if self._tunnels is not None:
             return await self._tunnels.open(connection, target, limits, deadline, verify)
@@ -147,7 +147,7 @@ class Connector:
         try:
             proxy = socks.async_.asyncio.Proxy.from_url(self._socks, rdns=True)
             made = await proxy.connect(target.hostname, target.port)
-        # some of the proxy's errors mean that the target, not the proxy, failed
+        # Some errors that the proxy reports mean that the target has failed and not the proxy.
         except socks.ProxyError as error:
             of_target = getattr(error, "error_code", None) in _SOCKS_TARGET
             failed = Outcome.CONNECT_ERROR if of_target else Outcome.PROXY_ERROR

@@ -34,7 +34,7 @@ class HeldSlot(Protocol):
     """A fetch slot, held by a request in progress."""
 
     def is_needed(self) -> bool:
-        """Return whether the request must end now, as if its time limit had passed, because another needs the slot."""
+        """Return whether the request must end now, as if its time limit had passed, because its slot is needed."""
 
     def give(self) -> None:
         """Release the slot, because the request does not need a slot while it waits."""

@@ -49,7 +49,7 @@ class Fetcher(Protocol):
         """Charge further memory, for data derived from an answer, to the answer's owner until `let_go`."""
 
     def let_go(self, owner: Hashable) -> None:
-        """Release all memory charged to `owner`. If there is none, nothing happens."""
+        """Release all memory charged to `owner`. Do nothing if no memory is charged to it."""
 
 
 class NameResolver(Protocol):
@@ -71,7 +71,8 @@ class FetcherNeeds(NamedTuple):
     processes: int
 
 
-HELD_LEAST = 48 << 20  # bytes; enough for four bodies of the default maximum length
+# minimum bytes of bodies that a process may hold; enough for four bodies of the default maximum length
+HELD_LEAST = 48 << 20
 MakeFetcher = Callable[[FetcherNeeds], Fetcher]
 
 

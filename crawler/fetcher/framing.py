@@ -55,7 +55,7 @@ class Head(NamedTuple):
 
     `fields` are in the order in which they were received. Folded lines are joined. `known` maps lower-case
     names to values; the values of a repeated field are joined by LF, which no value contains. `block` holds
-    the bytes of the block.
+    the bytes of the header block.
     """
 
     version: str
@@ -83,8 +83,8 @@ def parse_head(block: bytes, *, fields_max: int, field_bytes_max: int) -> Head:
     """Parse the header block in `block`, which includes the empty line at its end.
 
     Raises:
-        BadAnswer: FRAMING without a status line, BAD_STATUS if its code is not a
-            number from 100 to 599, HEADER_TOO_LARGE beyond the limits.
+        BadAnswer: its outcome is FRAMING if there is no status line, BAD_STATUS if the status code is not a
+            number from 100 to 599, and HEADER_TOO_LARGE if a limit is exceeded.
     """
     text = block.replace(b"\r\n", b"\n").strip(b"\n")
     if b"\r" in text or b"\0" in text:
@@ -137,7 +137,7 @@ def body_of(head: Head) -> tuple[Body, int]:
     """Return how the body of an answer to a GET ends, and its length if the answer states one (RFC 9112 6.3).
 
     Raises:
-        BadAnswer: FRAMING; the lengths contradict each other or are not numbers.
+        BadAnswer: the lengths contradict each other or are not numbers (outcome FRAMING).
     """
     if head.status < 200 or head.status in (204, 304):
         return Body.NONE, 0
@@ -169,7 +169,7 @@ def keeps_alive(head: Head) -> bool:
     return head.version == "HTTP/1.0" and b"keep-alive" in options and b"transfer-encoding" not in head.known
 
 
-# Matches the size lines of small chunks in their plainest form.
+# Maps the size lines of small chunks, in their plainest forms, to the sizes.
 _SIZES = {text % size: size for size in range(1, 4096) for text in (b"%x", b"%X")}
 
 
@@ -196,8 +196,8 @@ class ChunkDecoder:
         """Return the payload of `data`.
 
         Raises:
-            BadAnswer: FRAMING; a bad chunk size, no line end after a chunk, or
-                a line or trailers that are too long.
+            BadAnswer: a chunk size is bad, the line end after a chunk is missing, or a line or the trailers
+                are too long (outcome FRAMING).
         """
         pieces: list[bytes] = []
         position = 0

@@ -7,7 +7,8 @@ the process's heap. The buffer grows in place (the C library moves large blocks 
 
 import io
 
-_PIECES_BYTES_MAX = 256 << 10  # bytes; joining pieces of this size takes less than 0.1 ms
+# up to this many bytes, pieces are kept in a list, because joining them takes less than 0.1 ms
+_PIECES_BYTES_MAX = 256 << 10
 
 
 class HeldBody:

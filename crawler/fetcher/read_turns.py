@@ -7,9 +7,9 @@ resumed before all others (like new flows in fq_codel, RFC 8290, 4.2). Without t
 `RESUMED_MAX` fresh connections. Then it resumes other connections: at least one, and at most as many as can
 still be read within the turn's `SHARE` seconds, judging by the recent cost of reading from a connection.
 
-While the loop has other work, long answers get only a quarter of the CPU time: after a piece of a long
-answer, the other work may first use `OTHERS` times as much CPU time as the piece took, and then the next
-piece is read. After a turn without other work, the next piece is read without further waiting.
+While the loop has other work, long answers get only a quarter of the CPU time. After each piece of a long
+answer, the other work may use `OTHERS` times as much CPU time as the piece took. Only then is the next piece
+read. After a turn without other work, the next piece is read without further waiting.
 """
 
 from collections import deque
@@ -21,8 +21,8 @@ SHARE = 0.005  # seconds of reading per turn of the loop
 FRESH = 0.002
 RESUMED_MAX = 8  # maximum number of connections resumed per turn; they read 1 MiB in some 2 ms
 OTHERS = 3.0
-# A turn has no other work if everything except reading takes at most this many seconds of CPU. Even an empty
-# turn takes 0.05 ms.
+# A turn counts as having no other work if everything except reading takes at most this many seconds of CPU
+# time. Even an empty turn takes 0.05 ms.
 IDLE = 0.0003
 _FADING = 0.9
 
@@ -30,7 +30,10 @@ _C = TypeVar("_C")
 
 
 class ReadTurns(Generic[_C]):
-    """Two queues of connections, one for fresh connections and one for others. Also holds the cost of reading a piece."""
+    """Two queues of connections, one for fresh connections and one for others.
+
+    The object also keeps the cost of reading a piece.
+    """
 
     def __init__(self) -> None:
         self._fresh: deque[_C] = deque()
@@ -64,7 +67,7 @@ class ReadTurns(Generic[_C]):
         return fresh + old
 
     def _look(self, cpu: float) -> None:
-        """After a turn, update the CPU time that other work may still use before a long answer is resumed."""
+        """Update `_owed` after a turn: the CPU time that other work may use before a long answer is resumed."""
         others = cpu - self._looked_at - self._read
         if self._old_went:
             self._owed = OTHERS * self._read

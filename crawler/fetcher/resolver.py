@@ -29,9 +29,12 @@ _NO_ADDRESS = frozenset((aiodns.error.ARES_ENOTFOUND, aiodns.error.ARES_ENODATA,
 _KINDS = {"A": pycares.QUERY_TYPE_A, "AAAA": pycares.QUERY_TYPE_AAAA}
 _HOSTS_FILE = Path("/etc/hosts")
 _HOSTS_FILE_MAX = 16 << 20
-# seconds to wait for AAAA after A (RFC 8305: 0.05), as many servers drop the AAAA query
+# seconds to wait for the AAAA answer after the A answer (RFC 8305: 0.05); many servers never answer AAAA
+# queries
 _RESOLUTION_DELAY = 0.25
-_ABANDONED = 4  # maximum number of abandoned look-ups, divided by the number of look-ups for which a caller still waits
+# Maximum number of abandoned look-ups, for which no caller waits any more, per look-up for which a caller still
+# waits.
+_ABANDONED = 4
 
 
 # (addresses with their TTL; the reason why there is no answer, or "")

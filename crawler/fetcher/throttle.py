@@ -7,7 +7,7 @@ read that exceeds the rate is followed at once by a wait. If little is received,
 the rate are saved for later.
 """
 
-BURST = 0.1  # seconds; after a pause, the bytes that the rate allows in this time may arrive all at once
+BURST = 0.1  # seconds; after a pause, the bytes that are allowed in this time may arrive at once
 # size of the receive buffer of a limited connection; the kernel must not receive what we do not read
 WINDOW_BYTES = 64 << 10
 

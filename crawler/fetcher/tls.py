@@ -22,7 +22,8 @@ from typing import Any
 class ResumingContext(ssl.SSLContext):
     """A client context that offers each host its last session, and reports the start of a handshake."""
 
-    sessions_max = 2048  # 12 MiB of sessions, for more hosts than the front has (some 500)
+    # number of hosts whose sessions are kept, in 12 MiB; the front has only some 500 hosts
+    sessions_max = 2048
     on_handshake: Callable[[], None] | None = None
 
     def __init__(self, protocol: int) -> None:
@@ -54,7 +55,7 @@ class ResumingContext(ssl.SSLContext):
 
 
 def verifying() -> ResumingContext:
-    """Return a context that requires a certificate that the system's roots confirm and that has the host name."""
+    """Return a context that accepts only a certificate that the system's roots confirm and that names the host."""
     context = ResumingContext(ssl.PROTOCOL_TLS_CLIENT)
     context.load_default_certs()
     context.set_alpn_protocols(["http/1.1"])

@@ -29,7 +29,10 @@ HANDSHAKES = 0.006  # seconds of handshakes per turn of the loop
 
 
 class Handshakes(TurnShare[Callable[[], None]]):
-    """Runs handshake steps in order of arrival, for at most `seconds` of `clock` (CPU) per turn of the loop."""
+    """Runs handshake steps in order of arrival, for at most `seconds` per turn of the event loop.
+
+    The time is read from `clock`, by default the CPU time of the thread.
+    """
 
     def __init__(self, seconds: float = HANDSHAKES, clock: Callable[[], float] = time.thread_time) -> None:
         super().__init__(seconds, clock)
@@ -182,7 +185,10 @@ class TlsTransport(asyncio.BufferedProtocol):
     # -- the TLS object between them ----------------------------------------------
 
     def _take_rest(self) -> None:
-        """Process the ciphertext held back. Call this when the turn of the handshake has come, or the peer has closed."""
+        """Process the ciphertext that was held back.
+
+        Call this when the handshake may continue, or when the peer has closed the connection.
+        """
         if self._handshaking and self._rest:
             rest, self._rest = self._rest, b""
             self._take(memoryview(rest))
@@ -235,7 +241,8 @@ class TlsTransport(asyncio.BufferedProtocol):
         except ssl.SSLZeroReturnError:
             pass
         except ssl.SSLError as bad_record:
-            # The traceback is removed, because its frame refers to `error`. There would be a cycle of references.
+            # An error refers to its traceback, and the traceback to this frame, which refers to `error`.
+            # Removing the traceback breaks this cycle of references.
             error = bad_record.with_traceback(None)
         if self._protocol is not None:
             self._end(self._protocol, error)

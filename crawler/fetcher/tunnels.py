@@ -107,8 +107,8 @@ class Tunnels:
         except (aiohttp.ClientError, OSError, ValueError) as error:
             raise _no_tunnel(tunnel, error) from error
         finally:
-            # The context of the connection refers to `tunnel`. If `tunnel` kept its scope, the context would
-            # also keep alive the task that opened the connection.
+            # The context of the connection refers to `tunnel`. `tunnel.scope` refers to the task that opened
+            # the connection. If `tunnel` kept its scope, the task would live as long as the connection.
             tunnel.scope = None
             _tunnel.reset(token)
         assert opened.transport is not None

@@ -16,22 +16,23 @@ and Winther 1999). The mean and variance follow, with j = 1 and 2, from
 
     E[rate^j | changed] = K .. (K+j-1) / B^j  (1 - (1 + A/B)^-(K+j)) / (1 - (1 + A/B)^-K)
 
-A simpler update would add x / (1 - exp(-x)) changes (x = rate A) to k, and A to T. But it is overconfident
-where little is known. In a test, the pages changed every 8 days, and their second crawl was 60 days after the
-first. With the simpler update, refreshes then found twice as many changes as predicted, and after 16 crawls
-still 1.6 times as many (1.1 times with the update used here).
+A simpler update would add A to T, and x / (1 - exp(-x)) changes to k, where x is the rate times A. But this
+update is overconfident where little is known. In a test, the pages changed every 8 days, and their second
+crawl was 60 days after the first. With the simpler update, refreshes then found twice as many changes as
+predicted, and after 16 crawls still 1.6 times as many (1.1 times with the update used here).
 
 The parameters of a site and of the whole crawl are estimated by the method of moments. Each estimate is
 shrunk towards that of the next larger group:
 
-    m   = (sum k + .5) / (sum T + T0),   T0 = min(25 d, mean revisit interval)       all pages
+    m   = (sum k + 0.5) / (sum T + T0),   T0 = min(25 d, mean revisit interval)      all pages
     m_s = (sum k + 5) / (sum T + 5 / m)                                              pages of the site
     c_s = (sum[(k - m_s T)^2 - m_s T] + 50 c) / (m_s^2 sum T^2 + 50)
 
 There is no constant prior rate. A wrong constant would starve most pages of a crawl: a page believed to
-change fast has a low ceiling mu/Delta and is never fetched again. So the prior rate, .5/T0, follows from the
-crawl: T0 is the crawl's mean revisit interval, but at most 25 days. When the constants were in days instead,
-pages that change hourly and are fetched every 40 minutes lost a sixth of the possible gain.
+change fast has a low ceiling mu/Delta and is never fetched again. So the prior rate, 0.5 / T0, follows from
+the crawl: T0 is the crawl's mean revisit interval, but at most 25 days. When the constants of the prior were
+fixed numbers of days instead, pages that change hourly and are fetched every 40 minutes lost a sixth of the
+possible gain.
 
 In the estimate of a site's mean, the crawl's mean has the weight of five changes. The pages of a site change
 together: a hundred changes found on a site may be a single event. A site whose pages are fetched only once in
@@ -56,7 +57,7 @@ from cython.cimports.libc.math import expm1, log, log1p
 
 from crawler.freshness.columns import Column, rows_of
 
-_K = cython.declare(cython.Py_ssize_t, 0)  # the following constants are the columns of the sums
+_K = cython.declare(cython.Py_ssize_t, 0)  # these constants are the numbers of columns of `sums`
 _T = cython.declare(cython.Py_ssize_t, 1)
 _KK = cython.declare(cython.Py_ssize_t, 2)
 _KT = cython.declare(cython.Py_ssize_t, 3)
@@ -120,7 +121,7 @@ class ChangeRates:
 
     @cython.cfunc
     def _grow(self) -> cython.void:
-        self.sums = np.zeros((0, 5))  # releases the memory maps
+        self.sums = np.zeros((0, 5))  # release the memory maps before they grow
         self.means = self.variations = np.zeros(0)
         self.sums, self.means, self.variations = (
             self._columns[0].grow(self.size + 1),
@@ -253,7 +254,8 @@ class ChangeRates:
     def set_revisit(self, revisit: cython.double) -> cython.void:
         """Set the pseudo time of the prior.
 
-        It is `revisit`, the mean time between two crawls of a page, but at most the default.
+        This is `revisit`, the mean time between two crawls of a page, or the default if `revisit` is longer
+        than that.
         """
         self.prior_time = min(revisit, _CRAWL_DAYS * self.unit)
 

@@ -34,29 +34,30 @@ which such a page shows its first one:
     theta_h = (found_h + 15 d theta_d) / (watched_h + 15 d)
 
 Every page may be a hub, but very few are. So the sums of a directory, a site and the crawl count each page
-only until a new page is first found through it: they contain one find for it, and the time for which it was
-watched before. Therefore, theta_d is the rate at which a page becomes a hub. A mean over all pages would
-credit each page of a directory with a share of what the directory's listing finds. Half of the fetches for
-new pages would then go to pages that show none. On the news site of the league (W = 1), the mean over all
-pages led to a score of .754 and 5.7 days until a page was copied. Counting only first finds led to .775 and
-4.1 days. For a page that never showed a new page, no numbers are stored: `found` is 0, and `watched` equals
-T, the time for which the page was watched for changes. When it shows its first new page, its `watched` starts
-from that T.
+only until a new page is first found through it: for such a page, they contain one find, and the time for
+which the page was watched before this find. Therefore, theta_d is the rate at which a page becomes a hub. A
+mean over all pages would credit each page of a directory with a share of what the directory's listing finds.
+Half of the fetches for new pages would then go to pages that show none. On the news site of the league (W =
+1), the mean over all pages led to a score of 0.754, and it took 5.7 days until a page was copied. With first
+finds only, the score was 0.775, and it took 4.1 days. For a page that never showed a new page, no numbers are
+stored: `found` is 0, and `watched` equals T, the time for which the page was watched for changes. When it
+shows its first new page, its `watched` starts from that T.
 
 *Lists.* A page is a list if its first copy showed URLs that no other page had shown before (links > 0). A
 list is expected to show new pages even before it has shown any. On the histories of the league, a list of n
-pages shows about .0003 n new pages per day, from n = 2 to n = 60. Therefore the prior of such a page is
+pages shows about 0.0003 n new pages per day, from n = 2 to n = 60. Therefore the prior of such a page is
 proportional to n:
 
     beta_c = (found_c + 1/2) / (sum of n watched_c + 1500 d)
     beta_s = (found_s + 1500 d beta_c) / (sum of n watched_s + 1500 d)
-    theta_h = (found_h + .3) / (watched_h + .3 / (n beta_s))
+    theta_h = (found_h + 0.3) / (watched_h + 0.3 / (n beta_s))
 
 The sums are over all lists of the crawl or site. The new pages of a site are found on few of its lists. So
-the prior of theta is a Gamma distribution of the shape .3. A prior of this shape has little weight: after a
-list has shown nothing for a short time, the expected number of new pages is small. Before this prior, each
-list had a fixed weight of 15 days. With that weight, the new pages that a site's ten news pages showed also
-raised the estimates of its sixty quiet listings, which then got a third of all fetches of hubs.
+the prior of theta is a Gamma distribution with the shape parameter 0.3. A prior of this shape has little
+weight: after a list has shown nothing for a short time, the expected number of new pages is small. Before
+this prior, each list had a fixed weight of 15 days. With that weight, the new pages that a site's ten news
+pages showed also raised the estimates of its sixty quiet listings, which then got a third of all fetches of
+hubs.
 
 Sources: Dasgupta, Ghosh, Kumar, Olston, Pandey, Tomkins, *The discoverability of the Web* (WWW
 2007); Lefortier, Ostroumova, Samosvat, Serdyukov, *Timely crawling of high-quality ephemeral new content*
@@ -87,17 +88,18 @@ _inf = cython.declare(cython.double, float("inf"))
 _STEPS_MAX = cython.declare(cython.int, 40)
 _CLOSE = cython.declare(cython.double, 1e-12)
 
-_FOUND = cython.declare(cython.Py_ssize_t, 0)  # the following constants are the columns of the sums
+_FOUND = cython.declare(cython.Py_ssize_t, 0)  # these constants are the numbers of columns of the sums
 _WATCHED = cython.declare(cython.Py_ssize_t, 1)
 _AT = cython.declare(cython.Py_ssize_t, 2)
 
-# Pseudo observations, in pages and days.
+# The priors as pseudo observations: numbers of new pages and of days.
 _CRAWL_FOUND = cython.declare(cython.double, 0.5)
 _CRAWL_DAYS = cython.declare(cython.double, 365.0)
 _SITE_DAYS = cython.declare(cython.double, 60.0)
 _DIRECTORY_DAYS = cython.declare(cython.double, 30.0)
 _HUB_DAYS = cython.declare(cython.double, 15.0)
-# Pseudo observations of lists: a number of new pages, and a sum over lists of (days watched) x (links).
+# The priors of lists as pseudo observations: a number of new pages, and the days for which a list was watched
+# times its number of links, summed over lists.
 _LIST_SHAPE = cython.declare(cython.double, 0.3)
 _LINK_FOUND = cython.declare(cython.double, 0.5)
 _LINK_DAYS = cython.declare(cython.double, 1500.0)
@@ -148,7 +150,8 @@ def hub_wait(
     low: cython.double = 0.0
     high: cython.double = min(alone, found_by(pace, level))
     root: cython.double = sqrt(level)
-    tau: cython.double = high  # this would be the solution if V and D were proportional to the square of tau
+    # the search begins where the solution would be if V and D were proportional to the square of tau
+    tau: cython.double = high
     if alone < _inf:
         tau = 1.0 / sqrt(1.0 / (alone * alone) + 0.5 * pace / level)
     for _ in range(_STEPS_MAX):
@@ -169,8 +172,8 @@ def hub_wait(
             follow = 0.5 * (low + high)
         moved: cython.double = abs(follow - tau)
         tau = follow
-        # After a Newton step, the error is about the square of the step. After a bisection, it is the length
-        # of the bracket.
+        # After a Newton step, the error is about the square of the step. After a bisection, the error is at
+        # most the length of the bracket.
         if moved * moved <= 0.1 * tolerance * tau * tau if newton else high - low <= tolerance * tau:
             break
     return tau
@@ -233,7 +236,7 @@ class Discovery:
         """Add a site; return its number."""
         self.sites += 1
         if self.sites > self._site_sums.shape[0]:
-            self._site_sums = self._link_sums = np.zeros((0, 3))  # releases the memory maps
+            self._site_sums = self._link_sums = np.zeros((0, 3))  # release the memory maps before they grow
             self._site_sums = self._columns[0].grow(self.sites)
             self._link_sums = self._columns[2].grow(self.sites)
         return self.sites - 1
@@ -243,7 +246,7 @@ class Discovery:
         """Add a directory; return its number."""
         self.directories += 1
         if self.directories > self._directory_sums.shape[0]:
-            self._directory_sums = np.zeros((0, 3))  # releases the memory map
+            self._directory_sums = np.zeros((0, 3))  # release the memory map before it grows
             self._directory_sums = self._columns[1].grow(self.directories)
         return self.directories - 1
 
@@ -264,7 +267,7 @@ class Discovery:
 
         `shown` tells whether an earlier crawl of the page showed new pages.
 
-        `links` is as in `prior`.
+        `links` has the same meaning as in `prior`.
         """
         if links > 0.0:
             self.note_links(site, 0.0, links * watched_for(elapsed, self.unit), now)
@@ -284,7 +287,7 @@ class Discovery:
     ) -> cython.void:
         """Record that `found` URLs became pages, and that this page was the first to show them.
 
-        The other arguments are as in `watch`.
+        The other arguments have the same meaning as in `watch`.
         """
         if links > 0.0:
             self.note_links(site, max(found, 0.0), 0.0, now)

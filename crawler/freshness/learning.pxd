@@ -43,21 +43,25 @@ cdef class Learning:
     cdef double _judge(
         self, Py_ssize_t site, double k, double t, double clock, double[::1] counts, bint changed,
         double trust) noexcept
-    cdef bint _is_unannounced(self, double[::1] counts) noexcept
     cpdef double directory_lead(self, Py_ssize_t site, Py_ssize_t directory, double now) noexcept
     cpdef double site_lead(self, Py_ssize_t site, double now) noexcept
     cpdef double clock(self, Py_ssize_t site, Py_ssize_t directory, double elapsed, double now) noexcept
     cpdef double paced_clock(self, Py_ssize_t site, Py_ssize_t directory, double elapsed, double now) noexcept
     cpdef void assign(self, Parameters page, Py_ssize_t site, double k, double t, double importance,
         double trust=*) noexcept
-    cdef double _own_precision(self, Py_ssize_t site, double rate) noexcept
     cdef double _page_precision(self, Py_ssize_t site, double rate, double w) noexcept
     cdef double _compare(
         self, Py_ssize_t site, double k, double t, double elapsed, double clock, double[::1] counts, bint changed,
-        double w) noexcept
+        double trust) noexcept
     cdef void _count(
-        self, Py_ssize_t site, double k, double t, double elapsed, double clock, double[::1] counts, bint changed,
-        double w) noexcept
+        self, Py_ssize_t site, double k, double t, double elapsed, double clock, double[::1] counts,
+        bint changed) noexcept
+    cdef void _weigh_clock(
+        self, Py_ssize_t site, Py_ssize_t directory, double k, double t, double elapsed, double clock, double now,
+        double silent, bint changed) noexcept
+    cdef double _judge_signals(
+        self, Py_ssize_t site, double k, double t, double elapsed, double watched, double[::1] counts, bint changed,
+        double trust, double counted) noexcept
     cpdef double signals(self, Py_ssize_t site, double[::1] counts) noexcept
     cpdef double expected(
         self, Py_ssize_t site, double k, double t, double clock, double[::1] counts, double trust=*) noexcept

@@ -67,16 +67,16 @@ else:
     from crawler.freshness.value_kernel import Parameters
 
 _SOURCES = cython.declare(cython.Py_ssize_t, SOURCES)
-# the prior, that the rates are right, counts like this number of expected changes
+# weight of the prior (that the rates are right), as a number of expected changes
 _BIAS_WEIGHT = cython.declare(cython.double, 10.0)
 # the maximum hazard that is counted; above it, a change is so probable that finding one says little
 _HAZARD_MAX = cython.declare(cython.double, 4.0)
 _NEARLY_SURE = cython.declare(cython.double, 0.999999)
 _BIAS_LOW = cython.declare(cython.double, 0.25)
 _BIAS_HIGH = cython.declare(cython.double, 4.0)
-# factor by which the sums decay per crawl: a memory of 2,000 crawls
+# each crawl multiplies the sums by this factor, so they represent the last 2,000 crawls or so
 _KEPT = cython.declare(cython.double, 0.9995)
-_SURE = cython.declare(cython.double, 1e-9)  # probabilities are at least this in logarithms
+_SURE = cython.declare(cython.double, 1e-9)  # smaller probabilities count as this one in logarithms
 # below this precision, the signals of a page are ignored
 _PRECISION_LEAST = cython.declare(cython.double, 0.1)
 
@@ -227,7 +227,7 @@ class Learning:
         `trust` is the evidence, in nats, that the page's signals are good.
         """
         rate: cython.double = self.rates.rate(site, k, t)
-        weight: cython.double = self.quality.pooled_weight(site)
+        weight: cython.double = self.quality.weights[site]
         if weight <= 0.0:
             page.assign(self.kind, self.terms, importance, rate, rate, 0.0, 0.0, 0.0)
         else:
@@ -277,7 +277,7 @@ class Learning:
         """Set `hazard` and `signalled` to -ln P[no silent change] and -ln P[no true signal] since the last crawl."""
         w: cython.double = self.kinds.reliability(site, trust)
         k += self.quality.interim_changes(site, counts, trust)
-        t += self.quality.interim_watched(site, trust, self._is_unannounced(counts)) * clock
+        t += self.quality.interim_watched(site, trust, _is_unannounced(counts)) * clock
         silent: cython.double = self.rates.expected(
             site, k, t, (1.0 - self.quality.recall_of(site, w)) * clock
         )
@@ -289,18 +289,13 @@ class Learning:
 
     @cython.cfunc
     @cython.exceptval(check=False)
-    def _own_precision(self, site: cython.Py_ssize_t, rate: cython.double) -> cython.double:
-        """Return the combined precision of the signals of all sources, for a page of this rate."""
-        pooled: cython.double = -expm1(-self.quality.pooled_weight(site))
-        return self.quality.precision_of(site, pooled, rate)
-
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def _page_precision(
         self, site: cython.Py_ssize_t, rate: cython.double, w: cython.double
     ) -> cython.double:
         """Return the combined precision of the signals of a page that is good with the probability `w`."""
-        return w * self._own_precision(site, rate) + (1.0 - w) * self.kinds.bad_precisions[site]
+        pooled: cython.double = -expm1(-self.quality.weights[site])
+        good: cython.double = self.quality.precision_of(site, pooled, rate)
+        return w * good + (1.0 - w) * self.kinds.bad_precisions[site]
 
     @cython.ccall
     @cython.exceptval(check=False)
@@ -322,21 +317,14 @@ class Learning:
         page changed without a signal, a part of this time is not counted (`ChangeRates.match`).
         """
         clock: cython.double = self.clock(site, directory, elapsed, now)
-        unannounced: cython.bint = self._is_unannounced(counts)
-        reliable: cython.double = self.kinds.reliability(site, trust)
-        recall: cython.double = self.quality.recall_of(site, reliable)
-        if self.neighbourhood and unannounced:
-            silent: cython.double = 1.0 - recall
-            full: cython.double = clock_of(elapsed, self._said(site, directory, now), self.scale)
-            alone: cython.double = self._put_right(self.rates.expected(site, k, t, silent * elapsed))
-            heeding: cython.double = self._put_right(self.rates.expected(site, k, t, silent * full))
-            self.credence.observe(site, alone, heeding, changed)
-            used: cython.double = self._put_right(self.rates.expected(site, k, t, silent * clock))
-            self.credence.score(site, alone, used, changed)
-            if self.seasons.learns(site, elapsed):
-                self._pace(site, k, t, elapsed, now, silent, changed)
-        expected: cython.double = self._judge(site, k, t, clock, counts, changed, trust)
+        unannounced: cython.bint = _is_unannounced(counts)
+        recall: cython.double = self.quality.recall_of(site, self.kinds.reliability(site, trust))
         told: cython.double = self.quality.share_watched(site)
+        # the weight of the model in which the number of signals is evidence of the rate
+        counted: cython.double = self.quality.counted[site]
+        if self.neighbourhood and unannounced:
+            self._weigh_clock(site, directory, k, t, elapsed, clock, now, 1.0 - recall, changed)
+        expected: cython.double = self._judge(site, k, t, clock, counts, changed, trust)
         if self.neighbourhood and (unannounced or told <= 0.0):
             if told > 0.0:
                 expected = self._put_right(self.rates.expected(site, k, t, (1.0 - recall) * clock))
@@ -344,20 +332,79 @@ class Learning:
             self.sites.observe(site, now, self.scale, 1.0 if changed else 0.0, expected)
         plain: cython.double = told + (1.0 - told) * self.plain_share
         watched: cython.double = plain * elapsed + (1.0 - plain) * clock
-        # The time that counts as observed: if the page had changed in it, a signal would have arrived.
-        quiet: cython.double = recall * watched if unannounced else 0.0
-        # the weight of the model in which the number of signals is evidence of the rate
-        counted: cython.double = self.quality.counted[site]
+        gain: cython.double = self._judge_signals(
+            site, k, t, elapsed, watched, counts, changed, trust, counted
+        )
+        self.watched = watched
+        if changed and unannounced:
+            # If the page had changed in the time `quiet`, a signal would have arrived.
+            quiet: cython.double = recall * watched
+            self.rates.match(site, k, t + quiet, (1.0 - recall) * watched)
+            gain = self.rates.gain
+            self.watched = quiet + self.rates.watched
+        if counted > 0.0:
+            self._count(site, k, t, elapsed, watched, counts, changed)
+            gain += counted * (self.counted_gain - gain)
+            self.watched += counted * (self.counted_watched - self.watched)
+        return self.rates.observe(site, k, t, self.watched, gain)
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _weigh_clock(
+        self,
+        site: cython.Py_ssize_t,
+        directory: cython.Py_ssize_t,
+        k: cython.double,
+        t: cython.double,
+        elapsed: cython.double,
+        clock: cython.double,
+        now: cython.double,
+        silent: cython.double,
+        changed: cython.bint,
+    ) -> cython.void:
+        """Learn from a crawl without signals how well the neighbourhood clock and the weekly rhythm predict.
+
+        `silent` is the share of changes that have no signal. The crawl is predicted by plain time, by the clock with
+        the full influence of the neighbours, and by the clock as it is used.
+        """
+        full: cython.double = clock_of(elapsed, self._said(site, directory, now), self.scale)
+        alone: cython.double = self._put_right(self.rates.expected(site, k, t, silent * elapsed))
+        heeding: cython.double = self._put_right(self.rates.expected(site, k, t, silent * full))
+        used: cython.double = self._put_right(self.rates.expected(site, k, t, silent * clock))
+        self.credence.observe(site, alone, heeding, changed)
+        self.credence.score(site, alone, used, changed)
+        if self.seasons.learns(site, elapsed):
+            self._pace(site, k, t, elapsed, now, silent, changed)
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _judge_signals(
+        self,
+        site: cython.Py_ssize_t,
+        k: cython.double,
+        t: cython.double,
+        elapsed: cython.double,
+        watched: cython.double,
+        counts: cython.double[::1],
+        changed: cython.bint,
+        trust: cython.double,
+        counted: cython.double,
+    ) -> cython.double:
+        """Learn the quality of the site's signals from a crawl. Return the increase of k.
+
+        The rates before the crawl, of a good page and of a bad page, take the signals into account, and the
+        silence about a page without signals.
+        """
         evidence: cython.double = 0.0
         if self.quality.heard(site):
             evidence = self._compare(site, k, t, elapsed, watched, counts, changed, trust)
         n: cython.double = counted * self.quality.counted_signals(site, counts)
-        rest: cython.double = (1.0 - counted) * watched if unannounced else 0.0
-        good_time: cython.double = t + rest * self.quality.recall(site)
-        bad_time: cython.double = t + rest * self.kinds.bad_recalls[site]
+        quiet: cython.double = (1.0 - counted) * watched if _is_unannounced(counts) else 0.0
+        good_time: cython.double = t + quiet * self.quality.recalls[site]
+        bad_time: cython.double = t + quiet * self.kinds.bad_recalls[site]
         good_time += counted * self.quality.per_change(site) * elapsed
         bad_time += counted * self.kinds.per_bad_change(site) * elapsed
-        gain: cython.double = self.quality.observe(
+        return self.quality.observe(
             site,
             counts,
             self.rates.rate(site, k + n, good_time),
@@ -367,17 +414,6 @@ class Learning:
             evidence,
             self.rates.rate(site, k + n, bad_time),
         )
-        self.watched = watched
-        if changed and unannounced:
-            self.rates.match(site, k, t + quiet, (1.0 - recall) * watched)
-            gain = self.rates.gain
-            self.watched = quiet + self.rates.watched
-        if counted > 0.0:
-            reliable = self.kinds.reliability(site, self.kinds.trust)
-            self._count(site, k, t, elapsed, watched, counts, changed, reliable)
-            gain += counted * (self.counted_gain - gain)
-            self.watched += counted * (self.counted_watched - self.watched)
-        return self.rates.observe(site, k, t, self.watched, gain)
 
     @cython.cfunc
     @cython.exceptval(check=False)
@@ -400,8 +436,8 @@ class Learning:
         n: cython.double = self.quality.counted_signals(site, counts)
         c: cython.double = self.quality.counted[site]
         signals: cython.double = self.quality.signals(site, counts)
-        precision: cython.double = -expm1(-self.quality.pooled_weight(site))
-        r: cython.double = self.quality.recall(site)
+        precision: cython.double = -expm1(-self.quality.weights[site])
+        r: cython.double = self.quality.recalls[site]
         quiet: cython.double = r * clock if n <= 0.0 else 0.0
         own: cython.double = precision_at(
             precision, self.rates.rate(site, k, t + quiet), self.rates.means[site]
@@ -446,21 +482,21 @@ class Learning:
         clock: cython.double,
         counts: cython.double[::1],
         changed: cython.bint,
-        w: cython.double,
     ) -> cython.void:
         """Compute the increases of k and T if the number of signals is evidence of the rate (`signal_quality.py`).
 
-        Set `counted_gain` and `counted_watched` to them.
+        Set `counted_gain` and `counted_watched` to them. The page's trust already includes the crawl.
         """
+        w: cython.double = self.kinds.reliability(site, self.kinds.trust)
         n: cython.double = self.quality.counted_signals(site, counts)
         good_seen: cython.double = self.quality.per_change(site) * elapsed
         bad_seen: cython.double = self.kinds.per_bad_change(site) * elapsed
-        good_silent: cython.double = (1.0 - self.quality.recall(site)) * clock
+        good_silent: cython.double = (1.0 - self.quality.recalls[site]) * clock
         bad_silent: cython.double = (1.0 - self.kinds.bad_recalls[site]) * clock
         self.counted_gain = n
         if changed:
             signals: cython.double = self.quality.signals(site, counts)
-            unsaid: cython.double = exp(-signals * self.quality.pooled_weight(site))
+            unsaid: cython.double = exp(-signals * self.quality.weights[site])
             self.rates.match(site, k + n, t + good_seen, good_silent, unsaid)
             self.counted_gain += w * self.rates.gain
             good_silent = self.rates.watched
@@ -547,17 +583,6 @@ class Learning:
         self.bias = _ratio(found, told)
         self.silent_bias = _ratio(silent_found, silent_told)
 
-    @cython.cfunc
-    @cython.inline
-    @cython.exceptval(check=False)
-    def _is_unannounced(self, counts: cython.double[::1]) -> cython.bint:
-        """Return whether no signal came since the page's last crawl."""
-        source: cython.Py_ssize_t
-        told: cython.double = 0.0
-        for source in range(_SOURCES):
-            told += counts[source]
-        return told <= 0.0
-
     @cython.ccall
     @cython.exceptval(check=False)
     def renew(self, site: cython.Py_ssize_t) -> cython.void:
@@ -590,3 +615,15 @@ class Learning:
 def _ratio(found: cython.double, told: cython.double) -> cython.double:
     """Return the ratio of changes found to changes expected, shrunk towards 1 while few changes are expected."""
     return min(max((_BIAS_WEIGHT + found) / (_BIAS_WEIGHT + told), _BIAS_LOW), _BIAS_HIGH)
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _is_unannounced(counts: cython.double[::1]) -> cython.bint:
+    """Return whether no signal came since the page's last crawl."""
+    source: cython.Py_ssize_t
+    told: cython.double = 0.0
+    for source in range(_SOURCES):
+        told += counts[source]
+    return told <= 0.0

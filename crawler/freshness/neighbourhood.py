@@ -3,8 +3,8 @@
 """The neighbourhood clock: time runs faster for a page while its directory and its site are changing.
 
 Pages change in batches. This was measured on 70 documentation sites. On a day on which a page changed,
-another page of its directory changed with a probability of .35, and another page of its site with a
-probability of .21. On any day, a page changes with a probability of .0034. So crawls of neighbours are
+another page of its directory changed with a probability of 0.35, and another page of its site with a
+probability of 0.21. On any day, a page changes with a probability of 0.0034. So crawls of neighbours are
 evidence about a page. Its elapsed time tau becomes
 
     A = tau + 6 Ts (1 - exp(-tau/Ts)) [ (1 + O_d g)/(1 + E_d g) + (3 + O_s g)/(3 + E_s g) - 2 ],  at least tau/20
@@ -33,11 +33,11 @@ The excess is also multiplied by the probability that the clock is the better mo
 probability follows from the decaying log scores of the predictions with and without the clock. The clock is
 charged a constant per crawl, because the more complex model must prove that it is useful:
 
-    L = .995 L + ln P[z | with the clock] - ln P[z | without] - .02,      kappa_s / (1 + exp(-L - 3))
+    L = 0.995 L + ln P[z | with the clock] - ln P[z | without] - 0.02,      kappa_s / (1 + exp(-L - 3))
 
 The charge matters on a site whose pages all change in working hours. There, the clock improves the
 predictions a little, but it makes the schedule worse, because a copy fetched in working hours is soon stale
-again. The schedule reaches .83 of the possible gain without the charge and .96 with it. On real sites, the
+again. The schedule reaches 83 % of the possible gain without the charge, and 96 % with it. On real sites, the
 clock improves the score by ten times the charge.
 
 Prior work: Tan, Zhuang, Mitra and Giles (WWW 2007) crawl a sample of the pages of each directory, and crawl
@@ -54,7 +54,8 @@ from cython.cimports.libc.math import exp, expm1, log
 
 from crawler.freshness.columns import Column
 
-# if the excess of changes is 1, the clock gets ahead of plain time by `_BONUS` times Ts in the long run
+# If the excess of changes stays 1, the clock is in the end ahead of plain time by this number times Ts (the
+# `scale`).
 _BONUS = cython.declare(cython.double, 6.0)
 _SLOWEST = cython.declare(cython.double, 0.05)  # the clock's minimum speed
 # each score compares the clock with plain time, and begins with this advantage of the clock, in nats
@@ -64,7 +65,7 @@ _SCORE_CHARGE = cython.declare(cython.double, 0.02)  # nats by which each crawl 
 # bound of the score, so that a change in a site's behaviour is noticed within hundreds of crawls
 _SCORE_MAX = cython.declare(cython.double, 50.0)
 _SURE = cython.declare(cython.double, 1e-6)  # predictions stay at least this far from 0 and 1
-# weight of the prior, that neighbours predict a page well
+# weight of the prior assumption that neighbours predict a page well
 _CREDENCE_WEIGHT = cython.declare(cython.double, 20.0)
 # minimum of p (1 - p): a nearly certain prediction is not informative
 _CERTAIN = cython.declare(cython.double, 0.01)
@@ -168,7 +169,7 @@ class Credence:
 
     @cython.cfunc
     def _grow(self) -> cython.void:
-        # releases the memory maps
+        # release the memory maps before they grow
         self.agreements = self.weights = self.credences = self.scores = np.zeros(0)
         self.scores = self._columns[3].grow(self.size + 1)
         self.agreements, self.weights, self.credences = (
@@ -182,7 +183,10 @@ class Credence:
     def observe(
         self, site: cython.Py_ssize_t, alone: cython.double, heeding: cython.double, changed: cython.bint
     ) -> cython.void:
-        """Update kappa's sums. `alone` and `heeding` are the probabilities of a change without and with neighbours."""
+        """Update kappa's sums.
+
+        `alone` and `heeding` are the probabilities of a change without and with the influence of neighbours.
+        """
         told: cython.double = heeding - alone
         precision: cython.double = 1.0 / max(alone * (1.0 - alone), _CERTAIN)
         agreement: cython.double = ((1.0 if changed else 0.0) - alone) * told * precision
@@ -264,7 +268,8 @@ class Counts:
 
     @cython.cfunc
     def _grow(self) -> cython.void:
-        self.observed_counts = self.expected_counts = self.instants = np.zeros(0)  # releases the memory maps
+        # release the memory maps before they grow
+        self.observed_counts = self.expected_counts = self.instants = np.zeros(0)
         self.observed_counts, self.expected_counts, self.instants = (
             self._columns[0].grow(self.size + 1),
             self._columns[1].grow(self.size + 1),

@@ -5,16 +5,18 @@
 Within a site, the signals of some pages may be good and those of others worthless, for example if two
 programs make the pages and only one of them sets dates. So the pages of a site are of two kinds, and each
 kind has its own precision, recall and sigma. Those of the good kind are in `signal_quality.py`. The bad kind
-has the same sums, but for all sources together, and its prior precision and recall are .06. Each page has a
-`trust`: the log likelihood ratio of its crawls under the two kinds. With the share of good pages of the site
-as the prior, w is the posterior probability that the page is good. A crawl is added to the sums of the good
-kind with the weight w, and to those of the bad kind with the weight 1 - w. The page's precision and recall
-are the means over the kinds. Signals of a page whose precision is below .1 are ignored.
+has the same sums, but for all sources together, and its prior precision and its prior recall are 0.06. Each
+page has a `trust`: the log likelihood ratio of its crawls under the two kinds. With the share of good pages
+of the site as the prior, w is the posterior probability that the page is good. A crawl is added to the sums
+of the good kind with the weight w, and to those of the bad kind with the weight 1 - w. The page's precision
+and recall are the means over the kinds. Signals of a page whose precision is below 0.1 are ignored.
 
 The priors of the two kinds must differ. With equal priors, the kinds stayed equal for most of the crawl, and
-the schedule gained .84 over uniform refreshing where it now gains .92. On a site with one kind of page, the
-trust is noise. So a log score compares the predictions of changes with those of one w for all pages, the
-site's share. The trust is multiplied by `splits`, which is .5 at first, and goes to 1 or 0 with the score.
+the gain of the schedule over uniform refreshing was 0.84; with the present priors, it is 0.92. On a site with
+one kind of page, the trust is noise. So a log score compares two predictions of each change: one with the
+page's own w, and one in which the w of every page is the site's share of good pages. The trust is multiplied
+by `splits`, which is 0.5 at first. With the score, `splits` goes to 1 if the first kind of prediction is
+better, and to 0 if the second is.
 
 The file is Cython in pure-Python mode (see `value_kernel.py`), with attributes declared in `page_kinds.pxd`.
 """
@@ -42,12 +44,13 @@ SCORE_MAX = 20.0  # bound of the score, so that a change in a source is noticed
 TRUST_MAX = 7.9
 # between two crawls, the signals of trusted sources count as at most this number of changes
 _TRUSTED_CHANGES = cython.declare(cython.double, 16.0)
-# number of the prior's `_JUDGED` pseudo pages that have good signals
+# The prior counts like `_JUDGED` pages, of which `_GOOD` have good signals.
 _GOOD = cython.declare(cython.double, 7.0)
 _JUDGED = cython.declare(cython.double, 10.0)
 # the prior precision and the prior recall of bad pages
 _BAD_QUALITY = cython.declare(cython.double, 0.06)
-# the part of the trust that is used while the score of the two kinds is 0, and the score that adds 1 to it
+# A site uses this part of its trust: `_SPLIT_FIRST` plus its score divided by `_SPLIT_RANGE`, limited to 0 to
+# 1.
 _SPLIT_FIRST = cython.declare(cython.double, 0.5)
 _SPLIT_RANGE = cython.declare(cython.double, 4.0)
 _TRUST_STEP = cython.declare(cython.double, 3.0)  # maximum, in nats, by which a crawl changes a page's trust
@@ -57,7 +60,7 @@ _TRUST_STEP = cython.declare(cython.double, 3.0)  # maximum, in nats, by which a
 class PageKinds:
     """The share of good pages by site, and the quality of the signals of the bad pages.
 
-    Sites have the numbers that they have in `SignalQuality`. The attribute `trust` is the trust of the page whose
+    A site has the same number here as in `SignalQuality`. The attribute `trust` is the trust of the page whose
     crawl was observed last. Its value is between -`TRUST_MAX` and `TRUST_MAX`.
     """
 
@@ -77,7 +80,7 @@ class PageKinds:
 
     @cython.cfunc
     def _grow(self) -> cython.void:
-        # releases the memory maps
+        # release the memory maps before they grow
         self.good = self.judged = self.splits = self.split_scores = np.zeros(0)
         self.bad_true = self.bad_all = self.bad_changes = self.bad_silent = self.bad_exposed = np.zeros(0)
         self.bad_precisions = self.bad_recalls = np.zeros(0)
@@ -91,7 +94,7 @@ class PageKinds:
     def reliability(self, site: cython.Py_ssize_t, trust: cython.double) -> cython.double:
         """Return w, the probability that a page's signals are as good as the site's.
 
-        `trust` is the evidence that they are, in nats.
+        `trust` is the evidence for this, in nats.
         """
         share: cython.double = (self.good[site] + _GOOD) / (self.judged[site] + _JUDGED)
         return share / (share + (1.0 - share) * exp(-trust * self.splits[site]))
@@ -99,7 +102,11 @@ class PageKinds:
     @cython.ccall
     @cython.exceptval(check=False)
     def split(self, site: cython.Py_ssize_t, better: cython.double) -> cython.void:
-        """Update the log score of the pages' own trust. `better` is its gain over an equal w of all pages, in nats."""
+        """Update the log score of the pages' own trust.
+
+        `better` is the gain, in nats, of a prediction by the page's own trust over a prediction with the same w
+        for all pages.
+        """
         self._set_split(site, SCORE_KEPT * self.split_scores[site] + better)
 
     @cython.cfunc
@@ -135,9 +142,10 @@ class PageKinds:
     ) -> cython.double:
         """Learn from a crawl of a page that is bad with the probability `weight`.
 
-        Return the increase of k if the page is bad, or 0 without a change. `signals` is the number of signals of
-        used sources since the page's last crawl, and `rate` the change rate of the page if it is bad. `trusted`
-        says whether all these sources are trusted. If `weight` is 0, nothing is learned.
+        Return the increase of k if the page is bad, or 0 if the crawl found no change. `signals` is the
+        number of signals of used sources since the page's last crawl, and `rate` the change rate of the page
+        if it is bad. `trusted` says whether all these sources are trusted. If `weight` is 0, nothing is
+        learned.
         """
         p: cython.double = self.bad_precisions[site]
         silent: cython.double = (1.0 - self.bad_recalls[site]) * rate * clock
@@ -218,7 +226,8 @@ class PageKinds:
 def believable(changes: cython.double, x: cython.double, trusted: cython.bint) -> cython.double:
     """Return `changes`, or a smaller number if `changes` is implausible.
 
-    The interval has at least one change, and the prior mean of the number of changes is x.
+    The page is known to have changed at least once since its last crawl. `x` is the mean number of changes that
+    the prior predicts for this time.
     """
     if changes <= 1.0 + x + 3.0 * sqrt(x):
         return changes

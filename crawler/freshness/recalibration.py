@@ -78,7 +78,7 @@ HAZARD_LOW, HAZARD_HIGH = 1e-3, 6.0
 # H) is -e/4, and each of b' + h, b - e/4 and b' - e/4 is above -1.
 LOW = np.array((-2.0, -0.55, -0.55, -5.0, -5.0, -2.0, -1.0, -0.4))
 HIGH = np.array((2.0, 1.0, 1.0, 5.0, 5.0, 1.4, 1.0, 0.5))
-_TILT = 2  # the place of b'
+TILT = 2  # the index of b' in the coefficients
 _SURE = 1e-300
 
 
@@ -169,9 +169,9 @@ class Recalibration:
 
     def _renew_told(self) -> None:
         """Compute the coefficients of the corrected P[fresh] from those that crawls have shown."""
-        tilt, prior = self._coefficients[_TILT], self._prior[_TILT]
+        tilt, prior = self._coefficients[TILT], self._prior[TILT]
         self._told = self._coefficients.copy()
-        self._told[_TILT] = min(max(tilt + self._constants.beyond * (tilt - prior), LOW[_TILT]), HIGH[_TILT])
+        self._told[TILT] = min(max(tilt + self._constants.beyond * (tilt - prior), LOW[TILT]), HIGH[TILT])
 
     def _features(self, hazard: float, hearing: Hearing, new: bool, haste: float) -> np.ndarray:
         log = _log(hazard)

@@ -151,7 +151,7 @@ def _complement(
         p *= k / gx
         missing = share + kept * missing
         total += missing * p
-        if k < gx and p <= 1e-18 * total:  # this is correct even if everything underflows
+        if k < gx and p <= 1e-18 * total:  # this test is correct even if all values underflow to 0
             break
     return total
 
@@ -171,7 +171,7 @@ def _late_probability(k: cython.double, y: cython.double) -> cython.double:
 def late_residual(i: cython.double, y: cython.double) -> cython.double:
     """Return R^i(y) for large i, by Temme's uniform expansion of the incomplete gamma function (DLMF 8.12).
 
-    The coefficients are computed by their Taylor series at eta = 0, since only |eta| < .8 matters.
+    The coefficients are computed by their Taylor series at eta = 0, since only |eta| < 0.8 matters.
     """
     k: cython.double = i + 1.0
     away: cython.double = (y - k) / k

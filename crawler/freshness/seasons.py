@@ -5,7 +5,7 @@
 Many sites change only while their editors are at work. If the pages of such a site are visited about daily or more
 often, their change rate is not constant between two visits. So the site's time runs at the speed
 
-    s(t) = f + (1 - f) a[day of the week] b[hour of the day],   f = .05
+    s(t) = f + (1 - f) a[day of the week] b[hour of the day],   f = 0.05
 
 in which the factors a (7) and b (24) have the mean 1. The mean of s over a week is then 1, apart from
 rounding, so change rates keep their meaning. In predictions, the length of an interval on this clock replaces
@@ -16,20 +16,20 @@ likelihood of the result with respect to log s_j is
 
     g_j = x_j (1 / (1 - exp(-x)) - 1)   if the page changed,    -x_j   if not
 
-and each crawl multiplies the factors of its hours and days by 1 + eta sum g_j: a stochastic form of the EM
-algorithm for Poisson rates. eta falls from 1/`_FIRST` to 1/`_LAST` with the number of changes. Nothing is
-learned from intervals of more than half a week, because they cover all hours of the day. A site uses its
-rhythm only while the rhythm is the better model. The predictions with the rhythm are compared with those at a
-constant speed by their log scores. These scores decay by .998 per crawl, and each crawl also reduces the
-score of the rhythm by a constant. Only visits that follow each other within half a week show the rhythm. A
-site with few such visits has no state; each other site needs `COLUMNS` numbers.
+and each crawl multiplies the factors of its hours and days by 1 + eta sum g_j. This is a stochastic form of
+the EM algorithm for Poisson rates. The step size eta falls from 1/`_FIRST` to 1/`_LAST` as the number of
+changes grows. Nothing is learned from intervals of more than half a week, because they cover all hours of the
+day. A site uses its rhythm only while the rhythm is the better model. The predictions with the rhythm are
+compared with those at a constant speed by their log scores. Each crawl multiplies the earlier scores by
+0.998, and reduces the score of the rhythm by a constant. Only visits that follow each other within half a
+week show the rhythm. A site with few such visits has no state; each other site needs `COLUMNS` numbers.
 
 Hours and days are counted from the start of the clock. No time zone is needed, because the learned rhythm
 includes that of the site.
 
 In a simulation, all pages changed only from 9 to 17 o'clock on five days of seven. The gain of a schedule
-that knows the true mean rate of each page is taken as 1. Schedules that learn reach .5 to .7 without the
-rhythm, and 1.0 to 1.3 with it. An oracle that knows the hours reaches 1.3.
+that knows the true mean rate of each page is taken as 1. Schedules that learn the rates gain 0.5 to 0.7
+without the rhythm, and 1.0 to 1.3 with it. An oracle that knows the hours gains 1.3.
 
 A process with a varying rate becomes one with a constant rate if time is rescaled in this way: Daley and
 Vere-Jones, *An Introduction to the Theory of Point Processes*, section 7.4.
@@ -51,7 +51,7 @@ _WEEK_HOURS = cython.declare(cython.Py_ssize_t, 168)
 COLUMNS = 33  # hours (24), days (7), changes, score
 _CHANGES = cython.declare(cython.Py_ssize_t, 31)
 _SCORE = cython.declare(cython.Py_ssize_t, 32)
-_SLOWEST = cython.declare(cython.double, 0.05)  # f, the minimum speed
+_SLOWEST = cython.declare(cython.double, 0.05)  # f: the minimum speed of the clock
 _FACTOR_MIN = cython.declare(cython.double, 0.03)
 _FACTOR_MAX = cython.declare(cython.double, 24.0)
 # At first, 1/eta is `_FIRST` for all factors. After many changes, it is `_LAST` for the factors of hours, and
@@ -61,7 +61,7 @@ _LAST = cython.declare(cython.double, 50.0)
 _DAY = cython.declare(cython.double, 4.0)
 _CHANGES_MAX = cython.declare(cython.double, 2000.0)
 _STEP_MAX = cython.declare(cython.double, 0.5)  # the maximum change of a factor by one crawl
-_CRAWLS = cython.declare(cython.int, 50)  # a site has this number of crawls before its rhythm is learned
+_CRAWLS = cython.declare(cython.int, 50)  # a site's rhythm is learned only after this number of crawls
 _SCORE_KEPT = cython.declare(cython.double, 0.998)
 _SCORE_CHARGE = cython.declare(cython.double, 0.01)
 _SCORE_MAX = cython.declare(cython.double, 20.0)
@@ -98,7 +98,8 @@ class Seasons:
 
     @cython.cfunc
     def _grow(self) -> cython.void:
-        self.rows, self.used = np.zeros(0, np.int32), np.zeros(0, np.uint8)  # releases the memory maps
+        # release the memory maps before they grow
+        self.rows, self.used = np.zeros(0, np.int32), np.zeros(0, np.uint8)
         self.rows, self.used = self._columns[0].grow(self.size + 1), self._columns[1].grow(self.size + 1)
 
     @cython.cfunc
@@ -188,7 +189,7 @@ class Seasons:
         paced: cython.double,
         changed: cython.bint,
     ) -> cython.void:
-        """Learn from a crawl at `end` that followed one at `begin`. `learns` must have returned True for it.
+        """Learn from a crawl at `end` that followed one at `begin`. `learns` must have returned True for this crawl.
 
         `plain` is the probability of a change by plain time, and `paced` is that by the clock of the rhythm.
         `hazard` is the expected number of changes by the clock of the rhythm.

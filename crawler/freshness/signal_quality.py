@@ -145,7 +145,7 @@ _PLAUSIBLE = cython.declare(cython.double, 0.3)
 _HONEST = cython.declare(cython.double, 1.4)
 _CLAIMED = cython.declare(cython.double, 2.0)
 _WEIGHT_MAX = cython.declare(cython.double, 13.8)  # -ln(1 - PRECISION_MAX)
-# the weighted number of signals of a source that has sent a signal, before any crawl was judged
+# the weighted number of signals with which a source begins when it sends its first signal
 _HEARD = cython.declare(cython.double, 1e-6)
 _TRUSTED_PRECISION = cython.declare(cython.double, 0.5)
 # after this number of true signals, a source may be trusted
@@ -153,7 +153,8 @@ _TRUSTED_SIGNALS = cython.declare(cython.double, 5.0)
 _COUNTED_MAX = cython.declare(cython.double, 255.0)
 # the prior of the precision of good pages has this number of true pseudo signals
 _TRUE_WEIGHT = cython.declare(cython.double, 3.0)
-# If the true signals are those of the good pages, the share of true signals among them can exceed rho by this factor.
+# If all true signals come from good pages, the share of true signals on these pages can exceed rho by this
+# factor.
 _CONCENTRATED = cython.declare(cython.double, 3.0)
 # the number of signals is evidence only above this score
 _SCORE_NEEDED = cython.declare(cython.double, 1.0)
@@ -164,10 +165,15 @@ WEIGHT_MAX, COUNTED_MAX = float(_WEIGHT_MAX), float(_COUNTED_MAX)
 
 @cython.cclass
 class SignalQuality:
-    """The precision of signals by site and source, and the recall by site. Sites are numbered as they are added."""
+    """The precision of signals by site and source, and the recall by site. Sites are numbered as they are added.
+
+    `recalls` holds r by site, the share of changes that the used sources signal; 0 if no source is used.
+    `weights` holds b by site, the weight of a signal if all sources are taken as one; 0 before the first signal.
+    """
 
     def __init__(self) -> None:
         self.size = 0
+        self.said, self.believed = 0.0, True
         self._columns = [Column("f8", SOURCES) for _ in range(7)] + [Column("f8") for _ in range(9)]
         self._grow()
         self.kinds = PageKinds()
@@ -188,7 +194,7 @@ class SignalQuality:
 
     @cython.cfunc
     def _grow(self) -> cython.void:
-        # releases the memory maps
+        # release the memory maps before they grow
         self.true_signals = self.all_signals = self.precisions = np.zeros((0, SOURCES))
         self.announced = self.claimed = self.unannounced = self.exposed_part = np.zeros((0, SOURCES))
         self.silent_changes = self.exposed = self.watched = self.means = self.weights = self.recalls = (
@@ -241,21 +247,16 @@ class SignalQuality:
         """Return b_s, the staleness that one signal adds; 0 for an ignored source."""
         return -log1p(-self.precisions[site, source]) if self.used(site, source) else 0.0
 
-    @cython.ccall
-    @cython.exceptval(check=False)
-    def recall(self, site: cython.Py_ssize_t) -> cython.double:
-        """Return r, the share of changes that the used sources signal; 0 if no source is used."""
-        return self.recalls[site]
-
     @cython.cfunc
     @cython.exceptval(check=False)
     def _recalled(self, site: cython.Py_ssize_t) -> cython.double:
         """Return r, computed from the sums."""
         source: cython.Py_ssize_t
-        prior: cython.double = -1.0
+        prior: cython.double = -1.0  # r0, the recall of sites with these sources
         for source in range(_SOURCES):
             if self.used(site, source):
-                prior = max(prior, self._recall_prior(source))
+                silence: cython.double = (self.unannounced_by[source] + 0.5) / (self.exposed_by[source] + 1.0)
+                prior = max(prior, 1.0 - silence, 0.0)
         if prior < 0.0:
             return 0.0
         silent: cython.double = (self.silent_changes[site] + RECALL_WEIGHT * (1.0 - prior)) / (
@@ -273,28 +274,6 @@ class SignalQuality:
         return min(
             (self.announced_by[source] + _HONEST) / (self.claimed_by[source] + _CLAIMED), _PRECISION_PRIOR_MAX
         )
-
-    @cython.cfunc
-    @cython.inline
-    @cython.exceptval(check=False)
-    def _recall_prior(self, source: cython.Py_ssize_t) -> cython.double:
-        """Return r0, the prior recall of sites with this source."""
-        return max(1.0 - (self.unannounced_by[source] + 0.5) / (self.exposed_by[source] + 1.0), 0.0)
-
-    @cython.ccall
-    @cython.exceptval(check=False)
-    def pooled_weight(self, site: cython.Py_ssize_t) -> cython.double:
-        """Return b, the weight of a signal if all sources are taken as one source; 0 before the first signal."""
-        return self.weights[site]
-
-    @cython.cfunc
-    @cython.inline
-    @cython.exceptval(check=False)
-    def _own_precision(
-        self, site: cython.Py_ssize_t, source: cython.Py_ssize_t, rate: cython.double
-    ) -> cython.double:
-        """Return the precision of a source's signals for a page of this change rate."""
-        return self.precision_of(site, self.precisions[site, source], rate)
 
     @cython.ccall
     @cython.exceptval(check=False)
@@ -403,7 +382,7 @@ class SignalQuality:
     @cython.ccall
     @cython.exceptval(check=False)
     def signals(self, site: cython.Py_ssize_t, counts: cython.double[::1]) -> cython.double:
-        """Return the number of signals for the crawl value, in units of `pooled_weight`."""
+        """Return the number of signals for the crawl value, in units of `weights`."""
         staleness: cython.double = self.staleness(site, counts)
         if staleness <= 0.0:
             return 0.0
@@ -432,68 +411,124 @@ class SignalQuality:
         nats, how much better the crawl fits a good page. `trust` is the page's trust before the crawl.
         The attribute `kinds.trust` is set to the page's new trust.
         """
-        source: cython.Py_ssize_t
-        n: cython.double
         w: cython.double = self.kinds.reliability(site, trust)
-        heard: cython.bint = False
-        for source in range(_SOURCES):
-            if counts[source] > 0.0:
-                heard = True
-                self.note_signal(site, source)
-        if bad_rate < 0.0:
-            bad_rate = rate
-        silent: cython.double = (1.0 - self.recalls[site]) * rate * clock
-        announced: cython.double = 0.0
-        trusted: cython.bint = True
-        x: cython.double = silent
-        for source in range(_SOURCES):
-            n = min(counts[source], _COUNTED_MAX)
-            if n > 0.0 and self.used(site, source):
-                own: cython.double = self._own_precision(site, source, rate)
-                announced += n * own
-                trusted = trusted and self._trusted(site, source)
-                x -= n * log1p(-own)
+        heard: cython.bint = self._note_sources(site, counts)
+        expected: cython.double = rate * clock
+        silent: cython.double = (1.0 - self.recalls[site]) * expected
+        x: cython.double = silent + self._explain(site, counts, rate)
         gain: cython.double = 0.0
         if changed:
-            gain = gain_of(x) * (silent + announced) / x if x > 0.0 else 1.0
-            gain = believable(max(1.0, gain), rate * clock, trusted)
+            gain = believable(_changes_found(silent, self.said, x), expected, self.believed)
         known: cython.bint = heard or self.heard(site)
         good: cython.double = 1.0
         if known:
             good = self.kinds.judge_page(site, evidence, trust)
         else:
             self.kinds.trust = trust
-        every: cython.double = self.counted_signals(site, counts) if heard else 0.0
         bad_gain: cython.double = self.kinds.observe(
-            site, 1.0 - good, every, bad_rate, clock, changed, trusted
+            site,
+            1.0 - good,
+            self.counted_signals(site, counts) if heard else 0.0,
+            rate if bad_rate < 0.0 else bad_rate,
+            clock,
+            changed,
+            self.believed,
         )
-        increase: cython.double = w * gain + (1.0 - w) * bad_gain
-        if not known:
-            return increase
-        w = good
-        faded: cython.double = 1.0 - (1.0 - FADING) * w
-        self.changes[site] = self.changes[site] * faded + w * gain
-        self.watched[site] = self.watched[site] * faded + w * clock
+        if known:
+            faded: cython.double = 1.0 - (1.0 - FADING) * good
+            self.changes[site] = self.changes[site] * faded + good * gain
+            self.watched[site] = self.watched[site] * faded + good * clock
+            self._add_silence(site, good, silent, x, expected, changed)
+            self._add_signals(site, counts, good, rate, x, expected, changed)
+            self._estimate(site)
+        return w * gain + (1.0 - w) * bad_gain
+
+    @cython.cfunc
+    @cython.inline
+    @cython.exceptval(check=False)
+    def _note_sources(self, site: cython.Py_ssize_t, counts: cython.double[::1]) -> cython.bint:
+        """Record which sources have sent signals. Return whether any has."""
+        source: cython.Py_ssize_t
+        heard: cython.bint = False
+        for source in range(_SOURCES):
+            if counts[source] > 0.0:
+                heard = True
+                self.note_signal(site, source)
+        return heard
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _explain(
+        self, site: cython.Py_ssize_t, counts: cython.double[::1], rate: cython.double
+    ) -> cython.double:
+        """Return sum_s n_s b_s over the used sources, for a page of this change rate.
+
+        Set `said` to sum_s n_s p_s, the expected number of true signals, and `believed` to whether all these
+        sources are trusted.
+        """
+        source: cython.Py_ssize_t
+        total: cython.double = 0.0
+        self.said = 0.0
+        self.believed = True
+        for source in range(_SOURCES):
+            n: cython.double = min(counts[source], _COUNTED_MAX)
+            if n > 0.0 and self.used(site, source):
+                p: cython.double = self.precision_of(site, self.precisions[site, source], rate)
+                self.said += n * p
+                self.believed = self.believed and self._trusted(site, source)
+                total -= n * log1p(-p)
+        return total
+
+    @cython.cfunc
+    @cython.inline
+    @cython.exceptval(check=False)
+    def _add_silence(
+        self,
+        site: cython.Py_ssize_t,
+        w: cython.double,
+        silent: cython.double,
+        x: cython.double,
+        expected: cython.double,
+        changed: cython.bint,
+    ) -> cython.void:
+        """Add a crawl to S_silent and S_exposed, with the weight w q, where q = exp(-sum_s n_s b_s)."""
         unexplained: cython.double = w * exp(silent - x)
         kept: cython.double = 1.0 - (1.0 - FADING) * unexplained
-        self.exposed[site] = self.exposed[site] * kept + unexplained * rate * clock
+        self.exposed[site] = self.exposed[site] * kept + unexplained * expected
         self.silent_changes[site] *= kept
         if changed:
             self.silent_changes[site] += unexplained * (gain_of(x) * silent / x if x > 0.0 else 1.0)
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _add_signals(
+        self,
+        site: cython.Py_ssize_t,
+        counts: cython.double[::1],
+        w: cython.double,
+        rate: cython.double,
+        x: cython.double,
+        expected: cython.double,
+        changed: cython.bint,
+    ) -> cython.void:
+        """Add a crawl to S_all and, if the page changed, n_s p_s / z to S_true, for each source, with the weight `w`.
+
+        The signals of an ignored source are not in the staleness `x`, so they are added to it.
+        """
+        source: cython.Py_ssize_t
+        faded: cython.double = 1.0 - (1.0 - FADING) * w
         for source in range(_SOURCES):
             self.true_signals[site, source] *= faded
             self.all_signals[site, source] *= faded
-            n = min(counts[source], _COUNTED_MAX)
+            n: cython.double = min(counts[source], _COUNTED_MAX)
             if n > 0.0:
-                p: cython.double = self._own_precision(site, source, rate)
+                p: cython.double = self.precision_of(site, self.precisions[site, source], rate)
                 with_it: cython.double = x if self.used(site, source) else x - n * log1p(-p)
                 self.all_signals[site, source] += w * n
                 if changed:
-                    believed: cython.bint = self._trusted(site, source)
-                    true: cython.double = believable(n * p / -expm1(-with_it), rate * clock, believed)
+                    trusted: cython.bint = self._trusted(site, source)
+                    true: cython.double = believable(n * p / -expm1(-with_it), expected, trusted)
                     self.true_signals[site, source] += w * min(n, true)
-        self._estimate(site)
-        return increase
 
     @cython.ccall
     @cython.exceptval(check=False)
@@ -632,7 +667,7 @@ class SignalQuality:
         precision = np.asarray(self.precisions)[: self.size]
         assert ((precision > 0.0) & (precision < 1.0))[every > 0.0].all()
         for site in range(self.size):
-            assert 0.0 <= self.recall(site) < 1.0
+            assert 0.0 <= self.recalls[site] < 1.0
             assert 0.0 <= self.counted[site] < 1.0
         self.kinds._check()
 
@@ -651,6 +686,17 @@ def precision_at(precision: cython.double, rate: cython.double, mean_rate: cytho
     true: cython.double = precision * rate
     every: cython.double = true + (1.0 - precision) * mean_rate
     return min(true / every, PRECISION_MAX) if every > 0.0 else precision
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _changes_found(silent: cython.double, said: cython.double, x: cython.double) -> cython.double:
+    """Return max(1, (alpha A + sum_s n_s p_s) / z), the expected number of changes of a page that has changed.
+
+    `silent` is alpha A, `said` is sum_s n_s p_s, and `x` is the page's staleness, so z = 1 - exp(-x).
+    """
+    return max(1.0, gain_of(x) * (silent + said) / x if x > 0.0 else 1.0)
 
 
 @cython.cfunc

@@ -81,7 +81,8 @@ else:
 # Constants of the compiled code; other modules use KINDS and ALL_TERMS.
 _GREEDY = cython.declare(cython.Py_ssize_t, 0)
 _CIS = cython.declare(cython.Py_ssize_t, 1)
-_CIS_NU0 = cython.declare(cython.Py_ssize_t, 2)  # assumes that no signals are false: gamma = lambda Delta
+# assumes that no signal is false (nu = 0), so that gamma is lambda Delta
+_CIS_NU0 = cython.declare(cython.Py_ssize_t, 2)
 _NCIS = cython.declare(cython.Py_ssize_t, 3)
 _CIS_PLUS = cython.declare(cython.Py_ssize_t, 4)
 
@@ -104,8 +105,8 @@ _CERTAIN_WEIGHT = cython.declare(cython.double, 700.0)
 # With a lower rate than this, gamma x would be denormal. At 1e-18 Hz, no page gets a signal within the age of
 # the universe.
 _NO_SIGNAL_RATE = cython.declare(cython.double, 1e-200)
-# With the staleness u, a value is below its ceiling by at most (1 + u + b) exp(-u) times the ceiling. If u is
-# at least this number, the difference is negligible.
+# A value is below its ceiling by at most (1 + u + b) exp(-u) times the ceiling. Here, u is the staleness, and b
+# the weight of a signal. If u is at least this number, the difference is negligible.
 _STALE = cython.declare(cython.double, 60.0)
 # Up to this number of signals, terms are summed one by one; computing a term takes about half as long as
 # computing a wave.
@@ -280,7 +281,7 @@ class Parameters:
     @cython.ccall
     @cython.exceptval(check=False)
     def fresh_time(self, at: cython.double) -> cython.double:
-        """Return w: with crawls at the threshold `at`, the expected time for which a copy is fresh between two of them.
+        """Return w, the expected time for which a copy is fresh between two crawls at the threshold `at`.
 
         If `at` is infinite and the signals are noisy, w is 1/Delta.
         """
@@ -366,7 +367,7 @@ class Parameters:
         power: cython.double = exp(-i * b)
         q: cython.double = self.false_rate / gamma
         step: cython.double = self.false_rate / (self.change_rate + self.false_rate)
-        # bounds the sum of the later terms
+        # an upper bound of the sum of the later terms
         rest: cython.double = exp(-i * (ratio + b)) * gamma / self.change_rate
         reached: cython.double = 1.0
         while i <= last:

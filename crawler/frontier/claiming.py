@@ -88,7 +88,7 @@ class Claims:
     def _next_fetch_task(self, now: float) -> FetchTask | None:
         """Take the next task: a new URL or a known page, whichever has its turn.
 
-        If there is none, take the other kind.
+        If there is no task of that kind, take one of the other kind.
         """
         share, turns = self._refetches.share, self._turns
         if share is None:
@@ -128,8 +128,8 @@ class Claims:
         """Return the importance, 0 to 1, of the next URL among the hosts that are ready; 0.0 if there is none.
 
         If the crawl has an order of new URLs (`orders/`), this is the importance of the best URL class
-        (`orders/classes.py`) among those hosts. It is found in O(log n). In a breadth-first crawl, it is
-        `order.depth_decay` to the power of the depth of the next host's first URL.
+        (`orders/classes.py`) among those hosts. It is found in O(log n). In a breadth-first crawl, the
+        importance is `order.depth_decay` to the power of the depth of the next host's first URL.
         """
         if self._pauses:
             return 0.0

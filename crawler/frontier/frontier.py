@@ -108,6 +108,7 @@ class Frontier:
             config, registry, self._load, self._unload, concurrency=concurrency, processes=processes,
             journal=GapJournal(bytearray()) if journal is None else journal,
         )  # fmt: skip
+        self.addresses = gates.addresses
         self._bench = bench = gates.bench
         self._outstanding = outstanding = Outstanding(registry.hosts, concurrency)
         self._permission = permission = Permission(robots, config, withdrawn)
@@ -146,13 +147,15 @@ class Frontier:
 
     # ---- opening and closing ----
 
-    def open(self, now: float, clean: bool) -> None:
+    def open(self, now: float, clean: bool, *, reading: bool = False) -> None:
         """Load all hosts, unpark URLs if the limits changed, and start the politeness gaps of all hosts.
+
+        If `reading`, no URLs are fetched, and hosts that the last run gave up are shown as given up.
 
         Raises:
             DamageError: a stored record is damaged.
         """
-        self._registry.open(now, clean)
+        self._registry.open(now, clean, reading=reading)
         self._authorities.load(self._store, self._hosts)
         self._gates.open(now)
         self.intake.unpark()
@@ -222,11 +225,11 @@ class Frontier:
 
     @staticmethod
     def stage(decision: Decision, batch: Batch) -> None:
-        """Put the decision into the batch of its commit group; callable from any thread."""
+        """Put the decision into the batch of its commit group; any thread may call this."""
         stage(decision, batch)
 
     def release(self, decision: Decision, now: float) -> None:
-        """After the commit, free the fetch slot of the request, and the host if it is still held."""
+        """Free the fetch slot of the request after the commit, and also the host if it is still held."""
         self._outcomes.release(decision, now)
 
     def _gap_behind(self, host: FrontHost) -> float:

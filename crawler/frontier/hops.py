@@ -27,8 +27,8 @@ class Hops:
         """Reserve a turn of a host, and of an address, in order to follow a redirect to that host.
 
         Return 0.0 if they are granted, else the time of the next try. If `fetch_task` is given, the hop may
-        lead to the fetch task's own host. That host is held already, so only the gap after `give_back`
-        applies. If the fetch task gave its slot to others while it waited, it also takes a slot again.
+        lead to the fetch task's own host. That host is held already, so only the gap after `give_back` applies.
+        If the fetch task gave up its slot while it waited, the method also takes a slot for the task again.
         """
         outstanding = self._outstanding
         aside = fetch_task is not None and outstanding.is_aside(fetch_task.host)

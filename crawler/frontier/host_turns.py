@@ -62,12 +62,12 @@ class HostTurns:
         return None
 
     def of_idle(self, now: float) -> FetchTask | None:
-        """Serve the next hosts until one has a new URL to try; return the first fetch task of the others, if any.
+        """Serve hosts until the next host has a new URL to try; return the first fetch task that they give out.
 
         A host may be ready without a new URL, because a retry has become due. The setting `refresh.share =
-        "auto"` compares the value of known pages with the value of the next host's new URL. If that host
-        had no new URL, new URLs would seem to be worth nothing, although later hosts may have some. So hosts
-        without a new URL are passed over.
+        "auto"` compares the value of known pages with the value of the next host's new URL. If that host had
+        no new URL, new URLs would seem to be worth nothing, although later hosts may have some. So hosts
+        without a new URL are served first.
         """
         for _ in range(IDLE_MAX):
             slot, order = self._bench.first(now)
@@ -113,7 +113,7 @@ class HostTurns:
         return self._request(host, task, authority, now)
 
     def _request(self, host: FrontHost, task: TaskKind, authority: str, now: float) -> FetchTask | None:
-        """If the host passes the gates, return its request, or the look-up that must precede it. Else return None."""
+        """Return the host's request, or the look-up that must precede it; None if the host does not pass the gates."""
         gates = self._gates
         if gates.resolving and not (host.addresses and now < host.expires):
             return self._outstanding.acquire(host, TaskKind.RESOLVE) if gates.look_ups.ask(host) else None

@@ -63,9 +63,9 @@ class End(StrEnum):
 class Decision(msgspec.Struct, gc=False):
     """The consequences of a fetch task that ended at `ended`.
 
-    `until` is the instant from which the host may be requested again, `retry_at` the instant of the URL's next try (0
-    if there is none), and `attempt` the number of failures charged to the URL. `requested` is True if something was
-    sent to the host. `writes` maps store keys to their new values; None deletes the key.
+    `until` is the instant from which the host may be requested again. `retry_at` is the instant of the URL's next
+    try, or 0 if there is none. `attempt` is the number of failures charged to the URL. `requested` is True if
+    something was sent to the host. `writes` maps store keys to their new values; None deletes the key.
     """
 
     fetch_task: FetchTask

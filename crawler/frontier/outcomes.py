@@ -75,7 +75,7 @@ class Outcomes:
         return decision
 
     def release(self, decision: Decision, now: float) -> None:
-        """After the commit, free the fetch slot of the request, and the host if it is still held."""
+        """Free the fetch slot of the request after the commit, and also the host if it is still held."""
         fetch_task = decision.fetch_task
         if decision.end is End.DONE:
             host = self._bench.front[self._hosts.find(fetch_task.host)]

@@ -52,7 +52,7 @@ class Outstanding:
 
     @property
     def is_nearly_full(self) -> bool:
-        """True if nine in ten fetch slots are taken; then hosts that are not prompt lose some of theirs."""
+        """True if nine in ten fetch slots are taken; then hosts that are not prompt lose some of their slots."""
         return 10 * self.requests >= 9 * self.concurrency
 
     def acquire(self, host: FrontHost, task: TaskKind, url: str = "") -> FetchTask:
@@ -132,7 +132,7 @@ class Outstanding:
         return host_key in self._aside
 
     def step_aside(self, host_key: int) -> bool:
-        """Free the fetch slot of the host's task; return False if it has none, or if too many tasks have none."""
+        """Free the fetch slot of the host's task; return False if it has no slot, or if too many tasks have no slot."""
         if host_key in self._aside or len(self._aside) >= self.concurrency:
             return False
         self._aside.add(host_key)

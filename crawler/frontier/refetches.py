@@ -83,7 +83,7 @@ class Refetches:
         return min(next_instant(self._plans.chosen), self._claims.next_wakeup(now))
 
     def hosts(self, now: float) -> Iterator[FrontHost]:
-        """Yield the hosts that are next: first those that hold a known page already, then those of the best pages."""
+        """Yield the next hosts: first the hosts that already hold a known page, then the hosts of the best pages."""
         if self._claims is None:
             return
         while (host := self._plans.pop_chosen(now)) is not None:

@@ -59,7 +59,7 @@ class Share:
     """
 
     def __init__(self, refresh: float | Literal["auto"]) -> None:
-        self._credit = 0.5  # number of fetches that refreshes are behind their share, from -1 to 1
+        self._credit = 0.5  # number of fetches by which refreshes are behind their share, from -1 to 1
         self.set(refresh)
 
     def set(self, refresh: float | Literal["auto"]) -> None:

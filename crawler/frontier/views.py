@@ -38,8 +38,9 @@ _SILENT_STATES = (
 class Waited:
     """Measures the seconds during which no fetch task was given out, by reason.
 
-    `host` and `address` mean waits for gaps and back-offs, `rate` waits for the rate limit of the crawl, `full`
-    means that all fetch slots were taken, and `empty` that there was nothing to do.
+    The reasons `host` and `address` mean that the gap or the back-off of a host or an address had not passed.
+    `rate` means that the rate limit of the crawl was reached. `full` means that all fetch slots were taken.
+    `empty` means that there was nothing to do.
     """
 
     def __init__(self) -> None:
@@ -68,7 +69,7 @@ def shares(seconds: dict[str, float], whole: float) -> dict[str, float]:
 
 
 class UrlWait(NamedTuple):
-    """The reason, other than the host, why a URL waits: a state, the state's cause, and the time of the next try."""
+    """A URL's own reason to wait, not that of its host: a state, its cause, and the time of the next try."""
 
     state: str
     cause: str
@@ -258,7 +259,7 @@ class FrontierViews:
         return self._registry.hosts.cursor[slot] if front is None else front.cursor()
 
     def _first_wait(self, slot: int, name: str, now: float) -> UrlWait | None:
-        """If all URLs of a host wait, return what the first of them waits for; otherwise return None."""
+        """Return what the first URL of a host waits for if all its URLs wait; otherwise return None."""
         waits: list[UrlWait] = []
         for n, (until, entry) in enumerate(self._first_entries(slot)):
             wait = self._url_wait(name, entries.join_url(name, entry.tail), until, now)

@@ -44,9 +44,10 @@ class Opic:
 
     A link brings the square root of its part of the cash, in units of the initial cash. In the paper, it
     brings the part itself. But the paper fetches each page many times, until its cash is known well. A page
-    that is fetched once gives away only the cash that arrived before, and pages with few links would give
-    away nearly all the cash. The root makes links from different pages more equal. With the root, the share
-    of the quality that is found after half of a crawl is .024 to .031 higher (`crawler/lab/order/README.md`).
+    that is fetched only once passes on only the cash that arrived before that fetch. So without the root,
+    nearly all the cash would come from pages with few links. The root makes links from different pages more
+    equal. With the root, the share of the quality that is found after half of a crawl is higher by 0.024 to
+    0.031 (`crawler/lab/order/README.md`).
 
     The cash of a URL affects the order only once it is at least `COUNTED` times the initial cash. Smaller
     amounts depend mostly on the number of links of the linking page, so URLs with smaller amounts are crawled

@@ -44,10 +44,10 @@ class LinkScores:
     def add(self, fingerprints: Fingerprints, scores: Scores) -> tuple[Scores, Scores, NDArray[np.bool_]]:
         """Add the scores of n distinct links.
 
-        Return the new scores, the scores last passed on, and the choice of links to pass on. The third array
-        is true for each link whose score has risen so much that it must be passed on. For a URL that is not
-        in the table, the score last passed on is 0. The link to such a URL is not news, because it goes
-        through the DUE as usual.
+        Return the new scores, the scores last passed on, and the choice of links to pass on. The third array is
+        true for each link whose score has risen so much that it must be passed on. For a URL that is not in the
+        table, the score last passed on is 0. The third array is false for the link to such a URL, because this
+        link goes through the DUE as usual.
         """
         at = (fingerprints & self._mask).astype(np.intp)
         known = self._keys[at] == fingerprints

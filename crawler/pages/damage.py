@@ -132,7 +132,7 @@ def _check_part(folder: Path, part: SegmentPart) -> list[Problem]:
     found: list[Problem] = []
     try:
         end = _read(folder, part, found)
-    except ShippedError:  # the segment is not on this disk
+    except ShippedError:  # the segment was shipped, so it is not on this disk
         return found
     except DamageError as error:
         return [*found, Problem(part.segment, str(error))]

@@ -69,8 +69,8 @@ def _compressed(length: int) -> bytes | None:
 
 def _blank_record(length: int) -> bytes | None:
     """Return a WARC record of exactly `length` bytes whose block is blanks, or None if `length` is too small."""
-    # For some lengths, no block fits: a block that is one byte longer may need one more digit in the length field, so
-    # that the record becomes two bytes longer. Then `slack` makes the head one byte longer.
+    # Some lengths cannot be reached by the block alone. If the block grows by one byte, its length field may
+    # need one more digit, and the record grows by two bytes. Then `slack` makes the head one byte longer.
     for slack in ("", " "):
         identity = FILLER_ID + slack
         for digits in range(1, 12):

@@ -263,7 +263,10 @@ class Erasing:
 
 
 def _without_copy(record: PageRecord) -> PageRecord:
-    """Return the record without validators and digests: the next fetch is unconditional, its content counts as new."""
+    """Return the record without validators and digests.
+
+    So the next fetch is unconditional, and its content counts as new.
+    """
     return replace(
         record,
         state=PageState.RETIRED,

@@ -30,7 +30,7 @@ from isal.isal_zlib import crc32
 from crawler.errors import DamageError
 
 ISAL_LEVEL_MAX = 3
-PAYLOAD_BYTES_MIN = 1024  # for fewer bytes, separate parts are not worthwhile
+PAYLOAD_BYTES_MIN = 1024  # for a payload of fewer bytes, separate parts are not worthwhile
 
 _GAP = b"\r\n\r\n"
 _RESPONSE = b"WARC/1.1\r\nWARC-Type: response\r\n"

@@ -19,16 +19,17 @@ The cache opens even if a segment is missing or too short: `lost` lists the
 lost captures, and `forget` deletes them.
 """
 
-import hashlib
 import os
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 from crawler.config import PagesConfig
 from crawler.config.forms import file_name_part
 from crawler.errors import CrawlerError, DamageError, Unexpected
 from crawler.pages import change_detection, damage, erasure, gzip_members, segments, warc
+from crawler.pages.answer_digests import AnswerDigests
 from crawler.pages.archive import Archive
 from crawler.pages.captures import (
     Capturing,
@@ -44,7 +45,8 @@ from crawler.pages.captures import (
     segment_key,
 )
 from crawler.pages.record_builder import RecordBuilder
-from crawler.pages.request_query import query_of_request, url_with
+from crawler.pages.request_query import url_with
+from crawler.pages.uncommitted import Uncommitted
 from crawler.pages.withdrawals import Withdrawals
 from crawler.records import (
     Capture,
@@ -59,7 +61,6 @@ from crawler.records import (
 )
 from crawler.storage.kv import Batch, KeyValue, seal, unseal
 
-_KNOWN = LinkFlag.REFRESH | LinkFlag.AGAIN
 _WITHOUT_RECORD = (TaskKind.ROBOTS, TaskKind.SUBRESOURCE, TaskKind.SITE_FILE, TaskKind.HOP)
 _HOPS_CACHED_MAX = 4096  # number of cached URLs (by fingerprint), for the field `via` of records
 _RECEIPTS_MAX = 65_536  # number of receipts remembered per segment, so that each one is written only once
@@ -110,15 +111,14 @@ class PageCache(Archive):
         for name in (config.prefix, process):
             file_name_part(name)
         super().__init__(directory / "warc", store, withdrawals)
-        self._decoded = config.store == "decoded"
-        self._comparison = comparison
-        self._compared = (0, b"", False)  # the last comparison of texts, as (fingerprint, digest, result)
+        decoded = config.store == "decoded"
+        self.digests = AnswerDigests(comparison, partial(self.get, with_noarchive=True), decoded=decoded)
         self._unexpected = unexpected or Unexpected()
         self._fingerprint = fingerprint
         self._nothing = config.store == "none"
         self._keeps = keeps
         self._builder = RecordBuilder(
-            decoded=self._decoded,
+            decoded=decoded,
             block_digests=config.block_digests,
             random=random,
             url_of=self._url_of,
@@ -155,9 +155,7 @@ class PageCache(Archive):
             opening=self._opening,
             sync=sync,
         )
-        self._pending_originals: dict[bytes, Original] = {}
-        self._pending_records: dict[int, PageRecord] = {}
-        self._pending_captures: set[bytes] = set()
+        self._uncommitted = Uncommitted()
         self._written: list[Capturing] = []
         self._rewritten: list[erasure.Rewriting] = []
         self._staged: deque[list[Capturing]] = deque()
@@ -168,7 +166,7 @@ class PageCache(Archive):
 
     def record(self, fingerprint: int) -> PageRecord | None:
         """Return the record of a URL, even if it is not yet committed, or None if the URL was never tried."""
-        pending = self._pending_records.get(fingerprint)
+        pending = self._uncommitted.records.get(fingerprint)
         return pending if pending is not None else super().record(fingerprint)
 
     def put_record(self, batch: Batch, fingerprint: int, record: PageRecord) -> None:
@@ -176,13 +174,6 @@ class PageCache(Archive):
         batch.put(record_key(fingerprint), pack(record))
 
     # -- first step: decide
-
-    def digest_ahead(self, fetch: Fetch) -> None:
-        """Compute the payload digest of a large answer in advance; `capture` will use it.
-
-        Any thread may call this.
-        """
-        fetch.payload_digest = self._payload_digest(fetch)
 
     def capture(
         self,
@@ -203,9 +194,9 @@ class PageCache(Archive):
         """
         fingerprint = fetch_task.fingerprint
         if not fingerprint and self._fingerprint is not None:
-            fingerprint = self._fingerprint(url_with(fetch.url, self._query(fetch)))
+            fingerprint = self._fingerprint(url_with(fetch.url, self._builder.query_of(fetch)))
         instant = fetch.began or now
-        payload = self._payload(fetch)
+        payload = self.digests.payload(fetch)
         capturing = Capturing(
             fetch=fetch,
             fetch_task=fetch_task,
@@ -217,7 +208,7 @@ class PageCache(Archive):
             and not self._nothing
             and not fetch_task.flags & LinkFlag.EXTERNAL,
             payload=payload,
-            payload_digest=self._payload_digest(fetch) if fetch.status else b"",
+            payload_digest=self.digests.of_payload(fetch) if fetch.status else b"",
             digest=b"",
         )
         previous = None
@@ -230,7 +221,8 @@ class PageCache(Archive):
         if capturing.stored:
             self._choose_kind(capturing, previous)
             # A URL without a record has no stored capture.
-            capturing.new_capture = self._is_new(capturing.key, look_up=not capturing.new_record)
+            known = not capturing.new_record and self.store.get(capturing.key) is not None
+            capturing.new_capture = not known and self._uncommitted.add_capture(capturing.key)
         return capturing
 
     def answer_of(self, url: str) -> StoredPage | None:
@@ -244,87 +236,15 @@ class PageCache(Archive):
         capture = self.newest_capture(self._fingerprint(url), None)
         return self.read(capture, static=True) if capture is not None and is_copy(capture) else None
 
-    def _query(self, fetch: Fetch) -> str:
-        """Return the query that distinguishes the request from a plain GET in the archive, or "" for a plain GET."""
-        return query_of_request(fetch.request_head + self._builder.body_of(fetch))
-
-    def _is_new(self, key: bytes, *, look_up: bool) -> bool:
-        """Return whether no capture is pending under this key and, with `look_up`, none is stored under it."""
-        if key in self._pending_captures or (look_up and self.store.get(key) is not None):
-            return False
-        self._pending_captures.add(key)
-        return True
-
     def shows_known(self, fetch: Fetch, fetch_task: FetchTask) -> bool:
         """Return whether the content and directives of an answer are known already, so that it need not be parsed."""
         previous = self.record(fetch_task.fingerprint)
-        digest = self._content_digest(fetch, fetch_task, previous)
+        digest = self.digests.of_content(fetch, fetch_task, previous)
         if previous is None or not change_detection.is_unchanged(previous, fetch.outcome, digest):
             return False
-        return fetch.outcome is Outcome.UNCHANGED or (previous.metas >= 0 and self._repeats(fetch, previous))
-
-    def _repeats(self, fetch: Fetch, previous: PageRecord) -> bool:
-        """Return whether an unchanged answer has the same bytes as the known answer, and so the same meta tags.
-
-        If the comparison ignores some bytes, these bytes may contain meta tags, so the payload digests are
-        compared.
-        """
-        comparison = self._comparison(fetch.url)
-        if comparison.kind == "raw" and not comparison.ignored:
-            return True
-        return self._payload_digest(fetch) == previous.digest
-
-    def _content_digest(self, fetch: Fetch, fetch_task: FetchTask, previous: PageRecord | None) -> bytes:
-        """Return the digest by which changes are detected, or b"" if the answer has no content of its own."""
-        if fetch.outcome not in change_detection.SUCCESSES or fetch.outcome is Outcome.UNCHANGED:
-            return b""
-        comparison = self._comparison(fetch.url)
-        if (shown := fetch.shown) is not None:
-            return self._shown_digest(shown.dom, comparison)
-        if fetch.part is not None:
-            return fetch.part.content_digest
-        digest = change_detection.content_digest(fetch.content or fetch.body, comparison.ignored)
-        if previous is None or digest == previous.content_digest or not fetch_task.flags & _KNOWN:
-            return digest
-        if self._compared[:2] != (fetch_task.fingerprint, digest):
-            same = self._reads_the_same(fetch_task.fingerprint, fetch, previous, comparison)
-            self._compared = fetch_task.fingerprint, digest, same
-        return previous.content_digest if self._compared[2] else digest
-
-    @staticmethod
-    def _shown_digest(dom: bytes, comparison: change_detection.Comparison) -> bytes:
-        """Return the digest of the text that a browser showed.
-
-        This text may change although the server's answer stays the same.
-        """
-        return change_detection.content_digest(change_detection.visible_text(dom), comparison.ignored)
-
-    def _reads_the_same(
-        self, fingerprint: int, fetch: Fetch, previous: PageRecord, comparison: change_detection.Comparison
-    ) -> bool:
-        """Return whether an answer equals the copy stored at the last change, apart from differences that are ignored."""
-        if (
-            comparison.kind == "raw"
-            or fetch.content_type not in change_detection.HTML_TYPES
-            or not previous.content_digest
-        ):
-            return False
-        if fetch.undecoded or len(fetch.content) > change_detection.TEXT_BYTES_MAX:
-            return False
-        try:
-            copy = self.get(fingerprint, previous.changed_at, with_noarchive=True)
-            return copy is not None and comparison.same(copy.content, fetch.content)
-        except DamageError:  # treat a copy that cannot be read as missing
-            return False
-
-    def _payload_digest(self, fetch: Fetch) -> bytes:
-        """Return the SHA-1 of the stored payload."""
-        if fetch.part is not None:
-            return fetch.part.payload_digest
-        return fetch.payload_digest or _sha1(self._payload(fetch))
-
-    def _payload(self, fetch: Fetch) -> bytes:
-        return (fetch.content or fetch.body) if self._decoded else fetch.body
+        return fetch.outcome is Outcome.UNCHANGED or (
+            previous.metas >= 0 and self.digests.payload_repeats(fetch, previous)
+        )
 
     def _renew_record(
         self,
@@ -334,7 +254,7 @@ class PageCache(Archive):
         tags: Directives | None,
     ) -> None:
         fetch = capturing.fetch
-        capturing.digest = self._content_digest(fetch, capturing.fetch_task, previous)
+        capturing.digest = self.digests.of_content(fetch, capturing.fetch_task, previous)
         capturing.unchanged = change_detection.is_unchanged(previous, fetch.outcome, capturing.digest)
         capturing.new_form = change_detection.is_other_form(previous, fetch)
         capturing.record = change_detection.next_record(
@@ -350,7 +270,7 @@ class PageCache(Archive):
         said = extracted or tags
         capturing.noarchive = capturing.record.noarchive or (said is not None and said.noarchive)
         capturing.directives = _directives(said)
-        self._pending_records[capturing.fingerprint] = capturing.record
+        self._uncommitted.records[capturing.fingerprint] = capturing.record
         self._remember_url(capturing.fingerprint, fetch.url)
 
     def _choose_kind(self, capturing: Capturing, previous: PageRecord | None) -> None:
@@ -366,11 +286,11 @@ class PageCache(Archive):
             capturing.profile = warc.IDENTICAL_PAYLOAD if capturing.original else ""
         if capturing.original is None and capturing.payload_bytes:
             original = Original(capturing.key, capturing.fetch.url, capturing.instant)
-            self._pending_originals[capturing.payload_digest] = original
+            self._uncommitted.originals[capturing.payload_digest] = original
 
     def _original(self, digest: bytes) -> Original | None:
         """Return the response that holds the payload with this SHA-1, or None if there is none or it is withdrawn."""
-        pending = self._pending_originals.get(digest)
+        pending = self._uncommitted.originals.get(digest)
         if pending is not None or not digest:
             return pending
         key = payload_key(digest)
@@ -408,7 +328,7 @@ class PageCache(Archive):
     def _rewrite(self, item: erasure.Rewriting) -> None:
         try:
             item.write(self, self._writer, self._compress)
-        except DamageError as error:  # the bytes were already lost; `check` reports them
+        except DamageError as error:  # the bytes were already lost; `check` reports the loss
             self._unexpected.note(error, "a copy that repeats an erased one")
 
     def _append(self, capturing: Capturing) -> bool:
@@ -428,9 +348,7 @@ class PageCache(Archive):
         except Exception as error:
             # if the error were raised, it would end this run, and later each run that fetches the page
             self._unexpected.note(error, f"WARC records of {capturing.fetch.url}; the body is not stored")
-            original = self._pending_originals.get(capturing.payload_digest)
-            if original is not None and original.key == capturing.key:
-                del self._pending_originals[capturing.payload_digest]
+            self._uncommitted.drop_original(capturing)
             capturing.make_bare()
             members, bare = self._members(capturing), True
         places = self._writer.append(members, capturing.instant)
@@ -454,7 +372,7 @@ class PageCache(Archive):
             extent=sum(each.length for each in places),
             broken=fetch.outcome is Outcome.TRUNCATED,
             receipt=capturing.stamp.digest if capturing.stamp is not None else b"",
-            query=self._query(fetch),
+            query=self._builder.query_of(fetch),
         )
         if capturing.fetch.shown is not None:  # the DOM's record is the last one
             capturing.capture.dom_length = places[-1].length
@@ -517,12 +435,7 @@ class PageCache(Archive):
         The loop thread calls this once per group.
         """
         for capturing in self._staged.popleft():
-            self._pending_captures.discard(capturing.key)
-            if self._pending_records.get(capturing.fingerprint) is capturing.record:
-                self._pending_records.pop(capturing.fingerprint, None)
-            original = self._pending_originals.get(capturing.payload_digest)
-            if original is not None and original.key == capturing.key:
-                del self._pending_originals[capturing.payload_digest]
+            self._uncommitted.drop(capturing)
 
     def close(self) -> None:
         """Finish the open segment. Nothing may be written afterwards.
@@ -549,16 +462,10 @@ class PageCache(Archive):
         """Assert the invariants that hold between two commit groups."""
         assert len(self._urls) <= _HOPS_CACHED_MAX
         if not self._written and not self._staged:
-            assert not self._pending_records, self._pending_records
-            assert not self._pending_originals, self._pending_originals
-            assert not self._pending_captures, self._pending_captures
+            assert not self._uncommitted, self._uncommitted
 
     def __repr__(self) -> str:
-        return f"PageCache({self._writer!r}, {len(self._pending_records)} pending)"
-
-
-def _sha1(payload: bytes) -> bytes:
-    return hashlib.sha1(payload).digest()
+        return f"PageCache({self._writer!r}, {self._uncommitted!r})"
 
 
 def _media_type(fetch: Fetch, previous: PageRecord | None) -> str:

@@ -39,11 +39,11 @@ _BASE32_DIGITS = bytes(
     _DIGITS[_LETTERS.index(upper)] if (upper := bytes([byte]).upper()) in _LETTERS else ord("!")
     for byte in range(256)
 )
-# a field that `checked` needs; names may have any case, and blanks around them
+# Matches a header field that `checked` needs. The name of the field may be in any case, with blanks around it.
 _CHECKED = re.compile(
     r"\n[^\S\n]*(WARC-(?:Type|Block-Digest|Payload-Digest)|Content-Length)[^\S\n]*:(.*)", re.IGNORECASE
 )
-# the stub declares an instance, not a class
+# the type stub declares `IsalError` as an instance, not as a class
 _IsalError: type[Exception] = igzip_lib.IsalError  # type: ignore[assignment]
 
 
@@ -169,7 +169,7 @@ def expand_next(steps: Steps, *, bytes_max: int, where: str) -> bytes | None:
     try:
         while step := steps.take():
             piece = inflater.decompress(step, _CHUNK_BYTES)
-            if inflater.eof and not parts and len(piece) <= room:  # true of nearly all members
+            if inflater.eof and not parts and len(piece) <= room:  # this is true of nearly all members
                 steps.give_back(len(inflater.unused_data))
                 return piece
             for part in itertools.chain((piece,), _rest_of(inflater, piece)):
@@ -425,7 +425,8 @@ def decode_payload(payload: bytes, codings: bytes, *, bytes_max: int = RECORD_BY
     """Undo the codings of a Content-Encoding field as far as possible, and return the content.
 
     If a compressed stream is broken, the content before the error is returned. At most `bytes_max` bytes are
-    returned, and at most `content_max`. If there are more than `CODINGS_MAX` codings, none is undone.
+    returned, and never more than `content_max` allows. If there are more than `CODINGS_MAX` codings, none is
+    undone.
     """
     content = payload
     bytes_max = min(bytes_max, content_max(len(payload)))

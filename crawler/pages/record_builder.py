@@ -5,6 +5,7 @@ from functools import partial
 
 from crawler.pages import warc
 from crawler.pages.captures import Capturing
+from crawler.pages.request_query import query_of_request
 from crawler.records import Fetch, LinkFlag, Outcome, Rendering, TaskKind
 
 # bytes; a larger payload is written in slices, because the whole record would be a second copy in memory
@@ -51,7 +52,7 @@ class RecordBuilder:
         head, rebuilt = self._head(capturing)
         yield self._answer(capturing, identity, date, target, head)
         if fetch.request_head:
-            request = fetch.request_head + self.body_of(fetch)
+            request = self._request(fetch)
             yield warc.request(request_id, date, target, identity, request, block_digest=self._block_digests)
         if capturing.record is not None or capturing.fetch_task.kind is TaskKind.HOP:
             facts = self._facts(capturing)
@@ -63,9 +64,13 @@ class RecordBuilder:
         if (shown := fetch.shown) is not None:
             yield from self._shown(fetch, shown, identity, date)
 
-    def body_of(self, fetch: Fetch) -> bytes:
-        """Return the body of the request in the form in which it is recorded."""
-        return fetch.request_body if self._with_bodies else b""
+    def query_of(self, fetch: Fetch) -> str:
+        """Return the query that distinguishes the request from a plain GET in the archive, or "" for a plain GET."""
+        return query_of_request(self._request(fetch))
+
+    def _request(self, fetch: Fetch) -> bytes:
+        """Return the request in the form in which it is recorded."""
+        return fetch.request_head + (fetch.request_body if self._with_bodies else b"")
 
     def _shown(self, fetch: Fetch, rendering: Rendering, answer: bytes, date: bytes) -> Iterator[bytes]:
         """Yield the records of the page as a browser showed it: the screenshot, if there is one, and then the DOM."""

@@ -11,21 +11,21 @@ import re
 
 import mmh3
 
-# The path of a page is removed because an error page may contain it. It is not removed from longer pages than this,
-# because error pages are short.
+# The path of a page is removed because an error page may contain it. It is not removed from pages longer than
+# this, because error pages are short.
 COMPARED_BYTES_MAX = 64 << 10
 PATH_CHARS_MIN = 4  # a path with fewer characters than this could occur in any text by chance
 _ESCAPED = re.compile(r"[&<>\"']")  # characters that `html.escape` replaces
 
 
 def digest_without_url(content: bytes, path: str, digest: bytes) -> bytes:
-    """Remove a page's own path from its content and return the digest (16 bytes); `digest` if the path does not occur."""
+    """Return the digest (16 bytes) of the content without the page's path, or `digest` if the path does not occur."""
     if not PATH_CHARS_MIN <= len(path) <= len(content) <= COMPARED_BYTES_MAX:
         return digest
     own = path.encode("ascii", "replace")
     forms = [own]
     if _ESCAPED.search(path):
-        import html  # few paths contain such characters
+        import html  # imported here, because few paths contain such characters
 
         forms.append(html.escape(path).encode("ascii", "replace"))
     if not any(form in content for form in forms):

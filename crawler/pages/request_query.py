@@ -69,7 +69,7 @@ def _read(content_type: str, body: bytes) -> str:
     if content_type.startswith(_FORM):
         return unquote_plus(body.decode())
     if content_type.startswith((_JSON, _TEXT)):
-        import json  # few requests have such a body
+        import json  # imported here, because few requests have such a body
 
         return urlencode(_fields_of(json.loads(body)))
     if content_type.startswith(_PARTS):

@@ -6,8 +6,8 @@
 
 The store's key `w/<name>` (without `.open`) holds the committed length. Bytes beyond that length are ignored.
 A crash leaves at most an uncommitted tail, and `recover` cuts off this tail before anything else happens. If
-a segment has no key, nothing in it was committed. Such a segment is moved to `lost+found/`, and not deleted.
-A writer always starts a new segment, so it never appends to a file that a crash cut off.
+a segment has no key, nothing in it was committed. Such a segment is moved to `lost+found/` instead of being
+deleted. A writer always starts a new segment, so it never appends to a file that a crash cut off.
 
 The records of a group are usually written by one system call. `sync` makes the records durable. Only after
 that may a batch contain the new lengths.
@@ -68,7 +68,7 @@ def segment_path(folder: Path, segment: str) -> Path:
         ShippedError: the segment lies in object storage only.
         DamageError: there is no such segment.
     """
-    for _ in range(2):  # a segment may be finished between the two checks
+    for _ in range(2):  # twice, because the segment may be finished and renamed between the two checks
         for path in (folder / segment, folder / (segment + OPEN_SUFFIX)):
             if path.exists():
                 return path

@@ -2,10 +2,10 @@
 
     pread --> inflate --> skip WARC and HTTP header --> payload --> (content coding undone)
 
-In this list, each arrow is a generator, and each piece has at most `PIECE_BYTES`. So a body of any size needs
-only the memory of a few pieces. The record's header gives the length of the payload. The length of the
-decoded content is known only after the content has been read once. If coded content is truncated, the content
-before the break is yielded, as in `pages/reading.py`. A broken WARC member is reported as damage.
+Each arrow is a generator, and each piece has at most `PIECE_BYTES`. So a body of any size needs only the
+memory of a few pieces. The record's header gives the length of the payload. The length of the decoded content
+is known only after the content has been read once. If coded content is truncated, the content before the
+break is yielded, as in `pages/reading.py`. A broken WARC member is reported as damage.
 """
 
 import os

@@ -83,7 +83,9 @@ class LiveServices:
         return self.vital_signs.sections() | {"serve": self._served()}
 
     async def signal(self, raw_urls: Sequence[str], source: str) -> Signalled:
-        """Accept signals in the order of the commit queue. When they are durable, return what was done with each.
+        """Accept signals in the order of the commit queue.
+
+        When the signals are durable, return what was done with each URL.
 
         Raises:
             HttpError: 503, the disk is too slow.

@@ -48,7 +48,7 @@ from crawler.signing.key_file import with_key_file
 from crawler.storage.commit import Maker
 from crawler.storage.faults import reach
 
-COUNTED = ("max_pages", "max_bytes")  # the limits that depend on counted results
+COUNTED = ("max_pages", "max_bytes")  # the limits that are checked against counters of results
 SEEDS_AHEAD = 2  # maximum number of portions of seeds that wait for their commit
 
 

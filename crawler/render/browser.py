@@ -30,7 +30,7 @@ from crawler.render.work_account import ProcessTime, WorkAccount
 log = logging.getLogger("crawler")
 
 # The browsers to look for, in this order. The first one is preferred to Debian's
-# /usr/bin/chromium-headless-shell, because that is a script that remains as a parent process.
+# /usr/bin/chromium-headless-shell, because the latter is a script that stays alive as the parent process.
 PROGRAMS = (
     "/usr/lib/chromium/chromium-headless-shell",
     "chromium-headless-shell",

@@ -144,7 +144,10 @@ class BrowserRenderer:
         return rendering
 
     async def _run(self, page: StaticPage, browser: Browser) -> Rendering:
-        """Render a page in a browser; return its rendering. It has no DOM if the page could not be rendered."""
+        """Render a page in a browser; return its rendering.
+
+        The rendering has no DOM if the page could not be rendered.
+        """
         browser.in_use += 1
         run = PageRun(page, browser, self._config, self._shared)
         try:
@@ -301,7 +304,8 @@ class PageRun:
     def without_dom(self) -> Rendering:
         """Return a rendering without a DOM.
 
-        It contains the answers that were fetched for the page, and the reason why there is no DOM (`broke`).
+        The rendering contains the answers that were fetched for the page, and the reason why there is no DOM
+        (`broke`).
         """
         self._visit.end("crash")
         return self._rendering(b"", b"")

@@ -39,7 +39,7 @@ class SharedCache:
         return kept[1]
 
     def add(self, url: str, fetch: Fetch, now: float, at: float | None = None) -> None:
-        """Keep an answer if it is fresh and may be kept; it was received at the instant `at` (None means now)."""
+        """Keep an answer that was received at `at` (None means now), if it is fresh and may be kept."""
         self._drop(url)
         at = now if at is None else min(at, now)
         until = at + fresh_for(fetch, at)
@@ -94,7 +94,7 @@ def _field(fetch: Fetch, name: bytes) -> str:
 
 
 def directives(field: str) -> Mapping[str, str]:
-    """Return the members of a list field such as Cache-Control, with the values of the members, in lower case."""
+    """Return {name: value} for the members of a list field such as Cache-Control, in lower case."""
     found = {}
     for part in field.split(","):
         name, _, value = part.strip().lower().partition("=")

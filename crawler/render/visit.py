@@ -47,7 +47,7 @@ class Answering(StrEnum):
     DOCUMENT = "document"  # answer with the page itself, which the crawler already has
     FETCH = "fetch"  # answer with what the crawler's fetcher gets
     EMPTY = "empty"  # answer with an image of one pixel, or with an error, because pictures are not wanted
-    STAY = "stay"  # with status 204, so that the browser stays on the page
+    STAY = "stay"  # answer with status 204, so that the browser stays on the page
     REFUSE = "refuse"
 
 
@@ -153,8 +153,8 @@ class Visit:
 def _may_pass(request: Paused, *, post: bool) -> bool:
     """Return whether the crawler makes this request for the page.
 
-    It makes GET requests, CORS preflights and, with `post`, POST requests. It makes no request for a stream, for
-    `/favicon.ico`, for a very long URL, or for a URL that is not http or https.
+    The crawler makes GET requests, CORS preflights and, with `post`, POST requests. The crawler makes no
+    request for a stream, for `/favicon.ico`, for a very long URL, or for a URL that is not http or https.
     """
     if (
         request.url.endswith("/favicon.ico")

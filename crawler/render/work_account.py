@@ -25,7 +25,7 @@ class WorkAccount:
     """The CPU time of the open pages of one browser."""
 
     def __init__(self) -> None:
-        self._pages: dict[str, float] = {}  # the open pages, and the seconds that they have used
+        self._pages: dict[str, float] = {}  # open page -> the CPU seconds that it has used
         self._times: dict[int, float] = {}  # CPU seconds of each process at the last measurement
         self._owners: dict[int, frozenset[str]] = {}  # renderer -> the pages that its CPU time counts for
 

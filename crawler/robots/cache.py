@@ -206,12 +206,12 @@ class RobotsCache:
             status, outcome: those of the last answer, which came after at most five redirects.
                 A sixth redirect is passed as the last answer.
             body: the body without its content coding.
-            complete: False if the body is shorter than announced. Both values are accepted if the
-                transfer was ended at `bytes_max`.
+            complete: False if the body is shorter than announced. If the transfer was ended at `bytes_max`,
+                it does not matter whether `complete` is True or False.
             url, asked_at: the URL that answered, and when it was requested.
             batch: receives the copy; without a batch, the copy waits for `stage`.
 
-        This generator pauses while it reads a long file. It changes the cache only at its end.
+        This generator pauses while it reads a long file. The cache is changed only when the generator ends.
         """
         cut = len(body) >= self._config.bytes_max
         result = result_of(status, outcome, complete=complete or cut)
@@ -350,23 +350,23 @@ class RobotsCache:
     def _wait_behind(self, copy: RobotsCopy) -> float:
         """Return the longest possible time until `retry_at`.
 
-        It is the delay that followed the last failure, and a second more.
-        If `retry_at` is further ahead, the clock was wrong when `retry_at` was set.
+        This time is the delay that followed the last failure, plus one second. If `retry_at` is further
+        ahead, the clock was wrong when `retry_at` was set.
         """
         return 1.0 + max(
             self._delay(copy.failures - 1, copy.outcome), self._delay_beyond(copy.retry_at, copy)
         )
 
     def _delay_beyond(self, instant: float, copy: RobotsCopy) -> float:
-        """Return the daily retry delay if the file had been unreachable for too long at `instant`, otherwise 0."""
+        """Return the daily retry delay if, at `instant`, the file had been unreachable for too long; otherwise 0."""
         day = float(self._config.copy_max_age)
         return day if instant - day - copy.unreachable_since >= self._config.unreachable_max else 0.0
 
     def _delay(self, failures: int, outcome: str) -> float:
         """Return the retry delay after a failure that follows `failures` consecutive failures."""
         if outcome == Outcome.TLS_ERROR and failures:
-            # A long delay, as for pages (`TLS_WAIT`), because a bad certificate is seldom replaced within
-            # hours.
+            # The delay is as long as for pages (`TLS_WAIT`), because a bad certificate is seldom replaced
+            # within hours.
             return float(self._config.copy_max_age)
         delays = self._config.unreachable_delays
         return float(delays[min(failures, len(delays) - 1)])

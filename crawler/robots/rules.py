@@ -28,7 +28,7 @@ import msgspec
 # Maximum number of rules per file, and of rules with wildcards. The largest files have some hundreds of
 # rules.
 RULES_MAX, WILDCARDS_MAX = (10_000, 1_000)
-SLICE_BYTES = 16 << 10  # number of bytes read between two pauses; reading them takes .2 ms, at worst 5 ms
+SLICE_BYTES = 16 << 10  # number of bytes read between two pauses; reading them takes 0.2 ms, at worst 5 ms
 BOM = b"\xef\xbb\xbf"
 UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 
@@ -64,11 +64,12 @@ _AGENT = re.compile(r"([A-Za-z_-]+)(?=[\s/;(]|$)|(\*)(?=\s|$)")
 _LINE = re.compile(rb"([^\r\n]*+)[\r\n]*+")
 # Matches nearly all lines. Matching lines are read in half the time that other lines take.
 _PLAIN_LINE = re.compile(rb"[ \t]*+([A-Za-z-]++)[ \t]*+:[ \t]*+([!\"$-~]*+)[ \t]*+(?:#.*+)?")
-# Matches consecutive lines of the same kind, allow or disallow, of which long files consist. All lines of a match are
-# read at once, in a tenth of the time.
+# Matches consecutive lines of the same kind, allow or disallow. Long files consist of such lines. All lines
+# of a match are read at once, in a tenth of the time.
 _REST = rb":[ \t]*+[!\"$-~]*+[ \t]*+[\r\n]++"
 _RULE_LINES = re.compile(rb"(?:[Dd]isallow%b)++|(?:[Aa]llow%b)++" % (_REST, _REST))
-_VALUE = re.compile(r":[ \t]*+([!-~]++)")  # the value of each line of `_RULE_LINES` that has one
+# matches the value of a line of `_RULE_LINES`, if the value is not empty
+_VALUE = re.compile(r":[ \t]*+([!-~]++)")
 _PLAIN_FIELDS = {name.encode(): field for name, field in _FIELDS.items()}
 _BLANK = " \t\x0b\x0c\x00"
 _ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})")
@@ -118,7 +119,7 @@ class _ByPrefix(Generic[Kept]):
         self._lengths = sorted(set(map(len, kept)), reverse=True)
 
     def fitting(self, target: str) -> Iterator[Kept]:
-        """Yield the value of each prefix of `target`, the longest prefix first."""
+        """Yield the values to which prefixes of `target` are mapped, that of the longest prefix first."""
         for length in self._lengths:
             if length <= len(target) and (kept := self._kept.get(target[:length])) is not None:
                 yield kept
@@ -144,7 +145,7 @@ class RobotsRules:
             if _is_wildcard(rule.pattern):
                 wildcards.setdefault(_head(rule.pattern), []).append(rule)
             else:
-                # the first rule is kept; an allow rule comes before a disallow rule
+                # of rules with equal patterns, the first is kept; an allow rule comes before a disallow rule
                 plain.setdefault(rule.pattern, rule)
         self._plain, self._wildcards = _ByPrefix(plain), _ByPrefix(wildcards)
         # the latest verdict, cached because a URL is checked several times
@@ -265,7 +266,7 @@ class _Choice(msgspec.Struct, eq=False):
             self.rules[Rule(pattern_of(value), field == _ALLOW)] = None
 
     def add_rules(self, lines: str) -> None:
-        """Add the lines of a match of `_RULE_LINES`."""
+        """Add the rules in `lines`, a text that `_RULE_LINES` has matched."""
         allow, values = lines[0] in "Aa", _VALUE.findall(lines)
         if not ("*" in lines or "$" in lines or "%" in lines):
             taken = values[: self.rules_left]
@@ -277,7 +278,7 @@ class _Choice(msgspec.Struct, eq=False):
             self.rules[Rule(pattern, allow)] = None
 
     def _possible(self, values: list[str]) -> list[str]:
-        """Return the values that may be within the limits, and count the others.
+        """Return the values without those that are certainly beyond a limit, and count the latter.
 
         Most lines of a hostile file are beyond a limit. Skipping them here takes half as long as parsing
         them.
@@ -337,7 +338,7 @@ class _Groups:
                 choice.add(field, value)
 
     def add_rules(self, lines: str) -> None:
-        """Add the lines of a match of `_RULE_LINES`."""
+        """Add the rules in `lines`, a text that `_RULE_LINES` has matched."""
         self._in_head = False
         for choice in self._present:
             choice.add_rules(lines)
@@ -407,7 +408,7 @@ def _longer(first: float | None, second: float | None) -> float | None:
 
 
 def spelling(target: str) -> str:
-    """Return `target` in the common spelling, which spells equal octets in only one way.
+    """Return `target` in the common spelling, in which equal octets are always spelled alike.
 
     Non-ASCII characters and blanks are percent-encoded, escapes of unreserved characters are decoded, and
     hexadecimal digits become upper-case. Other escapes are kept, so `%2F` is not `/` (RFC 9309, 2.2.2). `*`
@@ -419,7 +420,7 @@ def spelling(target: str) -> str:
 
 
 def pattern_of(value: str) -> str:
-    """Return a pattern with percent-encoding in the common spelling, which targets have, too (`spelling`).
+    """Return a pattern with the percent-encoding that `spelling` also gives to targets.
 
     Several `*` in a row become a single `*`. A `$` is special only at the end.
     """

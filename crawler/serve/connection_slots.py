@@ -12,7 +12,7 @@ All operations take constant time, except that `overdue` takes time linear in th
 from collections.abc import Hashable
 from typing import Generic, TypeVar
 
-PATIENCE = 1.0  # number of seconds; a client on a slow line can send its header in this time
+PATIENCE = 1.0  # seconds for which a waiting client keeps its slot; enough to send a header on a slow line
 
 C = TypeVar("C", bound=Hashable)
 
@@ -33,10 +33,10 @@ class ConnectionSlots(Generic[C]):
         return len(self._waiting) + len(self._served)
 
     def enter(self, connection: C, now: float) -> tuple[bool, C | None]:
-        """Enter a connection.
+        """Give the connection a slot, if one can be had.
 
-        Return whether it may stay, and the connection that must be closed to make room (None if there is
-        none).
+        Return whether the connection may stay, and the connection that must be closed to make room (None if
+        there is none).
         """
         victim = None
         if len(self) >= self.slots_max:

@@ -8,7 +8,8 @@ Memory is bounded. At most `pages_max` pages are counted exactly. When another p
 of the pages that has the smallest counts moves into a sketch. The sketch is a Count-Min of `ROWS` x `columns`
 cells (Cormode, Muthukrishnan 2005) with conservative update (Estan, Varghese 2002). The sketch never
 underestimates a count, and overestimates it only if another page has a larger count in the same cell of every
-row. When a page in the sketch is requested again, it is counted exactly again, starting from its estimate.
+row. When a page in the sketch is requested, it moves back to the exact counts; its count there starts from
+its estimate.
 
 `changed` returns the counts that the next commit writes. A crash loses the requests since the last commit.
 """
@@ -89,7 +90,10 @@ class Demand:
         return self.count(fingerprint, now) * math.log(2.0) / self.half_life
 
     def changed(self, now: float) -> Iterator[tuple[int, float]]:
-        """Yield (fingerprint, count at `now`) for pages requested since the last call; 0 for pages of the sketch."""
+        """Yield (fingerprint, count at `now`) for each page whose count has changed since the last call.
+
+        The count is 0 if the page has moved into the sketch.
+        """
         dirty, self._dirty = self._dirty, set()
         weight = self._weight(now)
         for fingerprint in dirty:
@@ -103,7 +107,7 @@ class Demand:
             self._counts[fingerprint] = count * self._weight_at(past(then, self._origin))
 
     def _weight(self, now: float) -> float:
-        """Return the weight of a request at `now`; advance the origin if the weight has become large."""
+        """Return the weight of a request at `now`; if the weight has become large, set the origin to `now`."""
         weight = self._weight_at(now)
         if weight > _SCALE_MAX:
             self._rebase(now, weight)

@@ -214,7 +214,8 @@ def _nameless_file(folder: Path) -> int:
     except OSError as error:
         if error.errno not in (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL):
             raise
-    file, name = tempfile.mkstemp(dir=folder, prefix=".serve-")  # a file system without nameless files
+    # the file system does not support unnamed files
+    file, name = tempfile.mkstemp(dir=folder, prefix=".serve-")
     os.unlink(name)
     return file
 

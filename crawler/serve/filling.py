@@ -33,11 +33,11 @@ from crawler.storage.kv import after_prefix
 T = TypeVar("T")
 
 STEP = 0.002  # seconds of work between two rests, and so the longest time that a request waits
-# If other programs use the CPU, the work is late, and catches up by shorter rests. Up to this many seconds
-# are caught up.
+# If other programs use the CPU, the work falls behind, and then catches up by shorter rests. Of the time that
+# was lost, at most this many seconds are made up in this way.
 DELAY_MAX = 0.5
-IDLE = 0.02  # seconds without a request, after which the work continues
-CHECK_INTERVAL = 1.0  # seconds between two looks for a new kind of client, or for a withdrawal
+IDLE = 0.02  # after this many seconds without a request, the work continues
+CHECK_INTERVAL = 1.0  # seconds between two checks for a new kind of client or a new withdrawal
 REPEAT_INTERVAL = 60.0  # seconds between two passes over the pages of a running crawl
 FORMS_MAX = 4  # maximum number of forms (`CopyForm`) that are prepared; a withdrawal starts the count anew
 REQUESTED_MAX = 20_000  # number of most requested pages that are prepared first; their list takes 3 MB
@@ -165,7 +165,7 @@ class Filler:
 
     @staticmethod
     def _stored(archive: Archive) -> Iterator[str]:
-        """Yield the URL of each stored page, and "" for other pages, until a damaged record ends the list."""
+        """Yield the URL of each stored page, and "" for each other page. Stop at a damaged record."""
         begin = 0
         with suppress(DamageError):
             while found := list(itertools.islice(archive.all_records(begin), _SLICE)):

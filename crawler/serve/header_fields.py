@@ -2,8 +2,8 @@
 
 Copies are foreign pages, but browsers treat them as pages of this origin, and a stored header field might act
 on this origin. Since browsers support new fields every year, a stored field is passed on only if it is in
-`PASSED`. The fields in `PASSED` describe the copy itself, and not the origin, other URLs, or connections to
-other hosts. A Content-Type is passed on only if it describes one document (`_TYPE`). A
+`PASSED`. The fields in `PASSED` describe only the copy itself, never the origin, other URLs, or connections
+to other hosts. A Content-Type is passed on only if it describes one document (`_TYPE`). A
 Content-Security-Policy puts the page into a sandbox without scripts.
 """
 

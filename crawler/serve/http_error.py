@@ -47,7 +47,7 @@ _LABELS = {"url": "Address", "age": "Age of the copy in seconds", "refresh": "Re
 
 
 class HttpError(Exception):
-    """An error response: `status`, a JSON object with the reason, and `fields` to add to the header.
+    """An error response: a status, a JSON object with the reason, and additional header `fields`.
 
     Such an error is expected: it is caused by the client or by the state of the crawl.
 

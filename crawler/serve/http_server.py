@@ -36,7 +36,7 @@ SWEEP_INTERVAL = 1.0  # seconds between checks for clients that keep the server 
 CLOSE_GRACE = 1.0  # number of seconds that answers in progress get at shutdown
 # number of seconds for which a client's data is read and discarded before its connection is closed
 LINGERING = 2.0
-LINGERING_BYTES = 256 << 10  # maximum number of such bytes
+LINGERING_BYTES = 256 << 10  # maximum number of bytes that are discarded before the connection is closed
 # maximum number of bytes of a request body held in memory; while there are more, nothing is read
 BODY_HELD = 64 << 10
 BACKLOG = 512
@@ -74,7 +74,9 @@ def short_path(folder: Path, name: str) -> Iterator[str]:
 
 
 def error_reply(refusal: HttpError, accept: str = "") -> Reply:
-    """Return the reply that reports an error. It is a page if `accept` is the Accept field of a browser, else JSON.
+    """Return the reply that reports an error.
+
+    The reply is a page if `accept` is the Accept field of a browser, and JSON otherwise.
 
     The reply must not be cached, because the page may be fetched or withdrawn at any time.
     """
@@ -157,7 +159,7 @@ class Sending:
             connection.drop()
             raise ConnectionResetError(str(error)) from error
         finally:
-            if isinstance(pieces, Generator):  # a generator may hold a file open, other iterators do not
+            if isinstance(pieces, Generator):  # only a generator may hold a file open
                 pieces.close()
         if chunked:
             connection.write(b"0\r\n\r\n")
@@ -312,7 +314,10 @@ class ServedConnection(asyncio.Protocol):
             return Sending(error_reply(refusal), close=True)
 
     def _linger(self) -> None:
-        """Keep reading for a while, and then close the connection. Otherwise, a reset would discard the answer."""
+        """Read on for a while before the connection is closed.
+
+        If it were closed at once, a reset would discard the answer.
+        """
         if self._transport is None or self._transport.is_closing():
             return
         if self._eof or (self._reader.refusal is None and not self._reader.busy):

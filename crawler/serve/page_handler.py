@@ -81,8 +81,8 @@ class PageHandler:
     ) -> Reply | None:
         """Return the reply to a request that `at_once` has answered before, or None if no current reply is cached.
 
-        `target` is the request target as received; `conditions`, and the exceptions raised, are as in
-        `at_once`.
+        `target` is the request target as received. `conditions` has the same meaning as in `at_once`, and the
+        same exceptions are raised.
         """
         if self._withholds:  # robots.txt must be checked at each request
             return None
@@ -108,7 +108,8 @@ class PageHandler:
         request; `client_headers` contains neither.
 
         Raises:
-            HttpError, DamageError: as in `reply`. Call `reply` then, which reports the error and counts the request.
+            HttpError, DamageError: as in `reply`. The caller must then call `reply`, which reports the error and
+                counts the request.
         """
         if asked.door is not Route.PAGE or asked.refresh or asked.max_stale is not None:
             return None
@@ -214,7 +215,7 @@ class PageHandler:
             shown = self._built(archive, located, ParsedRequest(Route.PAGE, url=url), form, key)
             self._check_allowed(url)
             shown.ready.prepare()
-        except (HttpError, CrawlerError):  # clients that ask for the page get the error
+        except (HttpError, CrawlerError):  # a client that asks for the page gets the error
             return
         if shown.ready.stored is not None and not shown.ready.too_long:
             _release(shown)

@@ -90,7 +90,8 @@ class Representation(msgspec.Struct):
     body: bytes | None = None
     head: bytes = b""  # the status line and the fields, ready to send
     fields_at: int = 0  # the offset in `head` at which the fields begin
-    # the offset of the fields that do not describe the body, which are therefore sent with a 304, too
+    # the offset of the fields that do not describe the body; an answer with the status 304 has these fields,
+    # too
     lasting_at: int = 0
 
     @property
@@ -107,8 +108,8 @@ class Representation(msgspec.Struct):
     def span(self, first: int, end: int) -> bytes | None:
         """Return the bytes `first` <= position < `end`; None if they do not fit in memory.
 
-        Bytes of a stored body are taken from memory or from the cache on disk. A body that is in neither, and
-        that is not to be put into the cache on disk, is inflated only up to `end`.
+        Bytes of a stored body are taken from memory or from the cache on disk. If they are in neither of the
+        two, the body is inflated: completely if the cache on disk is to store it, otherwise only up to `end`.
         """
         stored = self.stored
         if self.body is None and stored is not None and self.pieces == stored.payload:
@@ -155,7 +156,8 @@ class Representation(msgspec.Struct):
             self.stored.release()
         else:
             body = self.body
-            self.pieces = lambda: iter((body,))  # dropping the previous `pieces` frees their source
+            # the previous `pieces` are dropped, so that the data that they read from is freed
+            self.pieces = lambda: iter((body,))
 
 
 def represent(

@@ -180,8 +180,8 @@ def _url(text: str) -> str:
 def instant(text: str) -> float:
     """Parse `20260131120000` (UTC), a prefix of such a stamp, or RFC 3339; return seconds since the epoch.
 
-    A stamp that ends with the year, month, day ... means the end of that period, as in other archives (pywb
-    2.10).
+    A prefix of a stamp means the end of the period that it names: `2026` means the end of that year. Other
+    archives do the same (pywb 2.10).
 
     Raises:
         HttpError: 400, it is not a time.

@@ -80,7 +80,8 @@ class RequestReader:
         self._url = b""
         self._count = 0
         self._size = 0  # number of bytes in the fields of the header that is arriving
-        self._loose = 0  # number of bytes of the header that is arriving and of the data before it
+        # number of bytes, outside of bodies, that have arrived since the last complete header
+        self._loose = 0
 
     @property
     def at_rest(self) -> bool:

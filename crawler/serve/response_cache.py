@@ -78,7 +78,10 @@ class ResponseCache:
         return self._by_request.get(request)
 
     def remember_request(self, request: Hashable, shown: CachedResponse) -> None:
-        """Remember the request of a cached answer. It replaces any earlier request that was remembered for the answer."""
+        """Remember the request of a cached answer.
+
+        This request replaces any earlier request that was remembered for the answer.
+        """
         self._by_request.pop(shown.request, None)
         shown.request = request
         self._by_request[request] = shown

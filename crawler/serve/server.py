@@ -231,7 +231,10 @@ class Forwarded(Sending):
         self._connect = connect
 
     def _head(self, request: ServedRequest) -> bytes:
-        """Return the head of the forwarded request. It makes the sibling close the connection after the answer."""
+        """Return the head of the forwarded request.
+
+        The head makes the sibling close the connection after the answer.
+        """
         kept = [
             f"{name}: {value}"
             for name, value in request.headers.items()

@@ -1,8 +1,8 @@
 """Accepts change signals from outside: `POST /signal`.
 
-Contains the parsing and the rate limits that all kinds of notifications share. A signal reports that a page
-changed. The refresh frontier weighs the signal by the learned quality of its source. An unknown URL becomes a
-link if it is in scope, so a signal cannot cause a request that a link could not.
+This module contains the parsing and the rate limits that all kinds of notifications share. A signal reports
+that a page changed. The refresh frontier weighs the signal by the learned quality of its source. An unknown
+URL becomes a link if it is in scope, so a signal cannot cause a request that a link could not.
 """
 
 from collections import OrderedDict

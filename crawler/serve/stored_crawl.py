@@ -62,7 +62,10 @@ class StoredCrawl:
         return Located(fingerprint, None if process is None else process.pages, owner)
 
     def _owner(self, fingerprint: int) -> ServedProcess:
-        """Return the process that owns a page. It must be one of the processes whose pages are served here."""
+        """Return the process that owns a page.
+
+        This process must be one of the processes whose pages are served here.
+        """
         return self._any if self._owner_of is None else self._processes[self._owner_of(fingerprint)]
 
     def missing(self, url: str, fingerprint: int) -> tuple[str, str]:

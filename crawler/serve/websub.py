@@ -27,8 +27,8 @@ from crawler.serve.http_error import HttpError
 LEASE_DEFAULT = 864_000.0  # number of seconds (10 days) of a lease if the hub does not state its length
 LEASE_MAX = 10 * 864_000.0
 SUBSCRIPTIONS_MAX = 10_000
-# seconds until a subscription that the hub has not verified is requested again; doubles with each repetition,
-# up to RETRY_MAX
+# seconds until a subscription that the hub has not verified is requested again; the wait doubles with each
+# repetition, up to RETRY_MAX
 RETRY_FIRST = 60.0
 RETRY_MAX = 86_400.0
 RENEWED_AT = 0.1  # fraction of a lease that is left when the lease is renewed

@@ -29,7 +29,7 @@ def key_path(config: Config, directory: Path) -> Path:
 
 
 def with_key_file(config: Config, directory: Path) -> Config:
-    """Return the configuration. If the crawl signs its requests, the path of the key file is filled in."""
+    """Return the configuration with the path of the key file filled in, if the crawl signs its requests."""
     if config.identity.signature == OFF:
         return config
     return replace(config, identity=replace(config.identity, key_file=str(key_path(config, directory))))

@@ -51,7 +51,7 @@ class SigningKey:
         return {"kty": "OKP", "crv": "Ed25519", "kid": self.id, "x": self.x, "use": "sig", **times}
 
     def secret(self) -> dict[str, Any]:
-        """Return the JWK with its private part. This is only for the key file."""
+        """Return the JWK with its private part. The result is only for the key file."""
         return self.public() | {"d": encode(self._private.private_bytes_raw())}
 
     def until(self, ends: float) -> "SigningKey":

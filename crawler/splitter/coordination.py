@@ -9,10 +9,10 @@ crawl.
     w_i / (w_i + sum over j of the w_j received)
 
 of the rate. A process sends its w_i to all peers, and some of them may still hold an older value. In its own
-share, the process uses the least value of w_i that any peer may hold. A peer may hold the value that it
-echoed last, and any value that was sent to it since. So the value of w_i by which the others divide is never
-less than the value that process i itself uses. Therefore the shares never add up to more than 1, even if
-messages are lost or late. A share grows only after all peers have received the new value.
+share, the process uses the least value of w_i that any peer might hold. A peer holds either the value that it
+echoed last or a value that was sent to it since. So the value of w_i by which the others divide is never less
+than the value that process i itself uses. Therefore the shares never add up to more than 1, even if messages
+are lost or late. A share grows only after all peers have received the new value.
 
 A peer that has sent nothing for `silence_max` is missing. It may be dead, or cut off and still fetching. In
 both cases, 1/N of the rate stays reserved for the missing peer. The c processes that still receive messages
@@ -24,8 +24,11 @@ between messages, while processes start or after a network cut has ended.
 
 **Known pages.** The part of the rate that is spent on known pages is divided in the same way, in proportion
 to the `weight` of each process's refresh schedule. Here too, a peer may still hold an older weight of a
-process. So a process uses, as its own weight, the least value that any peer may hold. The processes also send
-the levels of their refresh schedules, and each schedule adjusts its weight to the levels of the others.
+process. So a process uses, as its own weight, the least value that any peer might hold. The processes also
+send the levels of their refresh schedules, and each schedule adjusts its weight to the levels of the others.
+
+**Addresses.** Each process takes 1/N of the rate of an IP address. The rate depends on the number of domains at the
+address, and the processes tell each other the domains that they know (`shared_addresses.py`).
 
 **Limits.** To check the limits of pages and bytes, each process adds up the numbers that it received last
 from all processes. These numbers include fetches in flight. So a limit is exceeded at most by the fetches
@@ -59,6 +62,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
+from crawler.splitter.shared_addresses import SharedAddresses
 from crawler.splitter.wire import Counters, PastEnd
 
 # Maximum number of messages to a peer that wait for the peer's echo. The counters of these messages are
@@ -111,7 +115,10 @@ _SUM_MASK = (1 << 62) - 1  # the sums fit into a `_Count` of `wire.py`
 
 
 class _Told(msgspec.Struct, frozen=True, gc=False):
-    """The numbers that message `number` told a peer. The shares of the rate are computed from them."""
+    """The work and the weight that a peer learned from the message with this `number`.
+
+    The shares of the rate are computed from these values.
+    """
 
     number: int
     work: int
@@ -130,7 +137,7 @@ class _Round(msgspec.Struct):
 
 
 class _Peer:
-    """The last values received from a peer, and the values of this process that the peer may hold."""
+    """The last values received from a peer, and the values of this process that the peer might still use."""
 
     __slots__ = ("echo", "heard", "heard_at", "held", "outstanding", "rest")
 
@@ -143,14 +150,14 @@ class _Peer:
         self.outstanding: deque[_Told] = deque()  # our messages sent after `held`
 
     def least_work(self) -> int:
-        """Return the least of our `work` values that the peer may hold.
+        """Return the smallest value of `work` that this process has sent and that the peer may still use.
 
         Returns 0 if the peer has echoed none of our messages.
         """
         return min((told.work for told in self._may_hold()), default=0)
 
     def least_weight(self) -> float:
-        """Return the least of the values of `weight` that this process has sent and that the peer may still use.
+        """Return the smallest value of `weight` that this process has sent and that the peer may still use.
 
         Returns 0 if the peer has echoed none of our messages.
         """
@@ -178,6 +185,7 @@ class Coordination:
         pages_max: int = 0,
         bytes_max: int = 0,
         silence_max: float = 30.0,
+        addresses_max: int = 20_000,
     ) -> None:
         self.me = me
         self.boot = boot
@@ -187,11 +195,12 @@ class Coordination:
         self.silence_max = silence_max
         self._progress = progress
         self.ended = False
-        # False while the end of the crawl is known but not stored, because a crash would then make this
-        # process forget it
+        # False while this process knows that the crawl has ended, but has not stored it. Until then, it does
+        # not tell its peers, because a crash would make it forget the end.
         self.tells_end = True
         self._number = 0
         self._peers = {name: _Peer() for name in names if name != me}
+        self.addresses = SharedAddresses(self._peers, addresses_max)
         self._at_work = len(self._peers)  # number of peers that have work or have sent nothing yet
         self._changes = 0  # number of changes of the peers' `rest` values
         self._round: _Round | None = None
@@ -216,6 +225,7 @@ class Coordination:
             echo,
             echo_boot,
             ended=self.ended and self.tells_end,
+            addresses=self.addresses.take(name),
             **msgspec.structs.asdict(own),
         )
 
@@ -225,6 +235,7 @@ class Coordination:
         A message that is not newer than the last one is ignored.
         """
         peer = self._peers[name]
+        self.addresses.hear(counters.addresses)
         last = peer.heard
         if last is not None and last.boot == counters.boot and counters.number <= last.number:
             return
@@ -307,7 +318,7 @@ class Coordination:
         return peer.held is not None and now - peer.heard_at < self.silence_max
 
     def uninformed(self) -> list[str]:
-        """Return the peers that have not reported that they know that the crawl has ended."""
+        """Return the peers that have not yet reported the end of the crawl."""
         return [name for name, peer in self._peers.items() if peer.heard is None or not peer.heard.ended]
 
     @property
@@ -323,7 +334,7 @@ class Coordination:
         """Return this process's part of the sum of its own work and the work of `peers`.
 
         A peer may still hold an older value for the work of this process. So the least value that any of
-        `peers` may hold is used (see "Rate" above).
+        `peers` might hold is used (see "Rate" above).
         """
         mine = min([self._progress().work, *(peer.least_work() for peer in peers)])
         return (

@@ -247,8 +247,8 @@ class Outbox:
     def adopt(self, compaction: Compaction) -> bool:
         """Replace a queue by its compacted form in the next commit group; return False if the queue has changed.
 
-        Afterwards, call `Compaction.sweep` in a worker thread: after the commit of that group if this method
-        returns True, and at once if it returns False.
+        Afterwards, call `Compaction.sweep` in a worker thread. If this method returns True, do so after the
+        commit of that group; if it returns False, do so at once.
         """
         assert compaction is self._compacting, compaction
         self._compacting = None

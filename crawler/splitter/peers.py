@@ -276,10 +276,10 @@ class Peers:
     `on_news` is called when entries of a peer have arrived and must be applied, or when a commit must store a
     fresh epoch. `on_failure` is called when the store fails and the process must end.
 
-    Each start of a process has a number, which comes from the clock. `on_older` is called with the number of
-    another start when the clock of this process seems to be behind. This is the case if a peer has refused
-    this process because the peer knows a start with a higher number. There are two further conditions: that
-    peer is not connected to another process of the same name, and no peer has accepted the present start yet.
+    Each start of a process has a number, which comes from the clock. If a peer knows a start with a higher
+    number, it refuses this process. The cause may be that the clock of this process was set back. This is
+    assumed if the peer is not connected to another process of the same name, and no peer has accepted the
+    present start yet. Then `on_older` is called with the higher number.
     """
 
     def __init__(
@@ -304,7 +304,7 @@ class Peers:
         self.now = clock.now
         self.linger = float(common.config.handshake_timeout)
         self._doorkeeper = Doorkeeper(sessions_max=len(self._addresses) + common.config.strangers_max)
-        # a dict instead of a set, because its order is repeatable
+        # a dict, because its order is repeatable, unlike that of a set
         self._connections: dict[_Connection, None] = {}
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._socket: socket.socket | None = None

@@ -155,9 +155,9 @@ class Common(msgspec.Struct):
         """Return a message for `peer` if it has lost links that it had confirmed to this process, else "".
 
         `applied` is the number of links from this process that the peer reports in its Hello. The number may
-        be too low: after the peer sent its Hello, it may have confirmed more links on the other connection,
-        which this process has dialled. So links count as lost only if the peer has been restarted since it
-        last confirmed links.
+        be too low: after the peer sent its Hello on this connection, it may have confirmed more links on the
+        connection that this process has dialled. So links count as lost only if the peer has been restarted
+        since it last confirmed links.
         """
         spool = self.outbox.spools[peer]
         missing = 0 if spool.peer_boot == boot else spool.missing(applied)
@@ -165,9 +165,9 @@ class Common(msgspec.Struct):
 
 
 def lost_links_text(me: str, peer: str, missing: int, shares_directory: bool) -> str:
-    """Return a message: `peer` lacks `missing` links that it had confirmed to `me`; this is how to recover them.
+    """Return a message that `peer` lacks links that it had confirmed to `me`, and what the user must do.
 
-    A `missing` of 0 means that the number is unknown.
+    `missing` is the number of these links; 0 means that the number is unknown.
     """
     links = f"{missing:,} links" if missing else "links"
     remedy = (
@@ -310,6 +310,7 @@ class _Session:
         self._tagger.rekey(send_key)
 
     def _authenticated(self) -> None:
+        self.common.coordination.addresses.connected(self.peer)
         self._deadline = float("inf")
         self._reader.bytes_max = self.common.config.frame_bytes_max + FRAME_OVERHEAD
 

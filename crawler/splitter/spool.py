@@ -2,7 +2,7 @@
 
 Entries are stored under consecutive numbers. On the wire, an entry has a *sequence number*, which is its
 number minus `base`. An *epoch* is one numbering of a queue. In a fresh epoch, the first unconfirmed entry has
-the sequence number 1 again. To do so, it only has to store a new `base`, not the entries:
+the sequence number 1 again. Only a new `base` is stored for this; the stored entries stay unchanged:
 
     o/<peer> 0 <generation, 4> <number, 8>   entry (`wire.encode_entries`)
     m/outbox/<peer>                          SpoolState
@@ -278,7 +278,8 @@ class Spool:
         if change is not None and change.state.epoch != previous.epoch:
             state = change.state
         else:
-            # keep the newer of the two: `previous.confirmed` may come from a change that is not committed yet
+            # Keep the newer confirmation. `previous.confirmed` may come from a change that is not committed
+            # yet.
             change = None
             latest = max(previous.confirmed, confirmed, key=lambda each: each.number)
             state = msgspec.structs.replace(previous, confirmed=latest)
@@ -326,7 +327,7 @@ class Spool:
     # -- the connection ---------------------------------------------------------------------------
 
     def missing(self, applied: int) -> int:
-        """Return how many links the peer had confirmed but no longer has, if its own count of links is `applied`."""
+        """Return the number of links that the peer had confirmed but lacks now; `applied` is its own count of links."""
         return max(0, self.confirmed.applied - applied)
 
     def greet(self, epoch: bytes, durable: int, chain: int, applied: int) -> Greeting:
@@ -334,9 +335,9 @@ class Spool:
 
         If they agree, continue after the entry with the sequence number `durable`.
 
-        They agree if `epoch` is the queue's epoch and `chain` is the checksum of the queue's entries up to
-        `durable`. `applied` is the peer's count of the links that it ever received from this process. Returns
-        whether they agree and, if not, why.
+        The queue and the Welcome agree if `epoch` is the queue's epoch and `chain` is the checksum of the
+        queue's entries up to `durable`. `applied` is the peer's count of the links that it ever received from
+        this process. Returns whether they agree and, if not, why.
         """
         if not self.ready or epoch != self.state.epoch:
             return Greeting.STALE

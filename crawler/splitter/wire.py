@@ -35,7 +35,7 @@ from crawler.errors import CrawlerError
 from crawler.records import UNDECODABLE, Link
 from crawler.storage.kv import VALUE_VERSION, seal
 
-PROTOCOL = 6  # the protocol number in the handshake; processes with different numbers refuse each other
+PROTOCOL = 7  # the protocol number in the handshake; processes with different numbers refuse each other
 TAG_BYTES = 16
 LENGTH_BYTES = 4
 _SEAL_BYTES = 5  # length of the version and the crc32 at the start of an entry
@@ -101,6 +101,9 @@ _Text = Annotated[str, Meta(max_length=256)]
 _Token = Annotated[bytes, Meta(max_length=64)]
 _Nonce = Annotated[bytes, Meta(min_length=32, max_length=32)]
 Epoch = Annotated[bytes, Meta(min_length=8, max_length=8)]
+ADDRESSES_PER_MESSAGE_MAX = 16
+SKETCH_BYTES_MAX = 128
+_Sketch = Annotated[bytes, Meta(max_length=SKETCH_BYTES_MAX)]
 
 
 class PastEnd(IntEnum):
@@ -188,11 +191,12 @@ class Counters(_Message, frozen=True):
     these values got from their receiver, and `echo_boot` is the boot id in that message. `outbox` is the
     number of links that are not yet confirmed by their owners. `appended` counts the links that were ever
     appended to the outbox. `applied` counts the links from other processes that this process ever applied.
-    `sent_sum` is a weighted sum of the links that their owners confirmed, and `applied_sum` of the links that
-    this process applied (`coordination.py`, "The end"). Both sums are 0 in a process that has work. `work` is
-    the number of hosts with URLs to fetch. `level`, `weight` and `busy` are values of the refresh schedule,
-    which are 0 in a process that has no known pages to refetch. `past_end` tells what the process knew, when
-    it started, about an earlier end of the crawl (`PastEnd`).
+    `sent_sum` is a weighted sum of the links that their owners confirmed. `applied_sum` is a weighted sum of
+    the links that this process applied (`coordination.py`, "The end"). Both sums are 0 in a process that has
+    work. `work` is the number of hosts with URLs to fetch. `level`, `weight` and `busy` are values of the
+    refresh schedule, which are 0 in a process that has no known pages to refetch. `past_end` tells what the
+    process knew, when it started, about an earlier end of the crawl (`PastEnd`). `addresses` maps IP addresses
+    to sketches of the domains that the process knows there (`shared_addresses.py`).
     """
 
     boot: _Token
@@ -214,6 +218,7 @@ class Counters(_Message, frozen=True):
     weight: _Amount = 0.0
     busy: bool = False
     past_end: PastEnd = PastEnd.NONE
+    addresses: Annotated[dict[_Name, _Sketch], Meta(max_length=ADDRESSES_PER_MESSAGE_MAX)] = {}
 
 
 class Ack(_Message, frozen=True):

@@ -158,12 +158,12 @@ class CommitPoint:
 
     @property
     def light(self) -> int:
-        """The number of queued changes, without the functions passed to `add_heavy` that have not started."""
+        """The number of queued changes, not counting functions passed to `add_heavy` that have not started."""
         return len(self) - len(self._heavy)
 
     @property
     def unmade_light(self) -> int:
-        """The number of queued functions that have not started, without those passed to `add_heavy`."""
+        """The number of queued functions that have not started, not counting those passed to `add_heavy`."""
         return self.unmade - len(self._heavy)
 
     @property
@@ -302,7 +302,8 @@ class CommitPoint:
         for change in group:
             for action in change.after:
                 action()
-            # the effects refer to the change, and the change to them; without this, both would stay in memory
+            # the actions refer to the change, and the change refers to them; if they were not removed here,
+            # both would stay in memory
             change.after.clear()
         reach("committed")
 

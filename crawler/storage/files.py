@@ -33,7 +33,7 @@ from typing import IO
 from crawler.errors import BusyError, DamageError, DirectoryError, StoreError, UsageError
 
 BRIEF_MAX = 30.0  # seconds to wait for a lock that its holder will release soon
-_LOOK_AGAIN = 0.05  # seconds between two attempts
+_LOOK_AGAIN = 0.05  # seconds between two attempts to get the lock
 _READ_CHUNK_BYTES = 1 << 20
 
 
@@ -498,7 +498,7 @@ os.register_at_fork(after_in_child=_forget_in_child)
 
 
 def disown_locks(descriptors: Collection[int]) -> None:
-    """Make the locks of a dead simulated process forget these descriptors, which stay open.
+    """Make the locks of a simulated process that has ended forget these descriptors, which stay open.
 
     Later, other files will have the numbers of these descriptors. If the locks still had the numbers, a
     release or a forked child would close those files.

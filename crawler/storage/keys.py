@@ -129,8 +129,9 @@ REFRESH_LEVEL = b"m/refresh"  # the latest level of the refresh schedule
 REFRESH_REVISIT = b"m/revisit"  # the mean time between two crawls of a page
 REFRESH_TILT = b"m/tilt"  # weight of the pages of this process, relative to pages of other processes
 REFRESH_HAZARD = b"m/hazard"  # correction of P[fresh]
-# found and expected changes, with which `Learning` corrects its probabilities of a change
+# the numbers of found and of expected changes; from these, `Learning` corrects its probabilities of a change
 REFRESH_BIAS = b"m/bias"
+REFRESH_SET_BACK = b"m/setback"  # the latest run that began with a clock behind the instants of earlier runs
 SCOPE_STATE = b"m/scope"  # the scope of the seeds and their redirects
 EQUIVALENCES = b"m/equivalences"  # pairs of authorities that are proven to be names of one site
 RUN = b"m/run"  # the current run, and the counters as they were when it began
@@ -153,6 +154,7 @@ METAS: Mapping[bytes, Family] = {
     REFRESH_TILT: Family(REFRESH_TILT, "frontier", Travel.ANEW),
     REFRESH_HAZARD: Family(REFRESH_HAZARD, "frontier", Travel.ANEW),
     REFRESH_BIAS: Family(REFRESH_BIAS, "frontier", Travel.ANEW),
+    REFRESH_SET_BACK: Family(REFRESH_SET_BACK, "frontier", Travel.ANEW),
     SCOPE_STATE: Family(SCOPE_STATE, "urlfilter", Travel.OWNER),
     EQUIVALENCES: Family(EQUIVALENCES, "urls", Travel.OWNER),
     RUN: Family(RUN, "process", Travel.ANEW),

@@ -93,7 +93,10 @@ class LevelStore(DiskStore):
             raise DirectoryError(f"store {path}: cannot be opened: {_text(error)}") from error
 
     def _open(self, path: Path, options: dict[str, Any]) -> Any:
-        """Open the store. If only a torn tail of the newest log prevents this, cut that tail first."""
+        """Open the store.
+
+        If the store cannot be opened only because the newest log has a torn tail, cut that tail first.
+        """
         self.mended = mend_logs(path, REMEDY)
         try:
             return plyvel.DB(str(path), **options)
@@ -130,7 +133,7 @@ class LevelStore(DiskStore):
     def _iterator(self, **bounds: Any) -> Any:
         try:
             return self._db.iterator(verify_checksums=True, **bounds)
-        except self._errors as error:  # the table is truncated
+        except self._errors as error:  # a table of the store is truncated
             raise self._unreadable(error) from error
 
     def _verified(self, items: Iterator[tuple[bytes, bytes]]) -> Iterator[tuple[bytes, bytes]]:

@@ -73,7 +73,10 @@ def next_file(manifest: bytes) -> int:
 
 
 def edits(manifest: bytes, fields: Mapping[int, str]) -> Iterator[dict[int, int]]:
-    """Yield {tag: first number of the tag's field} for each edit, up to the first tag that is not in `fields`."""
+    """Yield a dictionary for each edit. It maps each tag to the first number of the tag's field.
+
+    An edit is read only up to the first tag that is not in `fields`.
+    """
     return (dict(_fields(edit, fields)) for edit in whole_records(manifest))
 
 

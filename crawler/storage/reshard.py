@@ -29,10 +29,11 @@ class OldProcess(msgspec.Struct, frozen=True):
 class NewProcess(msgspec.Struct, frozen=True):
     """One new process that is being created.
 
-    `pieces` are the ranges of buckets of this process with their old owners, in ascending order: (source,
-    first, end). `owns` tells whether the process owns a bucket, and `put` writes a key. One new process is
-    the `heir`: it takes over the keys that belong to no bucket. `copied` counts the keys of each family that
-    were copied by bucket. `done` is the set of these families.
+    `pieces` are the ranges of buckets that this process owns, in ascending order. Each is (source, first,
+    end), where `source` is the old process that owned the range. `owns` tells whether the process owns a
+    bucket, and `put` writes a key. One new process is the `heir`: it takes over the keys that belong to no
+    bucket. `copied` counts the keys of each family that were copied by bucket. `done` is the set of these
+    families.
     """
 
     folder: Path

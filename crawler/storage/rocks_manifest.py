@@ -23,7 +23,8 @@ from typing import NamedTuple
 from crawler.storage.manifest import BEFORE_TABLES, edits, whole_records, without_current
 
 _LOG_NUMBER, _NEXT_FILE, _LAST_SEQUENCE = 2, 3, 4
-_FIRST_RECORD_MAX = 64 << 10  # number of bytes that are read; the record of `_mark_opening` has only 13 bytes
+# number of bytes of a log that are read; the record of `_mark_opening` has 13 bytes
+_FIRST_RECORD_MAX = 64 << 10
 
 
 def lost_bookkeeping(store: Path) -> str:

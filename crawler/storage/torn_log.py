@@ -28,7 +28,8 @@ from crawler.storage.files import cut
 BLOCK_BYTES = 32 << 10
 _HEADER = struct.Struct("<IHB")
 _FULL, _FIRST, _LAST = 1, 2, 4
-# util/crc32c.h: a stored crc is rotated, and this number is added, because the data may itself contain crcs
+# util/crc32c.h: data may contain crcs, so a crc is masked before it is stored: it is rotated, and this number
+# is added
 _MASK_DELTA = 0xA282EAD8
 
 

@@ -66,9 +66,9 @@ _LIMITS = ("max_pages", "max_time", "max_bytes", "disk", "signal", "stopped")
 class Supervisor:
     """Runs the processes of the crawl in `directory` until all of them have ended.
 
-    The directory keeps the settings `saved` instead of `config`, if the two differ.
-    The processes send their status every `status_interval` seconds. If `status_interval` is 0, the processes
-    send no status; a caller that never uses the method `status` needs none.
+    If `saved` is given, the directory keeps these settings instead of `config`. The processes send their
+    status every `status_interval` seconds. If `status_interval` is 0, the processes send no status; a caller
+    that never uses the method `status` needs none.
     """
 
     def __init__(
@@ -440,7 +440,7 @@ def _nothing(supervisor: Supervisor) -> Report:
 
 
 def _on_the_way(splitter: SplitterCounts | None) -> list[str]:
-    """Check that every sent link has been applied, which is true at the end of every crawl; return any violation."""
+    """Check that every sent link has been applied, as must be true at the end of a crawl; return any violation."""
     if splitter is None or splitter.sent == splitter.applied:
         return []
     return [f"sent = applied: {splitter.sent} != {splitter.applied}"]

@@ -3,7 +3,7 @@
 When a process resumes on a core that it shares with siblings, the caches contain the data of the siblings
 instead of its own data. With longer time slices, a waking sibling does not interrupt the running process, so
 the processes alternate less often. With four processes per core, the number of interruptions in a crawl of
-2,600 pages drops from 1,300 to between 270 and 390. A page then takes about 3 % (+- 1.5) less CPU time.
+2,600 pages drops from 1,300 to between 270 and 390. A page then takes about 3 % less CPU time (error: 1.5 %).
 
     SCHED_BATCH    a waking process does not interrupt the running one
     slice          the length of a time slice, from Linux 6.12 on (3 ms if not set)

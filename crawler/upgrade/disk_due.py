@@ -1,7 +1,7 @@
 """Step 5: the known URLs are always in runs on disk.
 
 The setting `due.method` was dropped from crawl.toml. With its value "memory", the known URLs were in no file:
-every start took them from the page records and the queues. They are written as one run here. The list of runs
+every start took them from the page records and the queues. This step writes them as one run. The list of runs
 (`d/runs`) no longer says where the known URLs are.
 
 Each store is upgraded in one batch. Running the step again changes nothing, except that a run that no store

@@ -33,7 +33,8 @@ STILL_TRUE: Mapping[str, object] = {"due.method": "runs"}
 def renewed(tree: Mapping[str, Any], where: str) -> dict[str, Any]:
     """Return nested settings with current keys.
 
-    For each removed key, a line is logged that names the file `where`, unless its value is in `STILL_TRUE`.
+    For each removed key, a line is logged, which names the file `where`. No line is logged if the key has the
+    value in `STILL_TRUE`.
     """
     made = copy.deepcopy(dict(tree))
     for former, now in RENAMED.items():

@@ -29,7 +29,7 @@ log = logging.getLogger("crawler")
 
 PLAIN = 0  # the coding
 _CHUNK_KEYS = 1 << 18
-FORMER_FIELDS = 4  # of `FormerManifest`; the current form has 3
+FORMER_FIELDS = 4  # number of fields of `FormerManifest`; the current form has 3
 
 
 class FormerManifest(msgspec.Struct, array_like=True):

@@ -8,6 +8,7 @@ from crawler.upgrade.former_settings import renew_settings
 from crawler.upgrade.marks import renew_marks
 from crawler.upgrade.plain_runs import code_runs
 from crawler.upgrade.refresh_records import lengthen_refresh_records
+from crawler.upgrade.run_settings import drop_run_settings
 
 STEPS: tuple[Callable[[CrawlDirectory], None], ...] = (
     renew_settings,
@@ -15,5 +16,6 @@ STEPS: tuple[Callable[[CrawlDirectory], None], ...] = (
     renew_marks,
     lengthen_refresh_records,
     keep_due_on_disk,
+    drop_run_settings,
 )
 assert len(STEPS) == FORMAT

@@ -170,7 +170,7 @@ class Build:
 def keep_counts(
     store: KeyValue, name: str, known: Mapping[str, int], random_bytes: Callable[[int], bytes] = os.urandom
 ) -> None:
-    """Store the counts of the new process `name`. If it loses its store, its peers will notice this by these counts.
+    """Store the counts by which peers will notice if the new process `name` loses its store.
 
     Peers compare these counts at each greeting. For a new process, the count for each peer is the number of
     URLs that the process knows (`known`).

@@ -34,7 +34,7 @@ from crawler.urls.fingerprint import Fingerprinter
 def check(stages: Stages, processes: int = 1) -> list[str]:
     """Return a list of the problems found, one line each. Every value, run and WARC record is read.
 
-    The WARC records are read by this number of `processes`.
+    `processes` is the number of processes that read the WARC records.
 
     Raises:
         CrawlerError: a process that read WARC records was killed, and so was its replacement.
@@ -81,7 +81,7 @@ def _read_values(store: KeyValue) -> tuple[list[str], Counter[bytes]]:
 
 
 def _missing_keys(keys: Counter[bytes], point: CommitPoint) -> list[str]:
-    """Return a line for each counter of keys (`KEPT`) that differs from the number of such keys in the store."""
+    """Return a line for each counter in `KEPT` that differs from the number of keys that it should count."""
     problems = []
     for name, prefix in KEPT.items():
         found, counted = keys[prefix], point.counters[name]
@@ -138,7 +138,7 @@ def repair(
 ) -> tuple[list[str], list[str]]:
     """Repair one process; return the repairs made and the problems that remain, one line each.
 
-    The WARC records are checked by this number of `processes`.
+    `processes` is the number of processes that check the WARC records.
 
     If the store was rebuilt and the process has peers, the repair is complete only after
     `behind.recover_behind`.

@@ -49,8 +49,8 @@ from crawler.upkeep.warc_members import mended
 
 _NUMBER = re.compile(r"[0-9]{1,12}")
 _REQUEST_KEY = re.compile(r"[0-9a-f]{16}")
-# Maximum number of receipts in memory. Two records of the same receipt in a segment are never separated by
-# more than half this number of other receipts.
+# Maximum number of receipts in memory. Between two records of the same receipt in a segment, there are at most
+# half this number of other receipts.
 _RECEIPTS_MAX = 2 * 65_536
 
 
@@ -129,7 +129,10 @@ class Recapture:
         self._repair.done += [f"{gone} copies have lost their consent receipts"] if gone else []
 
     def _take_back(self, folder: Path) -> None:
-        """Move segments back from lost+found. They were moved there because the store had lost their names."""
+        """Move segments back from lost+found.
+
+        These segments were moved there because the store had lost their names.
+        """
         for path in sorted((folder / segments.LOST_AND_FOUND).glob("*.warc.gz*")):
             name = path.name
             if name.endswith((".warc.gz", segments.OPEN_SUFFIX)) and not (folder / name).exists():

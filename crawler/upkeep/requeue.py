@@ -120,12 +120,16 @@ class Requeue:
         return links
 
     def _waiting_links(self) -> list[Link]:
-        """Return the links of the links log. They are not queued yet. Move the log away, so that a new log starts."""
+        """Return the links of the links log.
+
+        These links are not queued yet. Move the log away, so that a new log starts.
+        """
         log, aside = self._repair.folder / "links", self._repair.folder / WAITING_LINKS
         if log.exists() and not aside.exists():
             rename(log, aside)
         links = [*salvage(aside), *salvage(log)]
-        # an interrupted repair has already read the links of this log from `aside`
+        # after an interrupted repair, both `aside` and a new `log` may exist; the links of `log` were just
+        # read, so it is removed
         shutil.rmtree(log, ignore_errors=True)
         return links
 

@@ -7,11 +7,12 @@
 
 Pages of one directory share most of their hrefs (navigation, index), and the meaning of a relative href
 depends only on the directory of the base. So there is one table per directory, which maps each href to its
-result. A link then costs one dictionary look-up. Some hrefs are resolved each time. These are hrefs that are
-empty or begin with `?`, because their result depends on the file name or query of the base; hrefs such as
-`http:x`, which the standard reads as relative; and hrefs with tabs or newlines, which the parser removes.
-There are separate tables for pages in an encoding other than UTF-8, and for links to requisites. All tables
-are emptied when the scope widens, or when fingerprints change because two authorities were proven to be one.
+result. A link then costs one dictionary look-up. Three kinds of hrefs are not in the table but are resolved
+each time. An href that is empty or begins with `?` depends on the file name or the query of the base. An href
+such as `http:x` is read as relative by the standard. In an href with tabs or newlines, the parser removes
+these characters. There are separate tables for pages in an encoding other than UTF-8, and for links to
+requisites. All tables are emptied when the scope widens, or when fingerprints change because two authorities
+were proven to be one.
 
 `memo_bytes_max` bounds the size of all tables together. The table of the least recently used directory is
 evicted first. Results for up to `_JUDGED_MAX` recent URLs are shared by all directories that link to these
@@ -50,8 +51,8 @@ from crawler.urls.fingerprint import Fingerprinter
 COMPILED: bool = cython.compiled
 
 
-# Matches the beginning of an href if more than the directory of the base URL decides what it refers to, or if
-# the parser trims the href.
+# Matches the beginning of an href whose target depends on more than the directory of the base URL: an empty
+# href, `?x` or `http:x`. Also matches a leading space, which the parser trims.
 _NOT_BY_DIRECTORY = re.compile(r"$|[ ?]|https?:(?![/\\])", re.IGNORECASE)
 # size in bytes of an entry without its characters: slot, link, integer and two string headers
 _ENTRY_BYTES = 300
@@ -68,7 +69,7 @@ _REQUEST_FORM = re.compile(r"https?://[a-z0-9.-]+(?::[0-9]+)?/[!$-;=@-\[\]_a-z|~
 class Accepted(NamedTuple):
     """The accepted links of a page in order of appearance. No two links have the same fingerprint.
 
-    `urls` are the request forms of the links, and `fingerprints` are their fingerprints, shape (n,).
+    `urls` are the request forms of the links, and `fingerprints` is the array of their fingerprints.
     `rejected` counts the other links by rule.
     """
 
@@ -256,7 +257,7 @@ class LinkFilter:
                         judged.clear()
                     judged[url] = known
             results[position] = entry = known
-            # An href with tabs or newlines, which is not printable, is not stored.
+            # Only printable hrefs are stored, so none that contain tabs or newlines.
             if plain or (href.isprintable() and not depends_on_base(href)):
                 table[href] = entry
                 size += _ENTRY_BYTES + len(href) + len(url)
@@ -275,7 +276,10 @@ class LinkFilter:
             self._size -= self._tables.popitem(last=False)[1].size
 
     def _present_revision(self) -> int:
-        """Return a number that changes whenever results may change. It is the sum of two revisions that only grow."""
+        """Return a number that changes whenever results may change.
+
+        The number is the sum of two revisions that only grow.
+        """
         return self.filter.revision + self.fingerprinter.revision
 
     def _forget(self) -> None:

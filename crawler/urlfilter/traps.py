@@ -38,8 +38,7 @@ def directory_trap(directory: str, segments_max: int = 20, repeats_max: int = 2)
     room = not segments_max or len(segments) < segments_max
     if rule:
         return rule if room or rule == PATH_SEGMENTS else None
-    # One more segment can complete the third occurrence of a unit only if some segments of the path already
-    # occur twice.
+    # If all segments of the path differ, one more segment cannot complete the third occurrence of a unit.
     settled = not repeats_max or (repeats_max >= 2 and len(set(segments)) == len(segments))
     return "" if room and settled else None
 
@@ -62,7 +61,7 @@ def _rule(segments: list[str], segments_max: int, repeats_max: int) -> str:
 def repeats(segments: list[str], repeats_max: int) -> bool:
     """Return whether a unit of up to 6 segments occurs more than `repeats_max` times in a row."""
     for unit in range(1, min(_UNIT_MAX, len(segments) // (repeats_max + 1)) + 1):
-        run = 0  # number of consecutive segments that are equal to the segment `unit` places before them
+        run = 0  # number of segments in a row, each of which equals the segment `unit` places before it
         for position in range(unit, len(segments)):
             run = run + 1 if segments[position] == segments[position - unit] else 0
             if run == unit * repeats_max:

@@ -140,9 +140,9 @@ class Scope:
         )
 
     def names(self, url: str) -> bool:
-        """Return whether the scope contains the URL itself, and not only a directory of the URL.
+        """Return whether the scope contains the URL itself; a directory of the URL is not enough.
 
-        The scope contains the URLs that are seeds of kind `page`, or that a SURT prefix covers.
+        The scope contains the URL itself if the URL is a seed of kind `page`, or if a SURT prefix covers it.
         """
         if PAGE in self._others and self._others[PAGE]._has(url):
             return True
@@ -364,7 +364,7 @@ class UrlFilter:
     def _directory_verdict(self, place: str) -> str | None:
         """Return the verdict on all URLs of a directory, or None if the verdict depends on the last segment.
 
-        The verdict is SCOPE, PORT or the result of `directory_trap`. It does not consider patterns.
+        The verdict is SCOPE, PORT or the result of `directory_trap`. The verdict does not consider patterns.
         """
         rule: str | None = SCOPE
         if self.scope.spans(place):

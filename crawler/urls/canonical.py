@@ -229,7 +229,7 @@ _SESSION_QUERY = re.compile(
 
 
 def duplicate_key(url: str, *, strip_session_ids: bool = True) -> bytes:
-    """Return the duplicate key of a request form, as ASCII bytes. The key is hashed, and used for nothing else."""
+    """Return the duplicate key of a URL (request form), as ASCII bytes. The key is hashed, and used for nothing else."""
     if "%" in url:
         url = _ESCAPE.sub(_normal_escape, url)
     if strip_session_ids and ("?" in url or ";" in url or "(" in url):
@@ -301,23 +301,23 @@ def plain_join(above: tuple[str, ...], href: str) -> str:
 
 
 def directory(url: str) -> str:
-    """Return a request form up to and including the last slash of its path."""
+    """Return a URL (request form) up to and including the last slash of its path."""
     query = url.find("?")
     return url[: url.rindex("/", 0, query) + 1] if query >= 0 else url[: url.rindex("/") + 1]
 
 
 def authority(url: str) -> str:
-    """Return `scheme://host[:port]` of a request form."""
+    """Return `scheme://host[:port]` of a URL (request form)."""
     return url[: url.index("/", 8)]
 
 
 def target(url: str) -> str:
-    """Return the path and the query of a request form."""
+    """Return the path and the query of a URL (request form)."""
     return url[url.index("/", 8) :]
 
 
 def hostname(url: str) -> str:
-    """Return the host of a request form, without the port. An IPv6 address keeps its brackets."""
+    """Return the host of a URL (request form), without the port. An IPv6 address keeps its brackets."""
     start = 8 if url[4] == "s" else 7
     netloc = url[start : url.index("/", start)]
     if ":" not in netloc or netloc[-1] == "]":

@@ -21,12 +21,12 @@ from collections.abc import Mapping
 
 from crawler.urls.canonical import authority, target
 
-PROOFS = 5  # number of redirects, each to the same path on one other authority, that prove an equivalence
-# Maximum number of pairs, which take 250 bytes each. Beyond it, no pair is proven, so each redirect costs a
-# request.
+PROOFS = 5  # this many redirects to the same path on one other authority prove an equivalence
+# Maximum number of pairs, which take 250 bytes each. Once it is reached, no further pair is proven, so each
+# redirect costs a request.
 _PROVEN_MAX = 100_000
-# Maximum number of authorities that are remembered. For each of them, either the number of redirects is
-# known, or the fact that it has answered. The least recently seen one is dropped.
+# Maximum number of authorities that are remembered. For each authority, the table holds either the number of
+# its redirects, or the fact that it has answered. The least recently seen authority is dropped first.
 _TRIAL_MAX = 20_000
 _ANSWERED = ("", 0)
 

@@ -69,8 +69,8 @@ _MORE_ENDINGS = {
 def _types() -> dict[str, str]:
     """Return media types by the ending of a file name, such as ".pdf".
 
-    They are those of Python's own table and of `_MORE_ENDINGS`. With the system's table, crawls would differ
-    between machines.
+    The types are those of Python's own table and of `_MORE_ENDINGS`. If the system's table were used, crawls
+    would differ between machines.
     """
     import mimetypes  # imported here, because few crawls use kinds and the import also reads the system's table
 

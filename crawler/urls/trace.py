@@ -82,7 +82,10 @@ class TraceWriter:
 
     @classmethod
     def next_in(cls, parent: Path, info: Mapping[str, Any], **bounds: int) -> "TraceWriter":
-        """Return a writer for the next run of a crawl. Its folder is the next of `parent`/0001, `parent`/0002, ..."""
+        """Return a writer for the next run of a crawl.
+
+        The folder of the run is the next of `parent`/0001, `parent`/0002, ...
+        """
         numbers = [int(folder.name) for folder in parent.glob("[0-9][0-9][0-9][0-9]")]
         return cls(parent / f"{max(numbers, default=0) + 1:04}", info, **bounds)
 

@@ -15,6 +15,23 @@ def typed_url(text: str) -> str | None:
     return canonical(text if "://" in text else f"http://{text}")
 
 
+def not_a_url(text: str) -> str:
+    """Explain why a text, which has no login, cannot be crawled; return "" if it can.
+
+    If only the scheme is missing, the explanation contains the URL that was probably meant.
+    """
+    if canonical(text) is not None:
+        return ""
+    scheme, colon, _ = text.partition("://")
+    if colon and scheme.isalpha() and scheme.lower() not in ("http", "https"):
+        return f"{scheme.lower()} is not supported; the crawler fetches http and https URLs"
+    if not colon and "@" not in text:
+        usual = "http" if text.startswith(("localhost", "127.", "[::1]")) else "https"
+        if (guess := canonical(f"{usual}://{text}")) is not None:
+            return f"not a URL; did you mean {guess} ?"
+    return "not an http(s) URL"
+
+
 def split_login(url: str) -> tuple[str, str]:
     """Return a URL without the login that it contains, and the login as "user:password" ("" if there is none)."""
     scheme, separator, rest = url.partition("://")

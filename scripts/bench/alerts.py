@@ -48,7 +48,7 @@ from crawler.storage.kv import seal, unseal  # noqa: E402
 from tests.end_to_end.web import Web, endless  # noqa: E402
 
 RULES = ROOT / "config" / "prometheus" / "alerts.yaml"
-# an alert must fire within this many seconds; an alert that looks at the last minute needs this long
+# seconds within which an alert must fire; alerts that look at the last minute need this long
 LIMIT = 180.0
 POLITE = [
     "--delay",

@@ -116,7 +116,7 @@ def run(name: str, root: Path, pages: Set, cpu: str, folder: Path, other: str) -
 
 
 def show(runs: dict[str, list[Cost]]) -> None:
-    """Print each contender's CPU time, divided by that of the bare loop and by that of this script's checkout."""
+    """Print the cost of each contender, and how many times as much the bare loop and this checkout cost."""
     names = list(runs)
     table = harness.Table(
         f"{'':22}", "  pages", "us a page", "MiB", "   to the bare loop", f"{'to ' + names[1]:>19}"

@@ -83,7 +83,7 @@ def main() -> None:
             loader.take_in([url(number, args.hosts) for number in group])
         loader.flush(dry=True)
         print(f"{stages.frontier!r}", flush=True)
-        garbage_collection.freeze()  # as a crawl does at its start
+        garbage_collection.freeze()  # a crawl does this at its start
         queue: list[Change | Maker] = []
         commands = Commands(stages, queue.append)
         busiest, last = hostname(0), url(args.urls - 1, args.hosts)

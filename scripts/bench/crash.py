@@ -79,7 +79,7 @@ SMALL = ("--set", "pages.segment_bytes=20000", "--set", "due.buffer_entries_max=
 PAUSE_MAX = 4.0  # seconds between two random kills
 STOPPED = 60.0  # seconds
 SEEDS_A_BATCH = 10_000
-# points that are reached only if a flush and a compaction run at the same time, so runs are written slowly
+# these points are reached only if a flush and a compaction run at the same time, so runs are written slowly
 OVERLAPPING = [
     f"{point}:1 --set due.buffer_entries_max=4 --max-pages 400"
     for point in ("flush during compaction", "compaction during flush")
@@ -110,7 +110,7 @@ EXCHANGED = [
     "entries accepted:3",
     "acks sent:3",
     "entries sent:3",
-]  # points that are reached only if there are several processes
+]  # these points are reached only if there are several processes
 PLANTED = {
     "page-before-links": [f"committed:{n}" for n in range(12, 18)],
     "no-truncation": ["record appended:15", "synced:15", "record appended:30"],
@@ -158,7 +158,7 @@ def named_points(folder: Path, size: Crash) -> Row:
         directory, kills, missed = folder / "crawl", list[float](), list[str]()
         for fault in size.faults:
             once = partial(kill_at, web, directory, fault, *size.part, module=_module(fault))
-            at = once() or once()  # whether a point is reached depends on timing
+            at = once() or once()  # a second try, because it depends on timing whether a point is reached
             kills += at
             missed += [] if at else [fault]
         finish(web, directory, *size.flags())

@@ -19,16 +19,16 @@ are crawled alone. Each host has its own address in 127/8. The script prints one
     exit s       seconds from SIGTERM to the end
 
 With `--load N`, N busy processes run at the same time. Even without `--load` and without hostile hosts, the
-gap between two fetches is not much shorter than --delay: all hosts are first visited at the same time, so
-they all pause at the same time.
+longest gap between two fetches is nearly --delay: all hosts are first visited at the same time, so they all
+pause at the same time.
 
-Each row of a run with hostile hosts is judged, even with `--load 10`: the peak must be at most 600 MiB, the
-gap at most 3 s, the exit must take at most 5 s, and the exit code must be 0. A row that breaks a limit names
-this limit, and the exit code of the script is then 1. Two targets depend on the speed of the machine, and are
-not judged: a ratio of at least .8, and turns of at most 100 ms of CPU. To measure turns, the loop calls a
-function every 5 ms. The time between two calls counts as one turn: it holds all iterations of the loop within
-5 ms, or a single one that takes longer. On a busy machine, the wall time of a turn is meaningless. `--stacks`
-prints the stack of the loop's thread during turns of more than 40 ms.
+Each row of a run with hostile hosts is judged, even with `--load 10`: the peak must be at most 600 MiB, and
+the gap must be at most 3 s. The exit must take at most 5 s, and the exit code must be 0. A row that breaks a
+limit names this limit, and the exit code of the script is then 1. Two targets depend on the speed of the
+machine, and are not judged: a ratio of at least 0.8, and turns of at most 100 ms of CPU. To measure turns,
+the loop calls a function every 5 ms. The time between two calls counts as one turn: it holds all iterations
+of the loop within 5 ms, or a single one that takes longer. On a busy machine, the wall time of a turn is
+meaningless. `--stacks` prints the stack of the loop's thread during turns of more than 40 ms.
 """
 
 import argparse
@@ -80,9 +80,9 @@ COLUMNS = (
     *(" " * 16, "pages/min", "ratio", " late", "  asked", " took", "busy", "kept", "child"),
     *("peak MiB", "  main", "turn ms", " wall", "gap s", "exit s", "code", "details"),
 )
-# the parts of a measurement in the columns from `asked` to `exit s`
+# the fields of a measurement that fill the columns from `asked` to `exit s`
 FIGURES = ("asked", "took", "busy", "kept", "children", "peak", "main", "cpu", "wall", "gap", "exit")
-SETTLED = 3.0  # the gap is measured from this time on, in seconds after the start
+SETTLED = 3.0  # seconds from the start of the crawl; the gap is measured from then on
 
 
 # -- inside the crawl's process ---------------------------------------------------------------------
@@ -160,7 +160,7 @@ def crawl_measured(out: Path, arguments: list[str], *, stacks: bool) -> int:
         )
         out.write_text(json.dumps(found | {"seen": turns[0].seen.most_common(12) if turns else []}))
 
-    # no garbage collection happens at the end of the program, so `write` may be its last step
+    # `write` may be the last step of the program, because no garbage collection happens at its end
     atexit.register(write)
     sys.argv = ["crawler", *arguments]
     return program()

@@ -10,8 +10,8 @@ the highest to the lowest level, both averaged over the quarter. Then it prints 
 freshness in the second half of the time. It computes them from the logs of the servers.
 
 During one mean interval between two crawls of a page (pages / rate, 12 s here), levels move towards each
-other by a quarter of their difference. So after `--seconds`, a difference has shrunk to about exp(-seconds
-rate / (4 pages)), which is .7 % here.
+other by a quarter of their difference. So at the end of the run, a difference has shrunk to about
+exp(-seconds * rate / (4 * pages)) of its initial value, which is 0.7 % here.
 
 One second of the measurement is a day for the sites (`refresh.speed`). Stores are not synced, so the disk
 does not affect the result.
@@ -46,7 +46,10 @@ speed = 86400
 
 
 class Seen(NamedTuple):
-    """The levels, an array (samples, processes), and the fetches and the freshness in the second half of the run."""
+    """The observations of a run. `levels` has a row per sample and a column per process.
+
+    `fetches` and `freshness` are those of the second half of the run.
+    """
 
     levels: np.ndarray
     pages: list[int]

@@ -144,8 +144,9 @@ class BenchSet:
 class Run(NamedTuple):
     """The cost of one crawl, and the requests that the server saw.
 
-    `units` is CPU per unit of constant work, or 0 if unknown. `times` are the instants of all answers, in
-    order. `last` is the index of the last answer of the process that ended first.
+    `units` is the CPU time of the crawl divided by the CPU time of its SHA-1 and deflate, or 0 if it is
+    unknown. `times` are the instants of all answers, in order. `last` is the index of the last answer of the
+    process that ended first.
     """
 
     cpu: float
@@ -215,7 +216,7 @@ def shares(times: list[tuple[float, str]], seed: bytes, processes: int) -> tuple
 
 
 def units_of(samples: Path) -> float:
-    """Return the number of all samples, divided by the number of samples in SHA-1 and deflate."""
+    """Return the number of all samples, divided by the number of those in which SHA-1 or deflate was running."""
     command = ["perf", "report", "--input", str(samples), "--sort", "dso", "--stdio", "--show-nr-samples"]
     found = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     counts = [(int(count), name) for count, name in _SAMPLES.findall(found)]

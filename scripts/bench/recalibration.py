@@ -1,7 +1,7 @@
 """Judge or refit the constants of the correction of P(fresh) (`freshness/recalibration.py`).
 
-    python scripts/bench/recalibration.py --data histories              judge the shipped constants: 15 minutes
-    python scripts/bench/recalibration.py --data histories --fit 60     search for better constants for 60 minutes
+    python scripts/bench/recalibration.py --data histories               judge the shipped constants
+    python scripts/bench/recalibration.py --data histories --fit 300     search for better constants in 300 steps
 
 The shipped schedule plays histories of the league and simulated webs, without a correction of its values. In
 each drawing of the league, the pages of each site are drawn at random, and the histories end zero, one or two
@@ -12,23 +12,35 @@ error of a decile; deciles with less than a hundredth of the copies are ignored.
 
 The search uses drawings 1 to N and seeds 1 to N, where N is `--drawings`. Drawings and seeds above N judge
 the result. In each step of the search, one constant is changed at random, and the change is kept if the
-errors become smaller.
+errors become smaller. The same seed, drawings and steps find the same constants. With three drawings, the runs
+take five minutes of CPU time to record, and a step takes a second.
 """
 
 import argparse
 import random
 import sys
 import tempfile
-import time
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
+from numba import njit
 
 from crawler.bench import harness
-from crawler.freshness.recalibration import FITTED, Constants, Hearing, Recalibration
+from crawler.freshness.recalibration import (
+    FITTED,
+    HAZARD_HIGH,
+    HAZARD_LOW,
+    HIGH,
+    LOW,
+    TILT,
+    WEIGHT_MAX,
+    Constants,
+    Hearing,
+    Recalibration,
+)
 from crawler.frontier.refresh import Settings
 from crawler.frontier.refresh.settings import PageView
 from crawler.lab.league import histories
@@ -45,7 +57,8 @@ SIMULATED = (
 )  # fmt: skip
 YEAR = 365 * 86_400
 ALLOWED = 0.012  # an error of a decile below this one costs nothing
-LARGE = 0.03  # the cost of larger errors is linear
+CHECKED = 2000  # rows of a run for which the compiled replay is compared with `Recalibration`
+LARGE = 0.03  # from this error on, the cost is linear
 
 
 class Run(msgspec.Struct, frozen=True):
@@ -63,12 +76,14 @@ class Run(msgspec.Struct, frozen=True):
 class Recording(Shipped):
     """The shipped schedule, which records every crawl and every sampled copy.
 
-    The columns of `rows` are: 1 for a sample, and the arguments of `Recalibration.observe`.
+    The first column of `rows` is 1 for a sample and 0 for a crawl; the others are the arguments of
+    `Recalibration.observe`.
     """
 
     def __init__(self, *args: Any, **named: Any) -> None:
         super().__init__(*args, judged=True, **named)
         self.rows: list[tuple[float, ...]] = []
+        self._looked: PageView
 
     def record_outcome(self, page: int, now: float, changed: bool) -> None:
         if (known := self._asked.get(page)) is not None:
@@ -78,8 +93,12 @@ class Recording(Shipped):
     def fresh(self, page: int, now: float) -> tuple[float, float]:
         stated = super().fresh(page, now)
         if stated[0] >= 0.0:
-            self._note(1.0, self.schedule.overview.page(self._number[page], now), True)
+            self._looked = self.schedule.overview.page(self._number[page], now)
         return stated
+
+    def note_sample(self, current: bool) -> None:
+        """Record the copy whose freshness was stated last."""
+        self._note(1.0, self._looked, not current)
 
     def _note(self, sample: float, known: PageView, changed: bool) -> None:
         self.rows.append(
@@ -88,12 +107,11 @@ class Recording(Shipped):
 
 
 class Sampling(calibration.Calibration):
-    """Completes the last sample of a `Recording` with the truth."""
+    """Lets a `Recording` record each sample with the truth. Deleted pages are not sampled."""
 
     def note(self, stated: tuple[float, float], current: bool) -> None:
         super().note(stated, current)
-        rows = self._policy.rows  # type: ignore[attr-defined]
-        rows[-1] = (*rows[-1][:4], not current, *rows[-1][5:])
+        self._policy.note_sample(current)  # type: ignore[attr-defined]
 
 
 # -- playing
@@ -142,26 +160,117 @@ def played(run: Run, data: Path, pages: int, work: Path) -> None:
 
 
 def replayed(run: Run, work: Path, constants: Constants) -> np.ndarray:
-    """Replay a run, and return the sums for `calibration.deciles` of its corrected probabilities."""
+    """Replay a run, correct its probabilities, and return the sums from which `calibration.deciles` makes deciles."""
+    return _replay(_rows(work, run), constants)
+
+
+@cache
+def _rows(work: Path, run: Run) -> np.ndarray:
+    """Return the recorded crawls and samples of a run."""
+    return np.load(work / f"{run.group}-{run.drawing}.npy")
+
+
+def checked(run: Run, work: Path) -> None:
+    """Compare the compiled replay with `Recalibration` on the first rows of a run.
+
+    Raises:
+        RuntimeError: the two state different probabilities.
+    """
+    rows = _rows(work, run)[:CHECKED]
     sums = np.zeros((1, calibration.DECILES, 3))
-    state = Recalibration(constants=constants)
-    for sample, fresh, hearing, weight, changed, new, haste in np.load(
-        work / f"{run.group}-{run.drawing}.npy"
-    ).tolist():
+    state = Recalibration(constants=FITTED)
+    for sample, fresh, hearing, weight, changed, new, haste in rows.tolist():
         if sample:
             told = state.corrected(fresh, Hearing(int(hearing)), bool(new), haste)
             decile = min(int(calibration.DECILES * told), calibration.DECILES - 1)
             sums[0, decile] += (1.0, told, not changed)
         else:
             state.observe(fresh, Hearing(int(hearing)), weight, bool(changed), bool(new), haste)
+    if not np.allclose(sums, _replay(rows, FITTED), atol=1e-6):
+        raise RuntimeError(f"{run}: the compiled replay differs from Recalibration")
+
+
+def _replay(rows: np.ndarray, constants: Constants) -> np.ndarray:
+    sums = np.zeros((1, calibration.DECILES, 3))
+    _follow(
+        rows, np.array(constants.prior), np.array(constants.precision), constants.memory, constants.centre,
+        constants.beyond, sums[0],
+    )  # fmt: skip
     return sums
+
+
+@njit(cache=True)
+def _follow(
+    rows: np.ndarray,
+    prior: np.ndarray,
+    prior_precision: np.ndarray,
+    memory: float,
+    centre: float,
+    beyond: float,
+    sums: np.ndarray,
+) -> None:
+    """Do the steps of `Recalibration` for all rows of a run; `checked` compares the results."""
+    size = len(prior)
+    found, told, x = prior.copy(), prior.copy(), np.zeros(size)
+    matrix, factor, step = np.diag(prior_precision), np.zeros((size, size)), np.zeros(size)
+    middle = whole = 0.0
+    for row in range(len(rows)):
+        fresh, hearing, changed = rows[row, 1], rows[row, 2], rows[row, 4]
+        weight = min(max(rows[row, 3], 0.0), WEIGHT_MAX)
+        said = -np.log(max(fresh, 1e-300))
+        log = np.log(min(max(said, HAZARD_LOW), HAZARD_HIGH))
+        sample = rows[row, 0] > 0.0
+        if not sample:
+            whole = min(whole + weight, memory)
+            if whole > 0.0:
+                middle += weight / whole * (log + np.log(centre) - middle)
+        far = log - middle if whole > 0.0 else 0.0
+        new = rows[row, 5] > 0.0 and hearing == 0.0
+        x[0], x[1], x[2] = 1.0, min(far, 0.0), max(far, 0.0)
+        x[3], x[4] = 1.0 * (hearing == 2.0), 1.0 * (hearing == 1.0)
+        x[5] = 1.0 / (1.0 + np.exp(log)) if new else 0.0
+        x[6], x[7] = np.log(max(rows[row, 6], 1.0)), x[3] * max(log, 0.0)
+        if sample:
+            stated = fresh
+            if 0.0 < fresh < 1.0:
+                stated = np.exp(-said * np.exp((x * told).sum()))
+            decile = min(int(10 * stated), 9)
+            sums[decile, 0] += 1.0
+            sums[decile, 1] += stated
+            sums[decile, 2] += changed == 0.0
+            continue
+        hazard = max(said * np.exp((x * found).sum()), 1e-12)
+        ratio = hazard * np.exp(-hazard) / -np.expm1(-hazard)
+        faded = -np.expm1(-weight / memory)
+        slope = weight * (ratio if changed else -hazard)
+        for a in range(size):
+            for b in range(size):
+                matrix[a, b] = matrix[a, b] * (1.0 - faded) + weight * hazard * ratio * x[a] * x[b]
+            matrix[a, a] += faded * prior_precision[a]
+            step[a] = slope * x[a] - faded * prior_precision[a] * (found[a] - prior[a])
+        for a in range(size):  # Cholesky
+            for b in range(a + 1):
+                rest = matrix[a, b]
+                for c in range(b):
+                    rest -= factor[a, c] * factor[b, c]
+                factor[a, b] = np.sqrt(rest) if a == b else rest / factor[b, b]
+            for c in range(a):
+                step[a] -= factor[a, c] * step[c]
+            step[a] /= factor[a, a]
+        for a in range(size - 1, -1, -1):
+            for c in range(a + 1, size):
+                step[a] -= factor[c, a] * step[c]
+            step[a] /= factor[a, a]
+        for a in range(size):
+            found[a] = told[a] = min(max(found[a] + step[a], LOW[a]), HIGH[a])
+        told[TILT] = min(max(found[TILT] + beyond * (found[TILT] - prior[TILT]), LOW[TILT]), HIGH[TILT])
 
 
 # -- judging
 
 
 def errors(runs: list[Run], work: Path, constants: Constants, processes: int) -> dict[str, np.ndarray]:
-    """Return for each group of runs, and for all budgets of an arm, the sums of its deciles."""
+    """Return the sums of the deciles for each group of runs, and also for all budgets of each arm together."""
     found: dict[str, np.ndarray] = {}
     replay = partial(replayed, work=work, constants=constants)
     for run, sums in zip(runs, results(replay, runs, processes), strict=True):
@@ -171,7 +280,10 @@ def errors(runs: list[Run], work: Path, constants: Constants, processes: int) ->
 
 
 def cost(found: dict[str, np.ndarray]) -> float:
-    """Return the weighted sum of the errors of all deciles; an arm at all budgets weighs four times as much as a web."""
+    """Return the weighted sum of the errors of all deciles.
+
+    All budgets of an arm together weigh four times as much as a web.
+    """
     total = 0.0
     for name, sums in found.items():
         count, stated, true = sums[0].T
@@ -218,7 +330,7 @@ def main() -> None:
         help="drawings and seeds for the search, and as many that judge (8)",
     )
     add("--pages", type=int, default=100, help="pages a site (100)")
-    add("--fit", type=float, default=0.0, metavar="MINUTES", help="search for better constants")
+    add("--fit", type=int, default=0, metavar="STEPS", help="search for better constants")
     add("--seed", type=int, default=1, help="seed of the search (1)")
     add("--processes", type=int, default=0, help="runs replayed at a time (one per core)")
     args = parser.parse_args()
@@ -237,14 +349,15 @@ def work_on(args: argparse.Namespace, work: Path) -> None:
     needed = [*judging, *(fitting if args.fit else ())]
     for _ in results(partial(played, data=args.data, pages=args.pages, work=work), needed, processes):
         pass
+    checked(judging[0], work)
     if args.fit:
-        rng, end = random.Random(args.seed), time.monotonic() + 60.0 * args.fit
+        rng = random.Random(args.seed)
         least = cost(errors(fitting, work, best, processes))
-        while time.monotonic() < end:
+        for step in range(args.fit):
             tried = changed(best, rng)
             if (found := cost(errors(fitting, work, tried, processes))) < least:
                 best, least = tried, found
-                print(f"{least:.2f} {best}", file=sys.stderr, flush=True)
+                print(f"{step}: {least:.2f} {best}", file=sys.stderr, flush=True)
         print(best)
     report(errors(judging, work, best, processes))
 

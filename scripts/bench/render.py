@@ -62,26 +62,26 @@ def _data(request: ReceivedRequest, pages: int) -> Answer:
 
 
 def static(pages: int) -> Site:
-    """Pages that are complete and have no script."""
+    """Return a site whose pages are complete and have no script."""
     return _each(pages, lambda n: f"<title>{n}</title><p>{_WORDS}</p>{_anchors(n, pages)}")
 
 
 def scripted(pages: int) -> Site:
-    """Pages that are complete without scripts, but have scripts for a menu and statistics."""
+    """Return a site whose pages are complete without scripts, but have scripts for a menu and statistics."""
     head = '<script src="/menu.js"></script><script>window.count = 1</script>'
     site = _each(pages, lambda n: f"<title>{n}</title>{head}<p>{_WORDS}</p>{_anchors(n, pages)}")
     return site | {"/menu.js": (200, _JAVASCRIPT, "document.body.dataset.menu = 'closed'")}
 
 
 def short(pages: int) -> Site:
-    """Short pages with a script that adds nothing, which look as if they needed a browser."""
+    """Return a site of short pages that look as if they needed a browser, but whose script adds nothing."""
     return _each(
         pages, lambda n: f"<title>{n}</title><script>1</script><p>Picture {n}</p>{_anchors(n, pages)}"
     )
 
 
 def hydrated(pages: int) -> Site:
-    """Pages that the server has rendered into the root element of a framework."""
+    """Return a site whose server has rendered the pages into the root element of a framework."""
     body = '<div id="__next"><p>{}</p>{}</div><script src="/app.js"></script>'
     site = _each(pages, lambda n: f"<title>{n}</title>" + body.format(_WORDS, _anchors(n, pages)))
     return site | {"/app.js": (200, _JAVASCRIPT, "document.getElementById('__next').dataset.ready = 1")}
@@ -98,7 +98,7 @@ fetch('/api/' + n + '.json').then(a => a.json()).then(page => {
 
 
 def client(pages: int, root: str = "root") -> Site:
-    """Pages that are empty until their script has fetched the data."""
+    """Return a site whose pages are empty until their script has fetched the data."""
     shell = f'<!doctype html><title>app</title><div id="{root}"></div><script src="/app.js"></script>'
     data: Site = {f"/api/{n}.json": lambda request: _data(request, pages) for n in range(pages)}
     return (
@@ -107,7 +107,10 @@ def client(pages: int, root: str = "root") -> Site:
 
 
 def mixed(pages: int) -> Site:
-    """Half of the pages need no script. A script builds the content of the others, which have different paths."""
+    """Return a site in which half of the pages need no script.
+
+    A script builds the content of the others, which have different paths.
+    """
     site = client(pages)
     documents = {
         f"/doc/{n}": f"<title>{n}</title><p>{_WORDS}</p><a href='/doc/{n + 1}'>next</a>" for n in range(pages)
@@ -128,7 +131,7 @@ def _file(packages: Path, name: str, kind: str = "text/javascript") -> Route:
 
 
 def docsify(packages: Path, pages: int) -> Site:
-    """A site made with docsify, in which a script renders Markdown at paths of the history API."""
+    """Return a site made with docsify, in which a script renders Markdown at paths of the history API."""
     shell = (
         '<!doctype html><title>docs</title><div id="app"></div><script>window.$docsify = '
         "{routerMode: 'history', basePath: '/', loadSidebar: true, alias: {'/.*/_sidebar.md': '/_sidebar.md'}}"
@@ -167,7 +170,7 @@ def _guides(pages: int) -> Site:
 
 
 def swagger(packages: Path, pages: int) -> Site:
-    """A site made with Swagger UI: one page that shows a description of an API."""
+    """Return a site made with Swagger UI: one page that shows a description of an API."""
     shell = (
         '<!doctype html><title>API</title><div id="swagger-ui"></div><script src="/ui.js"></script>'
         "<script>SwaggerUIBundle({url: '/openapi.json', dom_id: '#swagger-ui'})</script>"
@@ -181,7 +184,7 @@ def swagger(packages: Path, pages: int) -> Site:
 
 
 def redoc(packages: Path, pages: int) -> Site:
-    """A site made with Redoc: one page that shows a description of an API."""
+    """Return a site made with Redoc: one page that shows a description of an API."""
     shell = '<!doctype html><title>API</title><redoc spec-url="/openapi.json"></redoc><script src="/redoc.js"></script>'
     files: Site = {
         "/": shell,
@@ -192,7 +195,7 @@ def redoc(packages: Path, pages: int) -> Site:
 
 
 def vue(packages: Path, pages: int) -> Site:
-    """A site made with Vue and its router. The router changes the path by the history API."""
+    """Return a site made with Vue and its router, which changes the path by the history API."""
     app = """
     const Shown = {data: () => ({page: {links: []}}), template: '<p>{{page.text}}</p>' +
         '<router-link v-for="l in page.links" :key="l" :to="l">{{l}}</router-link>',
@@ -213,7 +216,7 @@ def vue(packages: Path, pages: int) -> Site:
 
 
 def react(packages: Path, pages: int) -> Site:
-    """A site made with React, which fetches its data in an effect."""
+    """Return a site made with React, which fetches its data in an effect."""
     app = """
     const {createElement: e, useEffect, useState} = React;
     function Shown() {

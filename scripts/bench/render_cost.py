@@ -129,7 +129,7 @@ def _proportional(pid: int) -> int:
 
 
 def measured(command: list[str], **options: Any) -> tuple[float, float, int, str]:
-    """Run a command. Return the wall and CPU seconds that it took, its maximum memory, and its output."""
+    """Run a command. Return the wall and CPU seconds of the command, its maximum memory, and its output."""
     began = time.perf_counter()
     with Account() as account, Memory(account) as memory:
         ran = subprocess.run(

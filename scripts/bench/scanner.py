@@ -28,7 +28,7 @@ from crawler.extract.scanned import scanned  # noqa: E402
 from tests.extract.soup import soup  # noqa: E402
 
 URL = "http://h.example/dir/page.html"
-# what is wanted of a page: only links, or also requisites or rare attributes
+# the kinds of wanted results: only links, or also requisites, or also rare attributes
 KINDS = [
     (
         Context(URL, token="me", obey_robots=obey, want_requisites=requisites),

@@ -57,7 +57,7 @@ http {{ access_log off; sendfile on; tcp_nopush on; keepalive_requests 100000000
  server {{ listen {site}; root {folder}/www; sub_filter <title> "<title>$host "; }} }}
 """
 HOSTS = 40  # number of hosts of the crawl that runs while pages are requested
-# wrk requests this number of hosts and pages: those that the crawl fetched first
+# wrk requests pages of this many hosts, and this many pages of each host: those that the crawl fetched first
 ASKED_HOSTS, ASKED_PAGES = 8, 40
 
 

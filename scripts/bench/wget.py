@@ -68,7 +68,7 @@ def run(command: list[str]) -> Took:
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
     wall, after = time.monotonic() - began, resource.getrusage(resource.RUSAGE_CHILDREN)
-    if ran.returncode not in (0, 8):  # 8: wget met an error status, here that of robots.txt
+    if ran.returncode not in (0, 8):  # 8: wget met an error status; here, it is the status of robots.txt
         sys.exit(f"{command[0]}: exit code {ran.returncode}: {ran.stderr[-500:]}")
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     return Took(wall, cpu)

@@ -111,7 +111,7 @@ def _accepted(shown: Response, authority: str) -> bool:
         signature_algorithm=algorithms.ED25519, key_resolver=Published(shown.body.decode())
     )
 
-    verifier.max_clock_skew = timedelta(days=36_500)  # the listener has its own clock
+    verifier.max_clock_skew = timedelta(days=36_500)  # the listener's clock shows another time
     try:
         verifier.verify(
             Answer(),

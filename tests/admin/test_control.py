@@ -25,7 +25,8 @@ def test_the_socket_is_deleted_on_close_and_nothing_is_logged(
 ) -> None:
     """Python 3.13 also deletes the socket by its path.
 
-    The path names the folder by its descriptor, whose number may belong to another file by then.
+    The path names the folder by the number of its descriptor. When the socket is deleted, this number may
+    already belong to another file.
     """
     other = tmp_path / "other"
     other.touch()

@@ -25,13 +25,17 @@ def test_rates_are_growth_over_time() -> None:
 
 
 def test_a_process_that_appears_or_returns_adds_only_its_growth() -> None:
-    """After a restart, pages of earlier runs showed as 50,000 pages/s, and flattened the curve for hours."""
+    """Once, after a restart, the pages of earlier runs were shown as a rate of 50,000 pages/s.
+
+    This flattened the curve for hours.
+    """
     pulse = RateSampler()
 
     def rate(now: float, *parts: dict) -> float:
         return pulse.sample(parts, {}, now)["pages"]
 
-    for now, p1 in ((9.0, 0.0), (10.0, 0.0), (11.0, 1.0)):  # totals without p1 would show as a steep rise
+    # if p1 were left out of the totals, its return would look like a steep rise
+    for now, p1 in ((9.0, 0.0), (10.0, 0.0), (11.0, 1.0)):
         assert pulse.sample([status(40_010), status(90_000, name="p1", now=p1)], {}, now) == {}
     assert rate(12.0, status(40_020), status(90_005, name="p1")) == 15.0
     assert rate(13.0, status(40_030), status(90_005, name="p1", now=0.0)) == 10.0, "p1 has died"

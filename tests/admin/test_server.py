@@ -208,7 +208,7 @@ async def test_a_stream_sends_heartbeats_and_reports_how_the_crawl_ended(
         await reader.readuntil(b"\r\n\r\n")
         while (await _next_event(reader))[0] != "message":
             pass
-        watched.source.slow = asyncio.Event()  # never set: no process answers
+        watched.source.slow = asyncio.Event()  # this event is never set, so no process answers
         kinds = set()
         for _ in range(5):
             kind, data = await _next_event(reader)

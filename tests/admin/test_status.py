@@ -90,7 +90,8 @@ def test_a_report_without_pages_explains_why() -> None:
         not nothing.any_success
         and nothing.why_nothing(1) == "1 seeds are not http(s) URLs; dns error 2 (see `crawler why URL`)"
     )
-    assert "no URL is left" in report().why_nothing(0)
+    assert "no URL is left" in report(counters={"urls.seeds": 1}).why_nothing(0)
+    assert report().why_nothing(0) == "no seeds were given"
     assert "network.allow_ports" in report(run_counters={"urls.filtered.port": 1}).why_nothing(0)
     assert report(counters={"pages.empty": 1}).any_success
 

@@ -15,7 +15,7 @@ from crawler.supervision.supervisor import Supervisor
 
 
 async def test_requests_at_the_same_time_do_not_mix_up_who_answered(tmp_path: Path) -> None:
-    """While the dashboard waits for a status, a withdrawal must not be told that a process is missing."""
+    """A withdrawal while the dashboard waits for a status must not report a missing process."""
     release = asyncio.Event()
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -278,7 +278,7 @@ def test_a_page_at_which_the_loop_was_left_is_delivered_again(web: Web, tmp_path
 def test_stored_pages_can_be_read(web: Web, tmp_path: Path) -> None:
     """`stored()` works while the crawl is open and while it is not.
 
-    It yields neither robots.txt files nor pages that were not fetched.
+    `stored()` yields neither robots.txt files nor pages that were not fetched.
     """
     crawl(web, tmp_path, lambda _: None)
     crawling = crawler.Crawl(directory=tmp_path / "crawl")
@@ -346,7 +346,7 @@ def test_cached_reuses_answers_of_earlier_runs(tmp_path: Path) -> None:
 
     No gap is needed before a cached answer, and items are written to a new file.
 
-    Only the last run and the run with all answers are kept.
+    Of the crawl directories, only that of the last run and the one that contains all answers are kept.
     """
     routes = {
         "/": page("/a", "/moved", "/gone", "/broken", text="Start"),

@@ -142,6 +142,46 @@ def test_requests_that_reach_no_server_go_to_their_errback(tmp_path: Path) -> No
     assert len(items.read_bytes().splitlines()) == 2 * len(hosts)
 
 
+def test_requests_that_the_url_filter_rejects_go_to_their_errback(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each rule that rejects a request is logged once, and the report counts the requests.
+
+    A rejected request that an errback yields is not followed by another errback, so a careless errback
+    cannot loop.
+    """
+
+    class Stray(Careful):
+        def bad(self, found: crawler.Page) -> Iterator[Any]:
+            yield from super().bad(found)
+            yield crawler.Request("http://other.test/again", self.good, errback=self.bad)
+            yield crawler.Request(f"{home}instead", self.good)
+
+    with Web({"/": page()}, other="tea") as web:
+        home = web.url()
+        paths = ("http://other.test/1", "http://other.test/2", "mailto:me@other.test", "/inside")
+        stray = Stray(*paths)
+        report = crawl(home, tmp_path, stray.parse, items=tmp_path / "items.jsonl")
+        crawl(home, tmp_path, stray.parse, items=tmp_path / "items.jsonl")
+    assert [each[:3] for each in stray.failed] == [(path, 0, "filtered") for path in paths[:3]]
+    assert all(path == url for path, *_, url in stray.failed)
+    assert sorted(web.paths()) == ["/", "/inside", "/instead"]
+    assert report["urls"]["filtered"] == {"scope": 2 + 3, "scheme": 1}
+    told = [message for message in caplog.messages if "was dropped" in message]
+    assert len(told) == 2 and "http://other.test/1: it is outside the scope" in told[0]
+    assert "crawl.scope" in told[0] and "mailto:me@other.test: its scheme" in told[1]
+
+
+def test_a_rejected_request_leaves_nothing_in_the_store(tmp_path: Path) -> None:
+    def parse(found: crawler.Page) -> Iterator[crawler.Request]:
+        yield crawler.Request("http://other.test/", meta={"secret": "Sesame"}, priority=1)
+
+    with Web({"/": page()}) as web:
+        crawl(web.url(), tmp_path, parse)
+    files = [path for path in (tmp_path / "crawl").rglob("*") if path.is_file()]
+    assert files and all(b"Sesame" not in path.read_bytes() for path in files)
+
+
 def test_each_cookie_jar_is_a_separate_visitor(tmp_path: Path) -> None:
     """After two logins at one site, the same URL is fetched once for each login."""
 
@@ -211,6 +251,26 @@ def test_a_request_goes_through_its_own_proxy(tmp_path: Path) -> None:
     assert all(b"Sesame" not in path.read_bytes() for path in kept)
     with pytest.raises(ValueError, match="proxy: not a proxy URL"):
         crawler.Request("/", proxy="nowhere")
+
+
+def test_the_proxy_of_a_request_that_does_not_answer_delays_only_this_request(tmp_path: Path) -> None:
+    """After the last try, the errback is called. The host's other requests do not wait."""
+
+    class Behind(Careful):
+        def parse(self, found: crawler.Page) -> Iterator[crawler.Request]:
+            yield crawler.Request(
+                "/far", self.good, {"path": "/far"}, errback=self.bad, proxy=proxy, priority=1
+            )
+            yield crawler.Request("/near", self.good)
+
+    behind = Behind()
+    with closed_port() as refusing, Web({"/": page(), "/near": "near"}) as web:
+        proxy = f"http://127.0.0.1:{refusing}"
+        patient = QUICK | {"crawl": {"patience": 1}}
+        report = crawl(web.url(), tmp_path, behind.parse, items=tmp_path / "items.jsonl", config=patient)
+    assert behind.fine == ["near"] and report["stopped_by"] == "done"
+    assert [each[:3] for each in behind.failed] == [("/far", 0, "proxy_error")]
+    assert report["hosts"][0]["failures"] == 0
 
 
 @pytest.mark.parametrize("proxies_max", [1, 100])

@@ -3,6 +3,7 @@
 import asyncio
 import inspect
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -40,6 +41,31 @@ def test_an_unknown_argument_is_rejected(tmp_path: Path) -> None:
         crawler.run(directory=tmp_path, follows=False)  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="unexpected keyword argument 'follows'"):
         asyncio.run(crawler.run_async(directory=tmp_path, follows=False))  # type: ignore[call-arg]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({"seeds": None}, "seeds: expected URLs or requests, got None"),
+        ({"seeds": ["http://x/", 5]}, "seeds: expected a URL or a crawler.Request, got 5"),
+        ({"seeds": iter([5])}, "seeds: expected a URL or a crawler.Request, got 5"),
+        ({"parse": "parse"}, "parse: expected a function, got 'parse'"),
+        ({"on_error": "abort"}, "on_error: 'abort' is not one of continue, stop"),
+        ({"processors": len}, "processors: expected a list of functions"),
+        ({"processors": [None, 5]}, "processors: expected a function, got 5"),
+        ({"url_filter": "x"}, "url_filter: expected a function, got 'x'"),
+        ({"link_extractor": 1}, "link_extractor: expected a function, got 1"),
+        ({"page_sink": []}, r"page_sink: expected a function, got \[\]"),
+        ({"seeds": []}, "no page could be fetched: no seeds were given"),
+    ],
+)
+def test_a_wrong_argument_is_the_fault_of_the_caller(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, arguments: dict[str, Any], said: str
+) -> None:
+    """The error names the argument. Before, some were reported as a bug of the crawler, and others were ignored."""
+    with pytest.raises(crawler.CrawlerError, match=said):
+        crawler.run(**({"seeds": "http://localhost:9/", "config": SETTINGS} | arguments), directory=tmp_path)
+    assert "bug in the crawler" not in caplog.text
 
 
 @pytest.mark.parametrize("follow", [True, False])

@@ -42,6 +42,19 @@ def _moved(url: str) -> dict[str, Any]:
     return _row(url, status=301, state="redirected", outcome="redirect")
 
 
+def test_a_url_that_redirects_to_itself_is_a_loop_and_not_a_dead_link() -> None:
+    """Such a URL fails with an error, unlike the URLs of a longer loop, which are stored as redirects."""
+    auditor = Auditor()
+    loop = _row("/l", status=302, state="failed", outcome="bad_redirect", error="redirect loop")
+    auditor.record(loop, 1, None, 0)
+    auditor.record(_row("/nowhere", status=302, state="failed", outcome="bad_redirect"), 2, None, 0)
+    auditor.page(PageFacts(9, "/p", "t", _links(1, 2)))
+    sections = auditor.audit().sections
+    assert sections["redirect_loops"].listed == [Finding("/l", "", ("/l",), 1)]
+    assert [finding.subject for finding in sections["dead_links"].listed] == ["/nowhere"]
+    assert "redirect_chains" not in sections and "redirected_links" not in sections
+
+
 def test_dead_links_name_the_pages_that_link_to_them() -> None:
     auditor = Auditor()
     auditor.record(_row("/a"), 1, None, 0)
@@ -143,7 +156,7 @@ def test_canonicals_and_translations_must_be_indexable_pages() -> None:
     auditor.record(_row("/hidden", noindex=True, via="/a"), 4, None, 0)
     auditor.record(_row("/forbidden", state="denied", outcome="robots_denied"), 5, None, 0)
     for number, target in enumerate(("/old", "/gone", "/hidden", "/forbidden", "/unknown"), 1):
-        fingerprint = number + (number > 1)  # 1, 3, 4, 5, 6
+        fingerprint = number + (number > 1)  # the fingerprints 1, 3, 4, 5 and 6
         auditor.page(PageFacts(20, f"/c{number}", "t", canonical=(fingerprint, target)))
         auditor.page(PageFacts(20, f"/h{number}", "u", alternates=[(fingerprint, target)]))
     sections = auditor.audit().sections

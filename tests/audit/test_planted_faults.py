@@ -47,6 +47,7 @@ def _routes(web: Web) -> dict[str, Route]:
         "/hop": redirect("/end"),
         "/round": redirect("/round?again"),
         "/round?again": redirect("/round"),
+        "/itself": redirect("/itself"),
         "/lost": _page("lost", title="Page not found"),
         "/conflict": _page("conflict", head="<link rel=canonical href=/end><link rel=canonical href=/1>"),
         "/canonical": _page("canonical", head="<link rel=canonical href=/moved>"),
@@ -85,7 +86,7 @@ def _routes(web: Web) -> dict[str, Route]:
 PLANTED = {
     "dead_links": {"/dead"},
     "external_dead_links": {"other.localhost/dead"},
-    "redirect_loops": {"/round"},
+    "redirect_loops": {"/round", "/itself"},
     "soft_404": {"/lost"},
     "canonical_conflicts": {"/conflict"},
     "canonical_targets": {"/canonical"},

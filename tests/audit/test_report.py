@@ -57,7 +57,7 @@ def test_json_has_everything(crawled: tuple[Path, Web]) -> None:
 
 
 def test_a_report_that_lacks_unreadable_copies_ends_with_3(crawled: tuple[Path, Web], tmp_path: Path) -> None:
-    """A report that lacks pages, or is compared with one that does, must not look complete to a script."""
+    """A report that lacks pages must not look complete to a script, nor must a comparison with such a report."""
     whole, _ = crawled
     damaged, saved = damaged_copy(whole, tmp_path / "damaged"), tmp_path / "damaged.json"
     first = run("report", "--dir", damaged, "--format", "json", "-o", saved)

@@ -34,7 +34,7 @@ def crawled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Web]:
         ),
         ("/?q=1", "Never fetched: the link on {home} has rel=nofollow"),
         ("/unfollowed", "Never fetched: {home}quiet says nofollow for all of its links."),
-        ("/nowhere", "Not found yet: no fetched page links to it"),
+        ("/nowhere", "Not found yet: no link that is followed leads to it"),
         ("/a", "Stored: 200"),
     ],
 )

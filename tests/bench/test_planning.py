@@ -142,7 +142,10 @@ def test_connections_without_tls_take_less_memory() -> None:
 
 
 def test_the_time_of_a_process_adds_up() -> None:
-    """Busy, lone and idle time add up to the whole time. Only a process that sleeps has the costs of waking up."""
+    """The time of fetches, the time of waking up (`lone`) and the idle time add up to the whole time.
+
+    Only a process that sleeps has the costs of waking up.
+    """
     for busy, lone, processes in ((0.1, 0.3, 1.0), (2.0, 5.0, 3.0), (0.7, 0.01, 1.0)):
         idle = idle_share(busy, lone, processes)
         assert busy + lone * idle + processes * idle == pytest.approx(processes)
@@ -370,7 +373,10 @@ def test_the_largest_host_bounds_the_rate() -> None:
 
 
 def test_shared_addresses_bound_the_rate() -> None:
-    """An address takes a request every 0.6 s. An address of 200 hosts is a CDN, and takes 16 requests a second."""
+    """An address takes a request every 0.6 s.
+
+    An address with 200 hosts counts as a CDN, and takes 16 requests a second.
+    """
     goal = msgspec.structs.replace(GOAL, pages=9000.0, hosts=1000.0, rate=1e6, latency=0.1, delay=1.0)
     shared = plan(msgspec.structs.replace(goal, addresses=100.0), UNITS)
     assert shared.bottleneck == "addresses that hosts share: politeness"

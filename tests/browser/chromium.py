@@ -23,7 +23,8 @@ _FLAGS = (
 class Page:
     """A browser tab.
 
-    `requests` and `blocked` are the URLs that it requested and blocked; `messages` are those of its console.
+    `requests` are the URLs that the tab requested, and `blocked` those that it blocked. `messages` are the
+    messages of its console.
     """
 
     def __init__(self, socket: aiohttp.ClientWebSocketResponse) -> None:

@@ -235,7 +235,8 @@ async def test_layout_colours_and_accessibility(tmp_path: Path) -> None:
             assert await problems(page) == [], name
 
 
-# Note that the focused element was reached; return true if its focus is visible, and otherwise its HTML.
+# A script that records in `reached` that the focused element was reached. It returns true if the focus is
+# visible, and otherwise the HTML of the element.
 VISIBLE = (
     "(() => { const e = document.activeElement; reached.add(named(e));"
     " return e === document.body || getComputedStyle(e).outlineStyle !== 'none' || e.id === 'main' || e.outerHTML; })()"
@@ -301,7 +302,7 @@ ROWS = """(async () => {
 
 
 async def test_a_table_keeps_the_elements_of_its_rows(tmp_path: Path) -> None:
-    """An update replaced all rows once a second, so a click between two updates could be lost."""
+    """Once, the page replaced all rows every second, so a click between two updates could be lost."""
     async with watched(tmp_path) as (_, page):
         assert await page.evaluate(ROWS) == ["new3,a1,b1", True, "none"]
 

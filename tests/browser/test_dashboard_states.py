@@ -242,7 +242,8 @@ async def test_the_dashboard_with_ten_thousand_hosts(tmp_path: Path) -> None:
         assert (await shown(page, "hosts-said")).startswith("10,000 hosts, 40 of them failing.")
         names = "[...document.querySelectorAll('#hosts button')].map(e => e.dataset.host)"
         assert all(name.startswith("dead") for name in (await page.evaluate(names))[:40])
-        # a cause has a button that lists its hosts, also if a robots.txt had this cause
+        # each cause has a button that lists the hosts with this cause, even if the failed request was for a
+        # robots.txt
         for place in ("failures", "outcomes"):
             await page.evaluate(
                 f"document.querySelector('#{place} button[data-cause=connect_error]').click()"

@@ -99,7 +99,7 @@ async def check(page: Page, name: str) -> None:
 
 
 async def test_a_killed_process_before_a_browser(tmp_path: Path, tree: list[str]) -> None:  # noqa: F811
-    """The page shows which processes are left. One is killed again and again, until its restart is delayed."""
+    """One process is killed repeatedly, until its restart is delayed. The page shows which processes are left."""
     async with watched(tmp_path, tree) as (crawl, page):
         assert await tile(page, "Hosts") == "6"
         for _ in range(KILLS):
@@ -116,7 +116,7 @@ async def test_a_killed_process_before_a_browser(tmp_path: Path, tree: list[str]
 
 
 async def test_a_killed_crawl_before_a_browser(tmp_path: Path, tree: list[str]) -> None:  # noqa: F811
-    """The page shows the last error of a crawl that was killed, and the crawl again once it is restarted."""
+    """The page shows the last error of a killed crawl. When the crawl is restarted, the page shows it again."""
     async with watched(tmp_path, tree) as (crawl, page):
         await crawl.kill("p1")
         await page.until(

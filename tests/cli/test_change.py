@@ -61,7 +61,7 @@ def test_help_lists_every_signal_source(capsys: pytest.CaptureFixture[str]) -> N
 def test_a_seed_that_cannot_be_fetched_is_refused_with_the_reason(
     asked: list[dict[str, Any]], capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    """The exit code is 2. It was once 0 for `crawler seed ftp://...`."""
+    """The exit code is 2. The exit code was once 0 for `crawler seed ftp://...`."""
     assert change.main("seed", ["ftp://a/", "--dir", str(tmp_path)]) == 2
     assert capsys.readouterr().out == "0 queued\nrefused: ftp://a/: its scheme is neither http nor https\n"
     assert asked[0]["urls"] == ["ftp://a/"]

@@ -42,3 +42,20 @@ def test_without_a_browser_the_demo_says_so_and_continues(
     told = capsys.readouterr()
     assert told.out.count(demo.WITHOUT_BROWSER) == 1 and "pages fetched, " in told.out, told
     assert "rendering" not in told.err
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_the_closing_names_the_environment_if_the_shell_does_not_know_crawler(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, known: bool
+) -> None:
+    """`scripts/demo` runs the program of `.venv`, which is not active in the user's shell."""
+    script = tmp_path / "my venv" / "bin" / "activate"
+    script.parent.mkdir(parents=True)
+    script.touch()
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("sys.prefix", str(tmp_path / "my venv"))
+    monkeypatch.setattr("shutil.which", lambda name: "/bin/crawler" if known else None)
+    lines = demo._closing(Path("crawl-demo"), "http://x/", "").splitlines()
+    assert ("  . 'my venv/bin/activate'" in lines) != known
+    script.unlink()
+    assert "activate" not in demo._closing(Path("crawl-demo"), "http://x/", "")

@@ -40,7 +40,10 @@ def site(*paths: str) -> dict[str, str]:
 
 
 def test_a_seeds_file_with_columns(tmp_path: Path) -> None:
-    """Each seed has its own scope, depth and limit. They are saved, so a continued crawl observes them, too."""
+    """Each seed has its own scope, depth and limit.
+
+    The scopes, depths and limits are saved, so a continued crawl observes them, too.
+    """
     hosts = {name: f"{name}.localhost" for name in "abcd"}
     chain = {f"/{n}": page(f"/{n + 1}", text=str(n)) for n in range(6)}
     routes = {f"{hosts['a']}{path}": text for path, text in site("/docs/", "/docs/x", "/blog/").items()}

@@ -37,10 +37,13 @@ def test_spider_follows_all_and_stores_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("processes", [1, 2])
 @pytest.mark.parametrize(("given", "patience"), [((), 40), (("--set", "crawl.patience=7"), 7)])
-def test_the_waits_of_spider_are_not_saved(
+def test_the_settings_of_spider_are_not_saved(
     tmp_path: Path, given: tuple[str, ...], patience: int, processes: int
 ) -> None:
-    """A later run has the waits of earlier runs and no relaxed settings, so it may have seeds on other sites."""
+    """A later run has the waits that were set before `--spider`.
+
+    The relaxed settings of `--spider` are not saved, so a later run may have seeds on other sites.
+    """
     quick = ("--delay", "0", "--delay-factor", "0", "--progress", "none", "--processes", str(processes))
     local = ("--allow-network", "127.0.0.0/8")
     settings = CrawlDirectory(tmp_path).settings
@@ -48,7 +51,7 @@ def test_the_waits_of_spider_are_not_saved(
         for flags in (("--patience", "40"), ("--spider", *given)):
             assert run("crawl", web.url(), "--dir", tmp_path, *quick, *local, *flags).code == 0
         saved, defaults = convert(settings.load()), Config()
-        assert (saved.crawl.patience, saved.pages.store) == (patience, "none")
+        assert (saved.crawl.patience, saved.pages.store) == (patience, "raw")
         assert saved.politeness.backoff_first == defaults.politeness.backoff_first
         assert (saved.frontier, saved.robots) == (defaults.frontier, defaults.robots)
         more = run("crawl", web.url(host="a.localhost"), "--dir", tmp_path, *quick, *local)
@@ -113,7 +116,7 @@ def test_a_stopped_timestamping_run_can_be_continued(tmp_path: Path) -> None:
         assert report["stopped_by"] == "max_pages" and report["frontier"]["todo"] == 7
         crawl(tmp_path)
         assert sorted(web.paths()) == sorted(["/", *(f"/{n}" for n in range(9))])
-        crawl(tmp_path, "--timestamping")  # nothing is queued: all known pages are requested again
+        crawl(tmp_path, "--timestamping")  # nothing is queued, so all known pages are requested again
         assert len(web.paths()) == 20
 
 

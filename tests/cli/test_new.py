@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from crawler.cli import new
 from tests.end_to_end.web import Ran, Web, run
 
 LOCAL = {
@@ -55,6 +56,14 @@ def test_the_example_passes_its_test_and_crawls_its_site(made: tuple[Path, Ran])
             {"url": web.url("/black.html"), "name": "Black tea", "price": 2.8}.items(),
             {"url": web.url("/green.html"), "name": "Green tea", "price": 3.5}.items(),
         ]
+
+
+def test_pytest_is_named_if_it_is_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    assert new.main("new", [str(tmp_path / "teas")]) == 0
+    assert "  python -m pip install pytest\n  python -m pytest" in capsys.readouterr().out
 
 
 def test_nothing_is_overwritten(made: tuple[Path, Ran]) -> None:

@@ -64,7 +64,7 @@ def test_report_to_standard_output(tmp_path: Path) -> None:
 
 
 def test_cached_reuses_the_answers_of_earlier_runs(tmp_path: Path) -> None:
-    """`--cached` also works with several processes. It applies to only one run and is not saved."""
+    """`--cached` also works with several processes. `--cached` applies to only one run and is not saved."""
     directory = tmp_path / "crawl"
     with Web({"/": page("/a"), "/a": page()}) as web:
         command = ("crawl", web.url(), "--dir", directory, *FAST)

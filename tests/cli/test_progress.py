@@ -6,7 +6,7 @@ import pytest
 from rich.console import Console
 
 from crawler.admin.status import MemberStatus, Status
-from crawler.cli.progress import line, screen, waiting_for
+from crawler.cli.progress import WAIT_INTERVAL, NewLines, line, screen, waiting_for
 from crawler.records import FrontierCounts, HostStatus
 
 RATES = {"pages": 0.0, "bytes": 0.0}
@@ -58,6 +58,22 @@ def test_the_numbers_of_pages_are_those_of_the_status() -> None:
 )
 def test_the_reason_for_waiting_is_shown(values: dict[str, object], said: str) -> None:
     assert said in waiting_for(status(host(**values)))
+
+
+def test_while_the_crawl_waits_equal_lines_are_left_out() -> None:
+    """Once, a wait of two minutes printed a line every five seconds into a file or a pipe."""
+    lines, waits = NewLines(), status(host(ready_at=1120.0))
+    assert lines.is_new(waits)
+    waits.now = 1005.0
+    assert not lines.is_new(waits)
+    waits.now = 1000.0 + WAIT_INTERVAL
+    assert lines.is_new(waits) and not lines.is_new(waits)
+    waits.waiting = [host(ready_at=1180.0)]
+    assert lines.is_new(waits) and not lines.is_new(waits)
+    waits.counters["pages.fetched"] += 1
+    assert lines.is_new(waits)
+    fetching = status(in_flight=1)
+    assert lines.is_new(fetching) and lines.is_new(fetching)
 
 
 def test_a_paused_crawl_says_so() -> None:

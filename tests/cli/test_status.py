@@ -28,7 +28,7 @@ def lines(status: Status) -> dict[str, str]:
 def test_a_crawl_near_its_end_shows_the_remaining_work() -> None:
     said = lines(running({"span": 60.0, "done": 100, "hosts": 6, "new": 50, "known": 50}))
     assert said["speed"] == "1.5 pages/s, 6 new hosts per minute, event loop late by at most 12 ms"
-    # (300 + 50) / .5
+    # (300 + 50) / 0.5
     assert said["left"] == "about 700 URLs, 7.0 min at this rate; each page adds 0.50 new ones"
     assert said["to do"] == "300 URLs, 20 of them in flight; 100 links pending"
     assert said["requests"] == (

@@ -92,10 +92,11 @@ def test_settings_of_one_run_are_weaker_than_given_ones_and_are_not_saved() -> N
 def test_text_is_converted_to_the_type_of_its_key() -> None:
     layers = Layers()
     layers.set("flag", "identity.contact", "123")
+    layers.set("flag", "order.name", "7")
     layers.set("flag", "network.allow_networks", "127.0.0.0/8, 10.0.0.0/8")
     layers.set("flag", "fetch.cookies", "true")
     config = layers.config()
-    assert config.identity.contact == "123"
+    assert (config.identity.contact, config.order.name) == ("123", "7")
     assert config.network.allow_networks == ("127.0.0.0/8", "10.0.0.0/8")
     assert config.fetch.cookies is True
 
@@ -103,6 +104,24 @@ def test_text_is_converted_to_the_type_of_its_key() -> None:
 def test_environment_variables_name_section_and_key() -> None:
     environ = {"CRAWLER_CRAWL__DEPTH": "3", "CRAWLER_FAULT": "x", "PATH": "/bin"}
     assert environment_overrides(environ) == {"crawl.depth": "3"}
+
+
+def test_a_variable_with_one_underscore_is_refused() -> None:
+    """Other variables of the user, such as CRAWLER_DEPTH, are ignored."""
+    with pytest.raises(ConfigError, match="CRAWLER_FETCH_BODY_BYTES_MAX: .*: CRAWLER_FETCH__BODY_BYTES_MAX"):
+        environment_overrides({"CRAWLER_FETCH_BODY_BYTES_MAX": "3"})
+    assert environment_overrides({"CRAWLER_DEPTH": "3", "CRAWLER_FETCH": "1", "MY_CRAWL_DEPTH": "1"}) == {}
+
+
+@pytest.mark.parametrize(
+    ("tree", "path"), [({}, "seeds.x"), ({}, "override.depth"), ({"crawl": 5}, "crawl.depth")]
+)
+def test_a_key_outside_of_a_section_is_refused(tree: dict[str, Any], path: str) -> None:
+    layers = Layers()
+    layers.add("file", tree)
+    with pytest.raises(ConfigError, match="seeds|override|crawl is not a section"):
+        layers.set("flag", path, "1")
+        layers.config()
 
 
 def test_a_written_configuration_is_read_back_unchanged(tmp_path: Path) -> None:
@@ -118,9 +137,9 @@ def test_a_written_configuration_is_read_back_unchanged(tmp_path: Path) -> None:
     assert convert(read_file(path)) == config
 
 
-def test_limits_of_a_run_are_not_saved() -> None:
+def test_keys_can_be_left_out_of_a_configuration_file() -> None:
     config = convert({"crawl": {"max_pages": 5, "depth": 3}})
-    kept = convert(tomllib.loads(to_toml(config, skip_run_keys=True)))
+    kept = convert(tomllib.loads(to_toml(config, skip=("crawl.max_pages",))))
     assert (kept.crawl.max_pages, kept.crawl.depth) == (0, 3)
 
 

@@ -166,7 +166,11 @@ def test_the_line_of_each_key_is_found(tmp_path: Path) -> None:
     )
     lines = {
         "seeds": 1, "seeds[0]": 1, "crawl.depth": 4, "crawl.scope": 3, "identity.headers[1]": 6,
-        "override[0].match": 10, "override[1].depth": 12, "override[1].match": 11, "fetch.proxy": None,
+        "depth": None, "override[0].match": 10, "override[0].depth": 9,
+        "override[1].depth": 12, "override[1].match": 11, "fetch.proxy": None,
     }  # fmt: skip
     assert {key: line_of(file, key) for key in lines} == lines
     assert line_of(tmp_path / "none", "seeds") is None
+    # A dotted key below [network] belongs to that section.
+    file.write_text("crawl.depth = 1\n[network]\ncrawl.rate = 2\n")
+    assert (line_of(file, "crawl.depth"), line_of(file, "crawl.rate")) == (1, None)

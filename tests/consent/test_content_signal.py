@@ -53,7 +53,7 @@ def test_signals_before_the_first_group_apply_too() -> None:
 
 
 def test_a_long_name_takes_linear_time() -> None:
-    """Lines of 8,192 letters took .3 s each, and a robots.txt may have 64 of them."""
+    """Lines of 8,192 letters took 0.3 s each, and a robots.txt may have 64 of them."""
     began = time.thread_time()
     for letter in "abcdefgh":
         read_signal_rules([letter * STATEMENT_OCTETS_MAX], "/")

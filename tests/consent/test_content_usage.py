@@ -27,9 +27,9 @@ def _preferences(letters: str) -> Preferences:
 @pytest.mark.parametrize(
     ("value", "letters"),
     [
-        (b"train-ai=y, search=n", "n?y"),  # vocab, "Exemplary Serialization Format"
-        (b'train-ai=y, train-ai, search=n, search="n"', "???"),  # vocab, "Multiple Preferences"
-        (b"train-ai;allow=n, train-ai=y", "??y"),  # vocab, "Preference Parameters"
+        (b"train-ai=y, search=n", "n?y"),  # AIPREF vocabulary draft, "Exemplary Serialization Format"
+        (b'train-ai=y, train-ai, search=n, search="n"', "???"),  # the same draft, "Multiple Preferences"
+        (b"train-ai;allow=n, train-ai=y", "??y"),  # the same draft, "Preference Parameters"
         (b'train-ai;has;parameters="?";', "???"),
         (b"train-ai=n;has;parameters=1, ai-use=y", "?yn"),
         (b"train-ai=n", "??n"),
@@ -106,7 +106,8 @@ def test_the_example_of_the_attach_draft(token: str, target: str, letters: str) 
         (["train-ai=n"], "/x", "??n"),  # a line without a path applies to the whole site
         (["/a\ttrain-ai=n"], "/ab", "??n"),  # a tab is a separator, too
         (["/a train-ai=n"], "/b", "???"),
-        (["/a train-ai=y", "/a train-ai=n, search=y"], "/a", "y?n"),  # equal paths: the most restrictive
+        # of equal paths, the most restrictive one counts
+        (["/a train-ai=y", "/a train-ai=n, search=y"], "/a", "y?n"),
         (["/ train-ai=n", "/a search=y"], "/a", "y??"),  # only the longest path counts
         (["/a/* train-ai=n", "/a/b train-ai=y"], "/a/c", "??n"),
         (["/*.pdf$ train-ai=n"], "/x.pdf", "??n"),
@@ -121,7 +122,7 @@ def test_lines_of_robots_txt(lines: list[str], target: str, letters: str) -> Non
 
 
 def test_input_beyond_the_limits_states_nothing() -> None:
-    """Input beyond the limits is not read. It might contain a refusal, so the answer is unknown."""
+    """Input beyond the limits is not read. Such input might contain a refusal, so the answer is unknown."""
     long = b"search=y, x=" + b"a" * FIELD_OCTETS_MAX
     assert read_usage_header([long]).preferences == NOTHING_SAID
     assert len(read_usage_header([long]).raw[0]) == FIELD_OCTETS_MAX

@@ -238,7 +238,7 @@ def test_files_in_memory_are_bounded() -> None:
         fetch = Fetch("", Outcome.FETCHED, status=200, content=RSL)
         desk._put([desk.book.learn(f"http://h{n}.example", f"http://h{n}.example/l.xml", fetch, 1.0)])
     assert desk.book._files._bytes <= 2000
-    assert desk.book.site("http://h3.example").licenses  # read from the store again
+    assert desk.book.site("http://h3.example").licenses  # the site is read from the store again
 
 
 def test_statements_in_memory_are_bounded() -> None:

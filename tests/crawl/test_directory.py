@@ -118,14 +118,6 @@ def test_a_damaged_state_number_is_ignored(crawl: CrawlDirectory, damage: bytes)
     assert crawl.has_begun("p0") and crawl.state("p0") == 0
 
 
-def test_limits_of_a_run_are_not_saved(crawl: CrawlDirectory) -> None:
-    assert crawl.settings.load() == {} and crawl.settings.places() == []
-    crawl.settings.save(convert({"crawl": {"max_pages": 7, "depth": 3}, "seeds": ["http://a.org/"]}))
-    kept = convert(crawl.settings.load())
-    assert (kept.crawl.max_pages, kept.crawl.depth) == (0, 3)
-    assert kept.seeds == ("http://a.org/",) and not crawl.settings.credentials_file.exists()
-
-
 def test_credentials_are_saved_in_a_separate_file(crawl: CrawlDirectory) -> None:
     config = convert(SECRET)
     crawl.settings.save(config)

@@ -24,7 +24,7 @@ def test_each_crawl_is_renamed_to_the_next_number(tmp_path: Path) -> None:
         assert rename_to_numbered(crawl) == tmp_path / f"crawl.{number}"
         assert not crawl.path.exists()
         with Lock(tmp_path / f"crawl.{number}" / "p0" / "node.lock", "p0"):
-            pass  # the lock was free, and the attempt to rename has released it again
+            pass  # the lock is free, because renaming the directory has released it
     (tmp_path / "crawl.1").rename(tmp_path / "kept")
     crawl.create()
     assert rename_to_numbered(crawl) == tmp_path / "crawl.4", (
@@ -67,7 +67,8 @@ def test_a_file_is_renamed_to_the_first_free_number(tmp_path: Path) -> None:
         (tmp_path / "items.csv").write_text(text)
         rename_file_to_numbered(tmp_path / "items.csv")
     assert (tmp_path / "items.csv.1").read_text() == "first" and (tmp_path / "items.csv.2").exists()
-    rename_file_to_numbered(tmp_path / "items.csv")  # the file does not exist any more
+    # this does nothing, because the file does not exist any more
+    rename_file_to_numbered(tmp_path / "items.csv")
 
 
 def test_a_crawl_in_use_is_not_renamed(tmp_path: Path) -> None:
@@ -78,7 +79,7 @@ def test_a_crawl_in_use_is_not_renamed(tmp_path: Path) -> None:
     with Lock(crawl.process("p1") / "node.lock", "p1"), pytest.raises(DirectoryError, match="p1"):
         rename_to_numbered(crawl)
     with Lock(crawl.process("p0") / "node.lock", "p0"):
-        pass  # the attempt to rename has released the lock
+        pass  # the failed attempt to rename the directory has released this lock
     assert crawl.exists()
 
 

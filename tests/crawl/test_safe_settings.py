@@ -59,7 +59,10 @@ def test_changed_settings_are_saved_for_the_next_run(tmp_path: Path) -> None:
 
 
 def test_a_restarted_process_applies_only_live_settings_that_changed_during_the_run() -> None:
-    """The saved value of a setting of one run is another one. The restarted process keeps the value of the run."""
+    """If a setting was given for this run only, its saved value is different.
+
+    The restarted process keeps the value of the run.
+    """
     before = {"politeness": {"delay": 1.0, "backoff_first": 60.0}, "crawl": {"rate": 0.0}}
     saved = {**before, "politeness": {"delay": 5.0, "backoff_first": 60.0}, "refresh": "no section"}
     saved["crawl"] = {"depth": 9, "rate": 0.0}

@@ -69,7 +69,7 @@ def test_a_crawl_keeps_its_processes(tmp_path: Path) -> None:
 
 
 def test_a_process_keeps_the_name_and_the_table_it_was_opened_with() -> None:
-    """With the folder of another process, it would fetch pages again that the other one has stored."""
+    """If a process opened the folder of another one, it would fetch again what that process has stored."""
     folder = Path("p1")
     store, table = MemoryStore(), Partition.equal_ranges(["p0", "p1"])
     for _ in range(2):

@@ -14,7 +14,8 @@ ARRAYS = st.lists(FINGERPRINTS, max_size=60).map(lambda numbers: np.array(number
 def spread(count: int, seed: int, shape: str) -> np.ndarray:
     """Return `count` distinct ascending uint64.
 
-    The numbers are evenly spread, or all or half of them are in one bucket.
+    If `shape` is "even", the numbers are evenly spread. Otherwise, all of them or half of them are in one
+    bucket.
     """
     numbers = np.random.default_rng(seed).integers(0, 2**64, 2 * count + 2, dtype=np.uint64)
     clumped = {"even": 0, "one bucket": len(numbers), "half in one": count}[shape]

@@ -61,7 +61,7 @@ def test_the_known_set_equals_a_python_set(buffers: list[list[int]], chunk_bytes
 
 
 def test_runs_are_few_and_rewritten_seldom(tmp_path: Path) -> None:
-    """Both the number of runs and the number of rewrites are bounded; here, N/b = 100.
+    """Add N fingerprints in groups of b, with N/b = 100.
 
     There are at most log2(N/b) + 2 runs, and each fingerprint is rewritten at most log2(N/b) + 1 times.
     """

@@ -179,7 +179,7 @@ def test_a_live_crawl_answers_on_its_socket(tmp_path: Path) -> None:
             assert run("block", "b.localhost", *at).code == 0
             assert run("unblock", "b.localhost", *at).code == 0
             assert run("get", web.url("/nothing"), *at).code == 1
-            assert run("crawl", *at).code == 75  # the running crawl must hold the lock
+            assert run("crawl", *at).code == 75  # the running crawl holds the lock
             _wait_until(lambda: "/seeded" in web.paths("b.localhost"), crawling)
             crawling.send_signal(signal.SIGINT)
             _wait_until(lambda: "stopping" in crawling.stderr.readline(), crawling)

@@ -106,7 +106,7 @@ def test_all_views_give_the_same_probability(
             why = {url: commands.run({"command": "why", "url": url})["refresh"]["fresh"] for url in mine}
             told = commands.status(1000).refreshing
         assert why == mine
-        if not mine:  # no host fell to this process
+        if not mine:  # this process owns no host
             continue
         assert told["pages"] == len(mine) and 0.0 < told["expected_freshness"] < 1.0
         assert min(mine.values()) <= told["expected_freshness"] <= max(mine.values())  # type: ignore[type-var]

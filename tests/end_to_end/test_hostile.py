@@ -127,7 +127,8 @@ def test_a_shutdown_step_that_hangs_is_abandoned(
     async def hang(_: Any) -> None:
         await asyncio.Event().wait()
 
-    with warnings.catch_warnings():  # the hanging step never closes its resources, so they are collected here
+    # the hanging step never closes its resources, so `gc.collect` would print warnings
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)
         with Web({"/": page("/a"), "/a": page(text="a")}) as web:
             monkeypatch.setattr(where, name, hang)

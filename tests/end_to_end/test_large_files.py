@@ -149,7 +149,7 @@ def test_seeds_and_wanted_files_are_complete_but_other_links_are_cut(tmp_path: P
 @pytest.mark.parametrize(
     ("media_type", "stored", "code"),
     [
-        ("text/html", 10 * MB, 0),  # because a page is parsed for links, its whole text would be in memory
+        ("text/html", 10 * MB, 0),  # pages are cut by default, because they are parsed for links in memory
         ("text/plain", 12 * MB, 16),
         ("image/png", 12 * MB, 16),
     ],

@@ -170,7 +170,7 @@ def test_a_crawl_of_one_process_serves_and_obeys(tmp_path: Path, tree: list[str]
         settings = running.folder / "crawl.toml"
         kept = settings.read_bytes()
         settings.write_bytes(kept[:1000])
-        assert running.command("stop").returncode == 0  # even if the file is damaged
+        assert running.command("stop").returncode == 0  # `stop` works even if the configuration is damaged
         assert running.process.wait(120) == 0
         settings.write_bytes(kept)
     finally:

@@ -92,7 +92,7 @@ def test_a_different_number_of_processes_is_refused(tmp_path: Path) -> None:
         for other in ("1", "3"):
             ended = crawl(directory, web.seed, *settings("--processes", other))
             assert ended.code == 2 and "crawler reshard" in ended.err, ended
-        again = crawl(directory, *settings(*QUICK))  # the number is saved with the crawl
+        again = crawl(directory, *settings(*QUICK))  # the number of processes is saved with the crawl
         assert again.code == 0, again
     assert report_of(directory)["processes"] == 2
 

@@ -30,7 +30,7 @@ class Nodes:
         self.secret = folder / "secret"
         self.secret.write_text("0123456789abcdef0123456789abcdef")
         self.secret.chmod(0o600)
-        # the addresses that a node uses for its peers, if not their own
+        # node -> peer -> the address that the node uses for this peer, if it is not the peer's own
         self.seen: dict[str, dict[str, str]] = {}
 
     def start(
@@ -236,8 +236,8 @@ def test_a_node_that_was_killed_at_the_end_ends_although_its_peers_have_left(
 ) -> None:
     """Node `c` is killed after it has learned of the end, and is started again after its peers have ended.
 
-    Then node `c` ends cleanly. It ends either by itself, or after one peer is started again, as the warning
-    of `c` asks.
+    Then node `c` ends cleanly, either by itself or after one peer is started again, as the warning of `c`
+    asks.
     """
     nodes = Nodes(tmp_path, "abc")
     patient = ("--patience", "2", "--set", "splitter.silence_max=2")
@@ -270,9 +270,11 @@ def test_a_node_that_was_killed_at_the_end_ends_although_its_peers_have_left(
 def test_nodes_end_after_a_cut_of_the_network_at_the_end(tmp_path: Path, cut: str, after: float) -> None:
     """When all pages are fetched, the network of node `c` fails for longer than `crawl.patience`.
 
-    Right after the last page, no node can know whether the others have links left. So all nodes wait, and end
-    when the network is back. A moment later, nodes may have agreed on the end, and they leave. A node that has
-    not learned of the end then concludes it from the last messages.
+    If the network fails right after the last page, no node can know whether the others have links left. So all
+    nodes wait, and end when the network is back.
+
+    If the network fails a moment later, some nodes may already know that the crawl has ended, and leave. A
+    node that does not know this concludes it from their last messages.
     """
     nodes = Nodes(tmp_path, "abc")
     proxies = {

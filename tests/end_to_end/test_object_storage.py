@@ -121,7 +121,11 @@ def test_segments_deleted_locally_can_be_fetched_back(web: Web, s3: S3, place: s
     directory = tmp_path / "crawl"
     crawl(directory, web.url(), *SMALL)
     made = segments(directory)
-    assert run("ship", "--dir", directory, "--to", place, "--delete").code == 0
+    unnamed = run("ship", "--dir", directory, "--delete")
+    assert unnamed.code == 2 and "name the storage with --to URL" in unnamed.err
+    assert run("ship", "--dir", directory, "--to", place).code == 0
+    freed = run("ship", "--dir", directory, "--delete").text  # without --to, the storage is the one used last
+    assert freed == f"0 WARC files shipped to {place}; {sum(map(len, made.values())):,} bytes deleted here\n"
     assert segments(directory) == {}
     told = run("get", web.url("/3"), "--dir", directory)
     assert told.code == 3 and "crawler ship --fetch" in told.err and "Traceback" not in told.err
@@ -133,9 +137,11 @@ def test_segments_deleted_locally_can_be_fetched_back(web: Web, s3: S3, place: s
     assert run("check", "--dir", directory).code == 0
     erased = run("withdraw", web.url("/3"), "--erase", "--dir", directory)
     assert erased.code == 3 and "ship --fetch" in erased.err
-    crawl(directory, web.url())  # this opens the directory and continues
+    crawl(directory, web.url())  # the crawl can be opened and continued without its segments
     assert run("ship", "--dir", directory, "--list").text.count("not here") == len(made)
-    assert run("ship", "--dir", directory, "--fetch").code == 0
+    fetched = run("ship", "--dir", directory, "--fetch")
+    assert fetched.code == 0 and not fetched.err
+    assert fetched.text.splitlines()[-1] == f"{len(made)} WARC files brought back"
     assert made.items() <= segments(directory).items()
     assert run("get", web.url("/3"), "--dir", directory).code == 0
     assert run("check", "--dir", directory).code == 0

@@ -28,7 +28,7 @@ class ByLetter:
 def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Install a package with an order.
 
-    It has a module, and the entry-point metadata that an installer would write.
+    The package has a module, and the entry-point metadata that an installer would write.
     """
     place = tmp_path / "site-packages"
     info = place / "letters-2.dist-info"
@@ -56,10 +56,11 @@ def test_three_processes_use_the_order_of_an_installed_package(
 ) -> None:
     """Each process scores links to hosts of all processes.
 
-    It fetches the URLs of its own hosts in the order of their scores.
+    Each process fetches the URLs of its own hosts in the order of their scores.
     """
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site-packages"))
-    hosts = [f"h{number}.localhost" for number in range(24)]  # the owners depend on a random key
+    # many hosts, because their owners depend on a random key
+    hosts = [f"h{number}.localhost" for number in range(24)]
     with Web({}) as web:
         links = [web.url(name, host) for host in hosts for name in NAMES]
         web.routes = {"localhost/": page(*links)} | dict.fromkeys(NAMES, page(text="end"))

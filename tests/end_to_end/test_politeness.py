@@ -6,6 +6,10 @@ look shorter in the log than it was (`SLACK`).
 """
 
 import json
+import os
+import signal
+import subprocess
+import sys
 import time
 from collections import defaultdict
 from datetime import datetime
@@ -15,7 +19,7 @@ from pathlib import Path
 import pytest
 
 from crawler.frontier.hosts.rate import RATE_SLACK
-from tests.faults.harness import TreeWeb, crawl, end, finish, judge, settings, several, start
+from tests.faults.harness import ROOT, TreeWeb, crawl, end, finish, judge, settings, several, start
 
 # The server records the beginning of a request after it arrived, and the end before the answer was sent. So a
 # gap looks longer to the server than it was for the crawler. A millisecond of slack is allowed because two
@@ -23,6 +27,7 @@ from tests.faults.harness import TreeWeb, crawl, end, finish, judge, settings, s
 SLACK = 0.001
 DELAY = 0.3
 FACTOR = 3.0
+ONE_DOMAIN, MANY_DOMAINS = "hostN.site.localhost", "www.siteN.localhost"
 
 
 def polite(*more: str) -> tuple[str, ...]:
@@ -43,7 +48,7 @@ def test_gaps_of_fifty_hosts_survive_a_kill(tmp_path: Path, answers: int) -> Non
     """After a kill and an immediate restart, a host still gets one request at a time, with its gap after each.
 
     The gap is longer than the crawler takes to start, so the test shows whether the gap survives the kill. The kill
-    comes while the hosts are asked for the first or the second time: some answers are under way, and others are not
+    comes during the first or the second request to each host: some answers are being received, and others are not
     committed yet.
     """
     delay, factor, longest = 0.5, 12.0, 4.0
@@ -76,7 +81,7 @@ def test_hosts_on_one_address_share_a_gap(tmp_path: Path) -> None:
 
     The gap between requests is half the smallest gap of a host.
     """
-    with TreeWeb(tmp_path, 40, "--names", hosts=12) as web:
+    with TreeWeb(tmp_path, 40, "--names", ONE_DOMAIN, hosts=12) as web:
         ended = crawl(tmp_path / "crawl", web.seed, *polite())
         requests = sorted((begin, ended) for begin, ended, *_ in web.requests())
         found = judge(web, tmp_path / "crawl")
@@ -88,13 +93,50 @@ def test_hosts_on_one_address_share_a_gap(tmp_path: Path) -> None:
 def test_hosts_of_one_domain_share_a_rate(tmp_path: Path, more: tuple[str, ...]) -> None:
     """Forty hosts could get 80 requests a second. Their domain gets 12, whichever processes own the hosts."""
     limits = ("--set", "politeness.domain_rate=12", "--set", "politeness.address_delay_share=0")
-    with TreeWeb(tmp_path, 60, "--names", "--fanout", "30", hosts=40) as web:
+    with TreeWeb(tmp_path, 60, "--names", ONE_DOMAIN, "--fanout", "30", hosts=40) as web:
         ended = crawl(tmp_path / "crawl", web.seed, *polite(*limits, *more))
         starts = sorted(begin for begin, *_ in web.requests())
         found = judge(web, tmp_path / "crawl")
     assert ended.code == 0 and found.lost == found.stored_twice == 0, ended
-    # a loaded machine may start a request late and the next ones in time
+    # a loaded machine may start one request late and the next ones on time
     assert all(late - early >= 1.7 for early, late in zip(starts, starts[24:], strict=False)), starts
+
+
+@pytest.mark.parametrize("kill", [False, True])
+def test_three_processes_share_the_rate_of_an_address(tmp_path: Path, kill: bool) -> None:
+    """80 domains on one address get 51 requests a second: 40 (the setting) times the square root of 80 / 50.
+
+    Once, each process counted only its own 27 domains. 27 domains are too few for shared hosting, so the address
+    got 7 requests a second. A process that was killed and restarted learns the domains of the other processes
+    again. Until then, the other processes do not use its part of the rate.
+    """
+    rate, domains = 40, 80
+    limits = ("--set", f"politeness.shared_address_rate={rate}", "--delay-factor", "0")
+    most = rate * (domains / 50) ** 0.5 * 1.05  # 5 % more, because the number of domains is an estimate
+    with TreeWeb(tmp_path, 400, "--names", MANY_DOMAINS, "--fanout", "80", hosts=domains) as web:
+        process = start(tmp_path / "crawl", web.seed, *polite(*limits, *several(3)))
+        while kill and len(web.requests()) < 100:
+            assert process.poll() is None
+            time.sleep(0.02)
+        if kill:
+            os.kill(pid_of(tmp_path / "crawl", "p1"), signal.SIGKILL)
+        ended = end(process)
+        starts = sorted(begin for begin, *_ in web.requests())
+        found = judge(web, tmp_path / "crawl", processes=3)
+    assert ended.code == 0 and found.lost == found.stored_twice == 0, ended
+    for count in (20, 60, 200):
+        took = min(late - early for early, late in zip(starts, starts[count:], strict=False))
+        assert took >= (count - 3) / most - 5 * SLACK, (count, took)
+    assert kill or (len(starts) - 100) / (starts[-1] - starts[99]) > 15, "7 with separate counts"
+
+
+def pid_of(directory: Path, name: str) -> int:
+    """Return the process number of one of the crawl's processes."""
+    status = subprocess.run(
+        [sys.executable, "-m", "crawler", "status", "--json", "--dir", str(directory)],
+        capture_output=True, check=True, cwd=ROOT,
+    )  # fmt: skip
+    return int(next(row["pid"] for row in json.loads(status.stdout)["processes"] if row["name"] == name))
 
 
 def test_robots_txt_is_fetched_first_and_obeyed(tmp_path: Path) -> None:

@@ -788,7 +788,7 @@ def test_a_page_that_can_no_longer_be_rendered_keeps_its_copy(tmp_path: Path) ->
 
 
 def test_patterns_learned_by_auto_survive_a_restart(tmp_path: Path) -> None:
-    """After three renderings of a pattern that added nothing, no more of its pages are rendered, even after a restart."""
+    """If three pages of a pattern gained nothing from rendering, no more of them are rendered, even after a restart."""
     idle = {f"/p/{n}": f'<script>1</script><a href="/p/{n + 1}">next</a>' for n in range(12)}
     with Web({"/robots.txt": ROBOTS, **idle}) as web:
         flags = ("--render", "auto", "--set", "render.chance=0", "--max-pages", "2")

@@ -176,7 +176,7 @@ async def test_a_signalled_url_survives_a_kill(
     tree = SETTINGS | {"politeness": {"delay": 0, "delay_factor": 0}}
     async with Crawl(tree, directory=tmp_path / "crawl", seeds=[HOME]) as crawl:
         stages = crawl.stages
-        crawl.process.changes.loop_runs = True  # the test replaces the commit loop
+        crawl.process.changes.loop_runs = True  # the test does the work of the commit loop
         stages.point.add(page_of(crawl))
         stages.point.step()
         assert stages.point.made == 0, "the page pauses"
@@ -470,7 +470,7 @@ def test_a_signal_before_or_after_a_run_is_stored(tmp_path: Path, when: str, ent
                 await asyncio.sleep(0)
                 crawl.stop("stopped")
                 await entrances[entrance](crawl)
-            with suppress(NoSeedError):  # there is no such page
+            with suppress(NoSeedError):  # the start page does not exist
                 await running
             if when == "after":
                 await entrances[entrance](crawl)

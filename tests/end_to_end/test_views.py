@@ -75,7 +75,7 @@ def _numbers(status: dict[str, Any]) -> dict[str, Any]:
         "urls": status["urls"],
         "todo": status["frontier"]["todo"],
         "hosts": status["frontier"]["hosts"],
-        "due": status["due"] | {"runs": 0},  # runs are merged also during a pause
+        "due": status["due"] | {"runs": 0},  # the runs of the DUE are merged even during a pause
         "members": sorted((each["name"], each["state"]) for each in status["members"]),
     }
 

@@ -8,10 +8,15 @@ distinct. When a request is answered, one line is appended to the log:
 
     <begin> <end> <address, or name with --names> <path> <status>
 
-Options: --delay makes hosts slow. --per-minute limits the requests to a host; further requests get a 429 with
-Retry-After. --window sets the seconds of such a minute. --robots gives each host a robots.txt, in which |
-ends a line; pages then link to /forbidden... --names gives the hosts names hostN.localhost on one address.
---down HOST:FROM:TO makes a host unavailable for a time, in seconds since the start.
+Options:
+
+    --delay                makes hosts slow
+    --per-minute           limits the requests to a host; further requests get a 429 with Retry-After
+    --window               sets the length of such a minute, in seconds
+    --robots               gives each host a robots.txt, in which | ends a line; pages then link to /forbidden...
+    --names                gives the hosts names on one address; in a name such as hostN.site.localhost, N stands
+                           for the number of the host
+    --down HOST:FROM:TO    makes a host unavailable for a time, in seconds since the start
 """
 
 import argparse
@@ -82,9 +87,8 @@ class Site:
 
     def _url(self, page: int, folder: str = "") -> str:
         options = self.options
-        name = (
-            f"host{page % options.hosts}.site.localhost" if options.names else address(page % options.hosts)
-        )
+        host = page % options.hosts
+        name = options.names.replace("N", str(host)) if options.names else address(host)
         return f"http://{name}:{options.port}/{folder}{page}"
 
 
@@ -156,7 +160,7 @@ def main() -> None:
     parser.add_argument("--delay", type=float, default=0.0)
     parser.add_argument("--per-minute", type=int, default=0)
     parser.add_argument("--window", type=float, default=60.0)
-    parser.add_argument("--names", action="store_true")
+    parser.add_argument("--names", default="")
     parser.add_argument("--robots", default="")
     parser.add_argument("--down", action="append", default=[])
     asyncio.run(serve(parser.parse_args()))

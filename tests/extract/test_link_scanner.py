@@ -58,7 +58,7 @@ def scan(
 def assert_same(content: bytes, form: str = "installed") -> bool:
     """Assert that the scanner finds the same URLs as the parser, unless it leaves the page to the parser.
 
-    Return True if the scanner reads the page itself with each configuration of `WANTED`.
+    Return True if the scanner can read the page without the parser, in each configuration of `WANTED`.
     """
     results = [scan(content, page, form, config) for page, config in WANTED]
     for (page, config), found in zip(WANTED, results, strict=True):

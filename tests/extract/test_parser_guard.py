@@ -209,7 +209,7 @@ def _tag_end(content: bytes, begin: int) -> int:
             state = "before name" if blank else state
         elif state in ("attribute name", "after name"):
             state = "after name" if blank else "attribute name"
-        elif not blank:  # the state is before a name or after a quoted value; there, "=" begins a name
+        elif not blank:  # the state is "before name" or "after quoted value"; in both, "=" begins a name
             state = "attribute name"
         at += 1
     return len(content)

@@ -30,7 +30,7 @@ LIGHT = (
     "text",
     "small",
     "attributes",
-)  # takes far less than the CPU limit
+)  # parsing one of these shapes takes far less than the CPU limit
 MARKUP = [
     *(
         b"<title>",

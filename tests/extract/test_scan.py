@@ -22,7 +22,10 @@ def _hrefs(content: bytes, **more: object) -> list[str]:
     ("content", "hrefs"),
     [
         (b"<a href=x><A HREF='y'><area class=k href = \"z\">", ["x", "y", "z"]),
-        (b"<iframe src=x><frame src=y><link rel=next href=z><link rel=icon href=no>", ["x", "y", "z"]),
+        (
+            b"<iframe src=x></iframe><frame src=y><link rel=next href=z><link rel=icon href=no>",
+            ["x", "y", "z"],
+        ),
         (b"<!--<a href=no>--><script><a href=no></script><a href=x>", ["x"]),
         (b"<script><a href=no>", []),
         (

@@ -63,7 +63,7 @@ class Holds:
 
 
 async def test_the_memory_of_parsing_is_accounted_for() -> None:
-    """Even for the larger of two expensive pages, no more memory is charged than the limit of the child."""
+    """For a very large page, no more memory is charged than the child may use."""
     memory = ByteCount(64 << 20)
     worker = Worker(ExtractConfig(inline_bytes_max=ByteCount(1000), worker_memory_bytes_max=memory))
     worker.holding = holds = Holds()

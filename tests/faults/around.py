@@ -43,7 +43,7 @@ class Setting(NamedTuple):
     def module(self, *more: str) -> tuple[str, ...]:
         """Return the module that runs commands, and its arguments.
 
-        It runs commands with the bug of the setting and the bugs in `more`.
+        The module runs commands with the bug of the setting and the bugs in `more`.
         """
         bugs = ",".join(filter(None, (self.bug, *more)))
         return ("tests.faults.planted", bugs) if bugs else ("crawler",)
@@ -157,7 +157,8 @@ def clock_behind(folder: Path, setting: Setting) -> Judgement:
 def _clocks(folder: Path, setting: Setting, first: str, second: str) -> Judgement:
     directory = folder / "crawl"
     with TreeWeb(folder, setting.pages, "--fanout", "4") as web:
-        limit = ("--max-pages", str(setting.pages // 3))  # a supervisor restarts killed processes
+        # the run needs a limit, because a supervisor restarts killed processes
+        limit = ("--max-pages", str(setting.pages // 3))
         flags = setting.flags("--delay", "0.01", *limit)
         crawl(directory, web.seed, *flags, fault="committed:2", module=setting.module(first))
         assert setting.crawl(directory, web, "--delay", "0.01", *limit, bugs=[first]).code == 0

@@ -53,8 +53,9 @@ class Judgement(NamedTuple):
     def flawless(self) -> bool:
         """True if no page is lost or stored twice, and no kill caused too many refetches.
 
-        A page that a kill forces to be fetched again may be fetched only after the next kill, and then counts
-        for that kill. So the limit is twice the number of fetches in flight.
+        If a kill interrupts the fetch of a page, the next kill may come before the page is fetched again. The
+        refetch then counts for that next kill. So the limit for each kill is twice the number of fetches in
+        flight.
         """
         wrong = self.lost + self.unstored + self.stored_twice + self.torn
         return not wrong and self.worst <= 2 * self.in_flight
@@ -91,7 +92,8 @@ class TreeWeb:
     def url(self, page: int) -> str:
         """Return the URL of a page."""
         if "--names" in self._options:
-            return f"http://host{page % self._hosts}.site.localhost:{self.port}/{page}"
+            name = self._options[self._options.index("--names") + 1].replace("N", str(page % self._hosts))
+            return f"http://{name}:{self.port}/{page}"
         return url(page, self._hosts, self.port)
 
     @property

@@ -13,7 +13,7 @@ import sys
 
 
 def _send(number: int, pid: int) -> None:
-    if os.getpid() == pid:  # not in a forked child
+    if os.getpid() == pid:  # a forked child, which has another id, sends nothing
         os.write(2, b"late signal\n")
         os.kill(pid, number)
 

@@ -17,5 +17,5 @@ if __name__ == "__main__":
     else:
         window, terminal = os.openpty()
         fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
-        os.set_inheritable(window, True)  # the terminal closes when the process ends
+        os.set_inheritable(window, True)  # so the terminal stays open until the process ends
     os.execv(sys.executable, [sys.executable, "-m", *words])

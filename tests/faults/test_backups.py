@@ -105,7 +105,8 @@ def test_a_node_with_a_replaced_directory_is_refused_until_recovered(nodes: Node
         ended = run_all(nodes, web.seed)
         assert {each.code for each in ended.values()} == {0}, ended
         put_back(tmp_path / "backup", tmp_path / "a")
-        for _ in range(3):  # each peer refuses `a` until this peer has recovered the links that `a` lost
+        # each peer refuses `a` until the peer has recovered the links that were lost by `a`
+        for _ in range(3):
             ended = run_all(nodes, web.seed)
             last = ended["a"].err.splitlines()[-1] if ended["a"].err else ""
             if ended["a"].code == 0:

@@ -115,7 +115,8 @@ def test_a_node_that_lost_its_disk_and_starts_with_a_wrong_clock(tmp_path: Path,
         first = [nodes.start(name, web.seed, "--max-pages", "80") for name in "abc"]
         assert [end(node, timeout=60).code for node in first] == [0, 0, 0]
         shutil.rmtree(tmp_path / "a")
-        for _ in range(3):  # each peer refuses `a` until this peer has recovered the links that `a` lost
+        # each peer refuses `a` until the peer has recovered the links that were lost by `a`
+        for _ in range(3):
             started = {name: nodes.start(name, web.seed, clock=shift * (name == "a")) for name in "abc"}
             lost = end(started["a"], timeout=60)
             if lost.code:
@@ -130,7 +131,7 @@ def test_a_node_that_lost_its_disk_and_starts_with_a_wrong_clock(tmp_path: Path,
             recovered = command(tmp_path / peer, "recover", "a")
             assert recovered.code == 0, recovered
         assert [each.code for each in ended] == [0, 0, 0], ended
-        again = [nodes.start(name, web.seed) for name in "abc"]  # with the right clock
+        again = [nodes.start(name, web.seed) for name in "abc"]  # now, the clock of `a` is right
         ended = [end(node, timeout=60) for node in again]
         assert [each.code for each in ended] == [0, 0, 0], ended
         stored = set().union(*(stored_by(tmp_path / name / name) for name in "abc"))

@@ -19,7 +19,9 @@ from tests.faults.every_write import command, kill_points, ran, run
 from tests.faults.harness import TreeWeb, crawl, settings
 
 PAGES = 200
-LAST = 7  # the last writes of a command change journal, names and folders, so a kill is tried before each of them
+# Number of a command's last writes. They change the journal, names and folders, so a kill is tried before each
+# of them.
+LAST = 7
 
 
 def is_refused_or_clean(directory: Path) -> None:

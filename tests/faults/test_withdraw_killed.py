@@ -29,7 +29,7 @@ from tests.faults.every_write import command, kill_points, ran, run
 
 HOSTS, PAGES, FANOUT = 6, 60, 3
 LEAF = "a leaf among equals"
-LAST = 3  # the test kills the command before each of this many last writes, once for each
+LAST = 3  # number of a command's last writes; in separate runs, the command is killed before each of them
 
 
 def host(number: int) -> str:

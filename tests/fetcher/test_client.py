@@ -125,7 +125,7 @@ async def test_an_unsolicited_101_is_an_error_and_closes_the_connection() -> Non
     await client.close()
 
 
-# Redirects.
+# -- redirects
 LOCATIONS = [
     (["Location: /next"], "/next", Outcome.REDIRECT),
     (["location:  http://other.test/a b "], "http://other.test/a b", Outcome.REDIRECT),
@@ -144,7 +144,7 @@ def test_location(status: int, lines: list[str], location: str, outcome: Outcome
     assert (got.outcome, got.location, got.blame) == (outcome, location, Blame.NONE)
 
 
-# Message framing.
+# -- message framing
 CHUNKED = "Transfer-Encoding: chunked"
 WHOLE = [
     ("HTTP/1.0", [b"HTTP/1.0 200 OK\r\n\r\nhello", Do.CLOSE]),
@@ -231,7 +231,7 @@ def test_rejected_framing(name: str, script: list[bytes | Do | float], outcome: 
     assert got.blame is (Blame.HOST if outcome is Outcome.RESET else Blame.URL)
 
 
-# Limits of time and size.
+# -- limits of time and size
 def test_a_late_header_block_is_a_header_timeout() -> None:
     got = fetch(Do.HANG, config=HASTY)
     assert (got.outcome, got.blame) == (Outcome.HEADER_TIMEOUT, Blame.URL)
@@ -330,7 +330,7 @@ def test_one_field_can_have_its_own_limit() -> None:
     assert got.outcome is Outcome.HEADER_TOO_LARGE
 
 
-# Content codings.
+# -- content codings
 def test_coded_body_is_kept_and_decoded() -> None:
     coded = gzip.compress(b"hello" * 100)
     got = fetch(head("Content-Encoding: GZIP", f"Content-Length: {len(coded)}") + coded)
@@ -350,7 +350,7 @@ def test_unknown_coding_is_kept_and_not_parsed() -> None:
     assert "zstd" in got.error
 
 
-# Addresses and connections.
+# -- addresses and connections
 async def test_a_closed_port_is_a_connect_error() -> None:
     client = make_client()
     await client.start()
@@ -562,7 +562,7 @@ async def test_cancelling_closes_the_connection() -> None:
     await client.close()
 
 
-# The bytes of a request.
+# -- the bytes of a request
 async def test_the_bytes_of_a_request() -> None:
     identity = IdentityConfig(token="bot", contact="https://bot.example/", headers=("X-Study: 7",))
     client = make_client(identity=identity)

@@ -184,7 +184,7 @@ async def test_time_limits(world: World, pieces: list[bytes], last: float, neede
     await task
     assert world.answer.error == error and world.answer.state is AnswerState.DONE
     assert world.answer.failure == (Outcome.HEADER_TIMEOUT if "header" in error else None)
-    world.connection.check(begun + 1000.0)  # no request is in progress
+    world.connection.check(begun + 1000.0)  # this does nothing, because no request is in progress
 
 
 async def test_time_limits_exclude_pauses(world: World) -> None:
@@ -209,7 +209,7 @@ async def test_time_limits_exclude_pauses(world: World) -> None:
     for _ in range(4):
         world.now += 2.9
         world.come(b"a")
-    world.connection.check(world.now + 1.499)  # 4 + 2.9 + 4 * 2.9 s of 20 s have passed
+    world.connection.check(world.now + 1.499)  # 4 + 2.9 + 4 * 2.9 s of the total limit of 20 s have passed
     await asyncio.sleep(0)
     assert not task.done()
     world.connection.check(world.now + 1.501)

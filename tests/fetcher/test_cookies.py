@@ -137,7 +137,9 @@ def test_unreadable_cookie_dates(text: str) -> None:
 
 
 def test_cookie_caps() -> None:
-    """The jar keeps at most 50 cookies per domain and `domains_max` domains. It sends at most 8 KiB per request.
+    """The jar keeps at most 50 cookies per domain and `domains_max` domains.
+
+    The jar sends at most 8 KiB per request.
 
     The oldest cookies are dropped first.
     """

@@ -149,7 +149,10 @@ async def test_one_look_up_per_name_and_few_in_all() -> None:
 
 
 async def test_an_impatient_caller_gives_up_and_finds_the_late_answer_later() -> None:
-    """One query for A and one for AAAA are sent. They continue to the end, although no caller waits for the answers."""
+    """One query for A and one for AAAA are sent.
+
+    The two queries continue to the end, although no caller waits for the answers.
+    """
     async with serving(dns_patience=Seconds(0.02)) as (resolver, server, _):
         server.records["late.test"] = None
         got = await resolver.resolve("late.test", patient=False)

@@ -175,7 +175,8 @@ def test_a_change_leaves_the_mean_and_variance_of_what_is_known(
     rates.match(site, k, t, clock, unsaid)
     found, seen = shape + rates.gain, span + rates.watched
     assert found / seen == pytest.approx(mean, rel=1e-3)
-    if rates.watched > 0.0:  # k and T never fall, so a variance that exceeds the earlier one is not kept
+    # `match` never lowers k or T, so it cannot keep a variance that is greater than the earlier one
+    if rates.watched > 0.0:
         assert found / seen**2 == pytest.approx(variance, rel=1e-3)
     else:
         assert found / seen**2 <= variance * 1.001

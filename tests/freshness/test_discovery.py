@@ -63,7 +63,10 @@ def _root(total: Callable[[Decimal], Decimal], level: Decimal) -> float:
 
 
 def _golden(importance: float, rate: float, pace: float, level: float, excess: float, scale: float) -> float:
-    """Compute by the formulas when V + D reaches the level, where V is the value of GREEDY on the page's clock."""
+    """Compute by the formulas the time at which V + D reaches the level.
+
+    V is the value of GREEDY on the page's clock.
+    """
     with localcontext() as context:
         context.prec = 50
         mu, delta, half = Decimal(importance), Decimal(rate), Decimal(pace) / 2

@@ -14,9 +14,9 @@ DAY = 86_400.0
 def watched(spread: float, *, gap: float = 12.0, rounds: int = 14) -> tuple[Learning, list[float], float]:
     """Crawl 300 independent Poisson pages on four sites every `gap` days.
 
-    On average, each page changes once per `gap`. Return the learned state, the ratios of the time by a page's
-    clock to the elapsed time, and the mean of the learned rates. In the second half of the rounds, each fetch
-    that finds no change adds one ratio.
+    On average, each page changes once per `gap`. Return the learned state, some ratios and the mean of the
+    learned rates. A ratio is the time that a page's clock shows, divided by the elapsed time. In the second
+    half of the rounds, each fetch that finds no change adds one ratio.
     """
     rng = random.Random(1)
     learning = Learning(scale=7.0 * DAY)
@@ -45,9 +45,9 @@ def watched(spread: float, *, gap: float = 12.0, rounds: int = 14) -> tuple[Lear
 def test_wrong_rates_are_not_mistaken_for_changing_neighbours() -> None:
     """If pages change independently, the clock equals the elapsed time and the learned rates are right.
 
-    The true rates are not distributed as the estimator assumes, so its estimates are a fifth too low. It once
-    attributed this error to changes in the neighbourhood. Then clocks ran 1.75 times too fast, watched times
-    were too long, and the rates fell to .45 of the truth.
+    The true rates are not distributed as the estimator assumes, so its estimates are a fifth too low. This
+    error was once attributed to changes in the neighbourhood. Then clocks ran 1.75 times too fast, watched
+    times were too long, and the rates fell to 0.45 of the truth.
     """
     learning, faster, rate = watched(1.0)
     assert 0.93 < np.mean(faster) < 1.1

@@ -103,7 +103,11 @@ def test_clocks_at_zero_and_infinity() -> None:
 
 @pytest.mark.parametrize("truth", [0.0, 0.5, 1.0])
 def test_neighbours_are_believed_as_much_as_they_are_right(truth: float) -> None:
-    """If pages change with probability p0 + truth (p1 - p0), the results of crawls are enough to learn `truth`."""
+    """The results of crawls are enough to learn `truth`, the weight that the predictions from neighbours deserve.
+
+    A page changes with the probability alone + truth x (heeding - alone). Here, `alone` is the probability without
+    the neighbours, and `heeding` is the probability that takes them into account.
+    """
     rng, credence = np.random.default_rng(1), Credence()
     site = credence.add()
     for alone, heeding in rng.uniform(0.05, 0.95, (4000, 2)).tolist():

@@ -18,8 +18,8 @@ HASTES = st.floats(0.0, 1e9)
 def test_a_constant_error_of_the_rates_is_corrected(ratio: float) -> None:
     """In the model, a page whose predicted freshness is P is fresh with probability P^ratio.
 
-    A part of such an error looks like an error of large hazards, of which more is corrected than crawls show.
-    So the error of stale pages is larger.
+    The correction takes a part of this error for an error that only large hazards have, and it corrects large
+    hazards by more than crawls show. So the remaining error is larger for stale pages.
     """
     rng, found = np.random.default_rng(1), Recalibration()
     for hazard in rng.gamma(1.0, 0.6, 6000):
@@ -69,7 +69,10 @@ def test_changes_of_neighbours_count_for_less_than_the_clock_says() -> None:
 
 
 def test_small_hazards_are_raised_before_crawls_prove_it() -> None:
-    """Crawls at hazards of 1 say little about fresh copies, which are predicted as too fresh."""
+    """Even before crawls show it, the correction assumes that fresh copies are predicted as too fresh.
+
+    The crawls of this test have hazards of 1, and say little about fresh copies.
+    """
     found = Recalibration()
     for changed in (True, False, True):
         found.observe(math.exp(-1.0), Hearing.NONE, 1.0, changed)

@@ -16,7 +16,10 @@ SPEED = 168.0 / 40.0
 
 
 def _worked(at: float) -> float:
-    """Return what a clock shows at `at` if it runs only from 9 to 17 on five days of seven. Its mean speed is 1."""
+    """Return what a clock shows at `at` if it runs only from 9 to 17 on five days of seven.
+
+    The mean speed of the clock is 1.
+    """
     week, rest = divmod(at, WEEK)
     day, hour = divmod(rest, DAY)
     today = min(max(hour - 9.0 * HOUR, 0.0), 8.0 * HOUR) if day < 5 else 0.0

@@ -41,7 +41,7 @@ def _site_knowledge(
 def test_a_true_source_is_believed() -> None:
     quality = _site_knowledge(np.random.default_rng(1), 3_000, 0.05, 0.9, {0: 0.001})
     assert quality.precision(0, 0) > 0.85
-    assert quality.recall(0) == pytest.approx(0.9, abs=0.1)
+    assert quality.recalls[0] == pytest.approx(0.9, abs=0.1)
 
 
 def test_a_lying_source_is_not_believed() -> None:
@@ -69,7 +69,7 @@ def test_only_a_trusted_source_watches_pages_between_crawls() -> None:
     counts = np.zeros(SOURCES)
     counts[0] = 3.0
     right = _site_knowledge(np.random.default_rng(1), 300, 0.05, 0.9, {0: 0.001})
-    assert right.share_watched(0) == right.recall(0) > 0.5
+    assert right.share_watched(0) == right.recalls[0] > 0.5
     assert right.announced_changes(0, counts) == pytest.approx(3.0 * right.precision(0, 0))
     assert right.announced_changes(0, np.roll(counts, 1)) == 0.0  # a source without signals
     # a source that was hardly observed, then a source that sends mostly false signals
@@ -97,7 +97,7 @@ def test_the_recall_is_learned_from_pages_without_a_signal(recall: float) -> Non
             counts = np.zeros(SOURCES)
             counts[0] = told
             quality.observe(0, counts, 0.02, 50.0, told + silent > 0)
-    assert quality.recall(0) == pytest.approx(recall, abs=0.1)
+    assert quality.recalls[0] == pytest.approx(recall, abs=0.1)
 
 
 def test_a_site_without_signals_has_no_recall() -> None:
@@ -105,19 +105,22 @@ def test_a_site_without_signals_has_no_recall() -> None:
     quality.add_site()
     assert quality.observe(0, np.zeros(SOURCES), 0.1, 2.0, True) == pytest.approx(0.2 / -math.expm1(-0.2))
     assert quality.observe(0, np.zeros(SOURCES), 0.1, 2.0, False) == 0.0
-    assert quality.recall(0) == quality.pooled_weight(0) == 0.0
+    assert quality.recalls[0] == quality.weights[0] == 0.0
     quality.note_signal(0, 3)
     assert quality.heard(0) and 0.0 < quality.precision(0, 3) <= 0.7
 
 
 def test_the_pooled_signal_keeps_drift_and_announced_changes() -> None:
-    """Pooling sources s keeps the sums of gamma_s b_s and of gamma_s p_s; gamma_s is the observed rate of signals."""
+    """If the sources are pooled, two sums over the sources stay the same.
+
+    One is the sum of rate times weight, the other the sum of rate times precision.
+    """
     quality = _site_knowledge(np.random.default_rng(5), 400, 0.05, 0.6, {0: 0.01, 2: 0.05})
     assert quality.used(0, 0) and quality.used(0, 2)
     heard = quality.sums_of(0)[SOURCES : 2 * SOURCES]
     precision = np.array([quality.precision(0, source) for source in range(SOURCES)])
     weight = np.array([quality.weight(0, source) for source in range(SOURCES)])
-    b = quality.pooled_weight(0)
+    b = quality.weights[0]
     gamma = (heard * precision).sum() / -math.expm1(-b)
     assert gamma * b == pytest.approx((heard * weight).sum(), rel=1e-6)
     counts = np.array([2.0, 0, 3.0, 0, 0, 0, 0, 0])
@@ -162,7 +165,7 @@ def test_stored_sums_can_be_restored() -> None:
     again.renew(39, 0.05)
     again.restore(39, quality.sums_of(0))
     assert again.precision(39, 0) == quality.precision(0, 0)
-    assert again.recall(39) == quality.recall(0) and again.pooled_weight(39) == quality.pooled_weight(0)
+    assert again.recalls[39] == quality.recalls[0] and again.weights[39] == quality.weights[0]
     assert "40 sites, 1 of them heard" in repr(again)
 
 
@@ -211,7 +214,10 @@ def test_predicted_changes_equal_found_changes(false_rate: float) -> None:
     "odd", [(0.95, 0.0), (0.0, 3.0)], ids=["like the others", "no change and three false signals per change"]
 )
 def test_pages_of_one_site_can_have_good_and_worthless_signals(odd: tuple[float, float]) -> None:
-    """.95 of the changes of even pages are signalled. Odd pages have either the same signals, or only false ones."""
+    """Pages with even numbers have signals for 95 % of their changes.
+
+    Pages with odd numbers have either the same signals, or only false ones.
+    """
     rng, learning, counts = np.random.default_rng(5), Learning(unit=1.0, scale=30.0), np.zeros(SOURCES)
     site, directory = learning.add_site(), learning.add_directory()
     k, t, trust, stated = np.zeros(40), np.zeros(40), np.zeros(40), []
@@ -232,7 +238,7 @@ def test_pages_of_one_site_can_have_good_and_worthless_signals(odd: tuple[float,
         stated.append((predicted, changes > 0))
     w = [learning.kinds.reliability(site, each) for each in trust]
     assert min(w[::2]) > 0.9 and learning.quality.precision(site, 0) > 0.9
-    assert learning.quality.recall(site) > 0.8
+    assert learning.quality.recalls[site] > 0.8
     assert max(w[1::2]) < 0.1 if odd[1] else min(w[1::2]) > 0.9
     predicted, found = np.mean(stated[1_000:], axis=0)
     assert predicted == pytest.approx(found, rel=0.1)
@@ -257,7 +263,7 @@ def _signalled(noise: str) -> tuple[Learning, np.ndarray, np.ndarray, np.ndarray
 
     The false signals go to pages in proportion to their rates ("changes"), to all pages alike ("alike"), or
     to pages in proportion to the rates of other pages ("others"). Return the learned state and, for each
-    page, its true rate, k and T.
+    page, its true rate, its number of changes and its watched time.
     """
     rng, learning, counts = np.random.default_rng(6), Learning(unit=1.0, scale=30.0), np.zeros(SOURCES)
     site, directory = learning.add_site(), learning.add_directory()
@@ -351,7 +357,7 @@ def test_the_honesty_of_a_source_is_learned_over_sites() -> None:
         quality.renew(new, 0.04)
         quality.note_signal(new, 4)
     assert right.precision(20, 4) > 0.9 > 0.75 > wrong.precision(20, 4)
-    assert right.recall(20) > wrong.recall(20)
+    assert right.recalls[20] > wrong.recalls[20]
     assert right.honesty(3) == 0.7
 
 

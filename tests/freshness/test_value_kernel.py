@@ -73,7 +73,7 @@ def test_equals_a_direct_summation_in_90_digits(seed: int, most: float, count: i
 
 
 def test_many_worthless_signals_are_not_cut_off() -> None:
-    """At nu/Delta = 1e6, the value was once .0345 instead of .0902, because only 100,000 terms were summed."""
+    """At nu/Delta = 1e6, the value was once 0.0345 instead of 0.0902, because only 100,000 terms were summed."""
     for nu in (2e5, 1e6, 1e9, 1e12):
         page = PageParameters(1.0, 1.0, 0.5, nu)
         n = round(page.signal_rate * 0.5)
@@ -311,7 +311,10 @@ def test_the_interpreted_kernel_gives_the_same(interpreted: ModuleType) -> None:
 @pytest.mark.parametrize("i", [300, 900])
 @pytest.mark.parametrize("deviations", [-2.0, -0.5, 0.0, 0.7, 3.0])
 def test_late_terms_equal_their_sums_in_90_digits(i: int, deviations: float) -> None:
-    """R^i and D_i by expansion equal their sums, where D_i = (gamma/a)^(i+1) R^i(a x) - exp(-alpha x) R^i(gamma x)."""
+    """R^i and D_i are computed by expansion, and must equal their sums.
+
+    D_i is (gamma/a)^(i+1) R^i(a x) - exp(-alpha x) R^i(gamma x).
+    """
     y = i + 1 + deviations * math.sqrt(i)
     alpha = 0.02 / math.sqrt(i)  # in this test gamma is 1
     with localcontext() as context:

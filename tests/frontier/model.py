@@ -31,7 +31,8 @@ class Hash:
         return bucket << 48 | (zlib.crc32(name) << 16 | zlib.crc32(name[::-1] + b"x") & 0xFFFF)
 
     def host_key_beside(self, hostname: str, fingerprint: int) -> int:
-        return self.host_key(hostname)  # the fingerprints in these tests are arbitrary numbers
+        # in these tests, fingerprints are arbitrary numbers, so they are ignored
+        return self.host_key(hostname)
 
     def domain_key(self, domain: str) -> int:
         return self.host_key(domain)
@@ -129,6 +130,7 @@ class Crawl:
         seed: int = 1,
         now: float = 1_000_000.0,
         clean: bool = True,
+        reading: bool = False,
         **options: Any,
     ) -> None:
         self.clock = VirtualClock(now)
@@ -155,7 +157,7 @@ class Crawl:
         self.done: list[str] = []  # the URLs whose final result is committed
         self.handed: list[FetchTask] = []
         self.checking = True
-        self.frontier.open(now, clean)
+        self.frontier.open(now, clean, reading=reading)
 
     @property
     def now(self) -> float:

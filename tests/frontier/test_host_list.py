@@ -75,7 +75,10 @@ def test_search_and_cause(crawl: Crawl) -> None:
 
 @pytest.mark.parametrize("clean", [True, False])
 def test_hosts_that_fail_are_listed_as_failing_after_a_restart(crawl: Crawl, clean: bool) -> None:
-    """Before their next request, which may be hours away, 20 hosts with an unusual port counted as sound."""
+    """Once, after a restart, 20 failing hosts with an unusual port counted as healthy until their next request.
+
+    This request may be hours away.
+    """
     if clean:
         crawl.stop()
     again = Crawl(

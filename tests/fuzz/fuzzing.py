@@ -59,7 +59,8 @@ class Failure(NamedTuple):
 class Tally(msgspec.Struct):
     """The result of fuzzing one target.
 
-    `worst` is its longest turn in CPU seconds. The input `slowest` caused this turn.
+    `worst` is the duration of the longest turn of the event loop, in CPU seconds. `slowest` is the input that
+    was parsed in this turn.
     """
 
     target: str

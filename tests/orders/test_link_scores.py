@@ -43,7 +43,10 @@ def test_with_news_0_nothing_is_news_and_another_url_takes_over_an_entry() -> No
 
 
 def test_sums_below_the_least_counted_are_equal_and_not_news() -> None:
-    """A sum below `counts_from` counts as `counts_from`, so more links change the score only above it."""
+    """A sum below `counts_from` counts as `counts_from`.
+
+    So a link changes the score only if the sum becomes larger than `counts_from`.
+    """
     worths = LinkScores(16, adds=True, base=2.0**-16, news=2, counts_from=1.5 * 2.0**-16)
     url, given = np.array([7], np.uint64), np.array([0.2 * 2.0**-16])
     seen = [worths.add(url, given) for _ in range(6)]

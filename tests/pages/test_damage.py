@@ -186,7 +186,10 @@ def test_check_finds_a_flipped_bit(tmp_path: Path) -> None:
 
 
 def _many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Site, Path, list[int]]:
-    """Store twelve pages in a segment that is checked two by two. Return the site, the segment and the offsets."""
+    """Store twelve pages in a segment that is checked in parts of two records.
+
+    Return the site, the segment and the offsets.
+    """
     site = Site(tmp_path)
     for number in range(12):
         site.visit(fetch(f"{URL}{number}", random.Random(number).randbytes(2000)), number + 1)

@@ -361,7 +361,7 @@ def test_an_answer_whose_records_cannot_be_built_is_stored_without_body(
     assert [page and page.payload for page in pages] == [b"<p>page</p>", b"", b"x"]
     assert pages[1] is not None and pages[1].status == 200
     assert caplog.text.count("planted") and caplog.text.count("Traceback") == 1
-    # must not become a revisit, because the first body was not stored
+    # the new answer must not become a revisit, because the first body was not stored
     site.visit(fetch(f"{URL}3", b"body"), 3)
     page = site.cache.get(3)
     assert page is not None and page.payload == b"body"
@@ -373,7 +373,7 @@ def test_an_answer_whose_records_cannot_be_built_is_stored_without_body(
 
 def test_digests_made_ahead_are_those_of_the_capture(tmp_path: Path) -> None:
     site, answer = Site(tmp_path), fetch(body=b"large")
-    site.cache.digest_ahead(answer)
+    site.cache.digests.compute_ahead(answer)
     assert answer.payload_digest == hashlib.sha1(b"large").digest()
     assert site.decide(answer, 1).payload_digest == answer.payload_digest
 
@@ -486,8 +486,8 @@ def test_markup_is_not_a_change_if_only_the_text_matters(
     answer = fetch(body=b"<p class=x>page</p>", **values)
     asked = fetch_task(flags=LinkFlag.REFRESH)
     reads: list[int] = []
-    read = site.cache._reads_the_same
-    site.cache._reads_the_same = lambda *given: reads.append(1) or read(*given)  # type: ignore[method-assign, func-returns-value]
+    read = site.cache.digests._reads_the_same
+    site.cache.digests._reads_the_same = lambda *given: reads.append(1) or read(*given)  # type: ignore[method-assign, func-returns-value]
     assert site.cache.shows_known(answer, asked) is False, (
         "different bytes are parsed, because meta tags may be new"
     )

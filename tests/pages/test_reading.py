@@ -170,7 +170,7 @@ def test_a_decompression_bomb_is_cut_at_the_limit(codings: bytes, coder: object)
 
 @pytest.mark.parametrize("layers", [1, 2, 3])
 def test_a_small_copy_has_no_huge_content(layers: int) -> None:
-    """A page of 300 bytes gave a page server 600 MB to send, and a mirror 600 MB to write."""
+    """Once, a page of 300 bytes made a page server send 600 MB, and a mirror write 600 MB."""
     bomb = b"\0" * (48 << 20)
     for _ in range(layers):
         bomb = gzip.compress(bomb, mtime=0)

@@ -34,7 +34,7 @@ def _response(headers: warc.Headers, payload: bytes, line: bytes = b"HTTP/1.1 20
 def test_dates_and_digests_are_written_as_text() -> None:
     """The expected values are from WARC/1.1 (WARC-Date) and from pywb's sample index.
 
-    The index contains the SHA-1 of no bytes, in base32.
+    The sample index contains the SHA-1 of an empty payload, in base32.
     """
     assert warc.date_text(START + 0.999) == DATE
     assert warc.digest_text(hashlib.sha1(b"").digest()) == b"sha1:3I42H3S6NNFQ2MSVX7XZKYAYSCX5QBYJ"

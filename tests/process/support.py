@@ -70,7 +70,7 @@ class Joint:
         )
         self.frontier.limit_requests(1 << 40)
         self._names: dict[str, str] = {}
-        self.users = ExitStack()  # closed before the stages are closed
+        self.users = ExitStack()  # the users of the stages, which are closed before the stages
 
     def fingerprint(self, url: str) -> int:
         return self.stages.fingerprinter.fingerprint(url)

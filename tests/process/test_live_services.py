@@ -179,7 +179,8 @@ def test_signals_are_confirmed_once_they_are_durable(fresh: Shown, monkeypatch: 
     said = asyncio.run(fresh.live.signal([HOME, NEW, AWAY, AWAY + "x"], "indexnow"))
     assert said.counts() == Signalled(noted=1, queued=1, out_of_scope=2).counts() and not fresh.queued
     assert fresh.joint.stages.due.pending == 1, "the new URL waits for a flush"
-    fresh.process.changes.loop_runs = True  # but nothing commits what is queued
+    # the test pretends that a commit loop runs, so queued changes are never committed
+    fresh.process.changes.loop_runs = True
     monkeypatch.setattr("crawler.process.committing.queued_changes.KEPT_WAIT", 0.0)
     with pytest.raises(HttpError) as refusal:
         asyncio.run(fresh.live.signal([HOME], "indexnow"))
@@ -465,7 +466,7 @@ def test_lateness_fades_and_waiting_hosts_are_reported(
             coroutine.send(None)
     assert lags[:6] == pytest.approx([0.0, 0.5, 0.375, 0.28125, 0.2109375, 0.158203125])
     assert [record.message for record in caplog.records].count("a.org: waits") == 5, "logged once per second"
-    pages = {"done": 1, "hosts": 1, "new": 0, "known": 0}  # no page brought the seed
+    pages = {"done": 1, "hosts": 1, "new": 0, "known": 0}  # the seed was not found on a page
     assert [counts | pages for counts in taken] == taken and len(taken) == 2, "sampled every five seconds"
 
 

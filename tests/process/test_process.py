@@ -187,7 +187,7 @@ def test_results_not_committed_in_time_are_a_failure(
     assert one.process.run_end.failure is None, "everything was still committed"
     asyncio.run(play(True))
     assert "within 1 s" in str(one.process.run_end.failure) and limits == [1.0, 1.0]
-    one.stages.commits.commit(Change())  # the run also commits the queued changes
+    one.stages.commits.commit(Change())  # commit here what the run would have committed
     one.stages.point.take()
 
 

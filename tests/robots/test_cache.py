@@ -123,7 +123,7 @@ def test_unreachable_schedule() -> None:
 
 
 def test_an_invalid_certificate_is_retried_once_and_then_daily() -> None:
-    """The robots.txt is retried as pages are (`frontier/hosts/politeness.py`), and not hourly for 30 days."""
+    """The robots.txt is retried as pages are (`frontier/hosts/politeness.py`), instead of hourly for 30 days."""
     cache, now = _cache(), NOW
     for delay in (60.0, DAY, DAY):
         cache.record(HOST, status=0, outcome=Outcome.TLS_ERROR, body=b"", complete=True, now=now)
@@ -236,7 +236,7 @@ def test_uncommitted_copies_can_be_read() -> None:
     assert cache.verdict(HOST, "/no", NOW) is DENIED
     batch = store.batch()
     cache.stage(batch)
-    cache.committed()  # this is for an earlier group
+    cache.committed()  # this call belongs to an earlier group
     _good(cache, NOW, host="https://third.example")
     assert cache.verdict(HOST, "/no", NOW) is DENIED
     store.write(batch)

@@ -49,7 +49,7 @@ def served(tmp_path: Path) -> Served:
 async def test_a_repeated_request_gets_the_same_answer(served: Served) -> None:
     """A repeated request is counted, too.
 
-    It gets the copy, age and P(fresh) that are current at its own time, and not those of the first request.
+    Such a request gets the copy, age and P(fresh) of its own time, instead of those of the first request.
     """
     long_way = []
     real = served.server._answer
@@ -102,7 +102,7 @@ async def test_each_form_of_a_page_is_remembered_by_its_own_address(
         forms = (AT, AT + "&at=20231114221320", AT + "&rewrite=1")
         expected = [(await served.get(form)).body for form in forms]
         assert len(set(expected)) == 3
-        # the first request takes the long way, which remembers no address
+        # the first request does not take the fast path, and no address is remembered for it
         for looked_up in (3, 1, 0):
             located.clear()
             for form, body in zip(forms, expected, strict=True):

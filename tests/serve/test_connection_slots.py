@@ -9,7 +9,7 @@ def test_a_slow_client_loses_its_slot_to_a_new_one() -> None:
     places: ConnectionSlots[str] = ConnectionSlots(2, 10.0)
     assert places.enter("a", 0.0) == (True, None)
     assert places.enter("b", 0.5) == (True, None)
-    # at 0.9, no client has kept the server waiting for a whole second
+    # at the time 0.9, no client has kept the server waiting for a whole second
     assert places.enter("c", 0.9) == (False, None)
     assert places.enter("c", 1.0) == (True, "a")
     assert places.overdue(10.4) == []

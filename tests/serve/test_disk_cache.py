@@ -38,7 +38,10 @@ def file_of(cache: DiskCache) -> Path:
 
 
 def test_what_is_read_is_what_was_written(cache: DiskCache) -> None:
-    """Bodies of any length are written, replaced and dropped in any order. Their sum is much larger than the file."""
+    """Bodies of any length are written, replaced and dropped in any order.
+
+    The sum of their lengths is much larger than the file.
+    """
     rng = random.Random(7)
     written: dict[int, bytes] = {}
     hits = 0

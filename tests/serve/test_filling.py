@@ -21,7 +21,7 @@ from tests.serve.support import NAMES, Served
 from tests.serve.test_stored_parts import AT, GZIP, TEXT, both, inflated, withdraw  # noqa: F401 (a fixture)
 
 SITE = "http://site.example/"
-PAGES = 100  # more than one slice of records
+PAGES = 100  # number of pages; their records are read in more than one step
 
 
 def long(number: int) -> bytes:
@@ -97,7 +97,7 @@ def test_a_prepared_page_is_prepared_again_only_after_it_has_changed(
 
 
 async def test_clients_of_another_kind_are_prepared_for(tmp_path: Path) -> None:
-    """Heads that no client has requested give way to heads in the form that new clients need."""
+    """If new clients need heads in another form, these replace heads that no client has requested."""
     async with made(tmp_path, head_bytes_max=PAGES * 4000) as served, filled(served) as filler:
         await both(served, GZIP, target=AT + "0")
         await until(lambda: filler.passes == 2)

@@ -361,7 +361,7 @@ async def test_requests_for_another_process_are_answered_with_its_owner(tmp_path
 
 
 async def test_notifications_are_accepted_completely_or_rejected(tmp_path: Path) -> None:
-    """IndexNow clients and hubs understand only a status code. They cannot be told how many URLs were accepted."""
+    """IndexNow clients and hubs understand only a status code. So they cannot be told how many URLs were accepted."""
     async with Receiving(tmp_path, signal_urls_max=3, signals_per_second=1.0) as served:
         served.receivers.keys._known[(f"{SITE}{KEY}.txt", KEY)] = (True, served.now)
         hub = Hub(served)
@@ -371,7 +371,7 @@ async def test_notifications_are_accepted_completely_or_rejected(tmp_path: Path)
         await hub.verify()
         first = posted(urlList=[f"{SITE}{n}" for n in range(2)])
         assert [(await served.post("/indexnow", first)).status for _ in range(2)] == [200, 429]
-        served.now += 0.2  # enough for two more signals at the rate of all sources together
+        served.now += 0.2  # lets two more signals pass at the common rate of all sources
         assert [(await hub.distribute()).status for _ in range(2)] == [202, 429]
         served.now += 0.9
         assert (await served.post("/indexnow", first)).status == 200, (

@@ -276,7 +276,10 @@ def test_the_number_of_open_segments_is_bounded(tmp_path: Path) -> None:
 
 
 def test_the_memory_for_consent_lines_is_bounded(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The handler keeps each line that it has read. When it has too many lines, it drops all. It keeps no empty lines."""
+    """The handler keeps each line that it has read.
+
+    When the handler has too many lines, it drops all of them. The handler keeps no empty lines.
+    """
     read: list[bytes] = []
 
     def text_of(store: object, fingerprint: int, digest: bytes) -> str:
@@ -297,7 +300,10 @@ def test_the_memory_for_consent_lines_is_bounded(served: Served, monkeypatch: py
     ("status", "language"), [(200, "fr"), (304, "en")], ids=["the same payload again", "not modified"]
 )
 async def test_the_head_of_a_repeated_answer(tmp_path: Path, status: int, language: str) -> None:
-    """The payload comes from the first answer, and the head from the new one; a 304 has no head of its own."""
+    """The payload always comes from the first answer.
+
+    The head comes from the new answer, but after a 304 from the first one.
+    """
     served, html = Served(tmp_path), (b"Content-Type", b"text/html")
     served.store(body=TEXT, headers=[html, (b"Content-Language", b"en")])
     outcome, body = (Outcome.FETCHED, TEXT) if status == 200 else (Outcome.UNCHANGED, b"")

@@ -307,7 +307,8 @@ def test_unidentified_clients_cannot_exceed_the_connection_limit(
             await asyncio.wait_for(reader.read(), 5)
             closed += 1
         assert closed == 10
-        assert len(p0.peers._connections) <= 1 + 4 + 1  # the last 1 is the connection that p0 dialled
+        # the last 1 stands for the connection that p0 opened itself
+        assert len(p0.peers._connections) <= 1 + 4 + 1
         for _, writer in strangers:
             writer.close()
         await asyncio.gather(p0.peers.close(), p1.peers.close())
@@ -399,7 +400,7 @@ async def test_a_connection_arriving_during_close_leaks_no_socket() -> None:
 
 
 async def test_a_replaced_connection_is_closed_at_once() -> None:
-    """When a process dials again, its old connection is closed immediately, and not only at the next heartbeat."""
+    """When a process dials again, its old connection is closed immediately, before the next heartbeat."""
     config = msgspec.structs.replace(CONFIG, heartbeat=1000, backoff_min=1000, backoff_max=1000)
     p0, p1 = Process("p0", config), Process("p1", config)
     p0.peers.set_address("p1", await p1.peers.start())

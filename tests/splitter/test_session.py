@@ -195,7 +195,7 @@ def test_a_second_process_of_a_live_name_is_refused() -> None:
 
 
 def test_the_newer_start_of_a_name_wins_and_the_older_one_is_told_to_stop() -> None:
-    """Otherwise, a process started on a copy of a running node's folder would send requests to the same hosts."""
+    """If both ran, a node and a process on a copy of its folder would send requests to the same hosts."""
     _, other, ends = streaming()
     copy = process("p0", crawl="crawl", boot=b"another", incarnation=7)
     second = pair(copy, other, door=ends.door)

@@ -104,7 +104,7 @@ def test_groups_are_bounded_and_first_in_first_out() -> None:
 
 
 def test_functions_that_make_changes_run_in_queue_order() -> None:
-    """The functions run in queue order. They do not run before their group is taken or `make` is called."""
+    """The functions run in queue order. No function runs before its group is taken or `make` is called."""
     point, _, steps = make(group_entries_max=2)
     made: list[str] = []
 

@@ -125,7 +125,7 @@ def test_damage_found_by_a_merge_is_reported_to_the_writer(
     with pytest.raises(DamageError, match="block checksum mismatch; `crawler check --repair`"):
         store.write(store.batch())
     store.close()
-    if engine == "rocksdict":  # rocksdict writes when the store is opened
+    if engine == "rocksdict":  # opening a RocksDB store writes to it
         with pytest.raises(DamageError, match="block checksum mismatch"):
             open_store(tmp_path, engine)
     monkeypatch.undo()

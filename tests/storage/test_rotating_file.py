@@ -127,7 +127,7 @@ def test_a_closed_file_opens_again(tmp_path: Path) -> None:
 
 
 def test_a_renamed_file_is_reopened_when_the_signal_comes(tmp_path: Path) -> None:
-    """At SIGUSR1, a process closes the renamed file even if it writes nothing. The program waits for the new file."""
+    """At SIGUSR1, a process opens a new file in place of the renamed file, even if it writes nothing."""
     program = """
 import os, signal, sys, time
 from pathlib import Path

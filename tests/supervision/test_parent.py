@@ -38,7 +38,7 @@ def test_a_process_that_is_not_the_parent_counts_as_ended() -> None:
 
     Waiting for the end of that process might take forever.
     """
-    wait_for_end(os.getpid())  # this process runs, but it is not its own parent
+    wait_for_end(os.getpid())  # this returns, because this process is not its own parent
     other = subprocess.Popen([sys.executable, "-c", ""])
     other.wait()
     wait_for_end(other.pid)

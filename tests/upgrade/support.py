@@ -6,8 +6,9 @@ the current format.
 
 Each tarball is named for its day and commit. Those of format 0 were crawled from the seed http://a.test/, the
 others also from http://b.test/ and http://c.test/. All were crawled with `--scope any --depth 2 --max-pages 12`,
-through a proxy, so that they do not depend on a port. The root page links to /0, /1 and /2, these pages link to
-/00 and so on. b.test and c.test have the same pages.
+through a proxy, so that they do not depend on a port. The crawl named `spider` was then continued for two pages
+with `--spider`. The root page links to /0, /1 and /2. These pages link to /00 and so on. The hosts b.test and
+c.test have the same pages.
 """
 
 import tarfile
@@ -24,8 +25,7 @@ PARTLY_UPGRADED = [f"2026-11-22-93aa052-refreshed:{steps}" for steps in range(1,
 def unpacked(name: str, into: Path) -> Path:
     """Unpack a tarball, and return the directory.
 
-    If `name` ends with a colon and a number, the first steps of the upgrade, as many as this number, are
-    applied.
+    If `name` ends with a colon and a number n, apply the first n steps of the upgrade.
     """
     name, _, steps = name.partition(":")
     with tarfile.open(DATA / f"{name}.tar.xz") as tarball:

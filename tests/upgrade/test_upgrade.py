@@ -66,7 +66,7 @@ OTHERS = {
     "key": "it reads only the key",
 }
 RUNS = [(command, *words) for command, runs in COMMANDS.items() for words in runs]
-# These commands leave the directory as the upgrade made it, so one `check` after `status` speaks for all of them.
+# These commands do not change the upgraded directory, so it is enough to run `check` once, after `status`.
 READERS = ("why", "get", "report", "export", "config", "check")
 # All commands upgrade a directory by the same function. So each command opens every sixth directory, and each
 # directory is opened by every sixth command.
@@ -349,3 +349,38 @@ def test_a_due_in_memory_becomes_a_run_on_disk(tmp_path: Path, caplog: pytest.Lo
         assert runs and known and all(each in stages.due.known_set for each in known)
         assert len(stages.due.known_set) == stages.due.new and stages.views.problems() == []
     assert cli.main(["check", "--dir", str(directory.path)]) == 0
+
+
+def test_settings_of_one_run_are_dropped(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """The settings of `--spider` are dropped with a line in the log, unless the user gave other waits."""
+    directory = CrawlDirectory(unpacked("2026-11-27-a28ab452-spider:5", tmp_path))
+    text = directory.settings.file.read_text()
+    assert 'store = "none"' in text
+    waits = {
+        "patience = 300.0": "patience = 15.0",
+        "backoff_first = 60.0": "backoff_first = 5.0",
+        "retry_delays = [30.0, 120.0]": "retry_delays = [5.0, 10.0]",
+        "unreachable_delays = [60.0, 300.0, 1800.0, 3600.0]": "unreachable_delays = [5.0, 10.0, 300.0, 1800.0, 3600.0]",
+    }
+    for former, wait in waits.items():
+        assert former in text
+        text = text.replace(former, wait)
+    for given, kept in ((text, 300.0), (text.replace("first = 5.0", "first = 6.0"), 15.0)):
+        directory.settings.file.write_text(given)
+        directory.note_format(FORMAT - 1)
+        caplog.clear()
+        ready(directory)
+        saved = convert(directory.settings.load())
+        assert (saved.pages.store, saved.crawl.patience) == ("raw", kept)
+        assert [each.getMessage() for each in caplog.records if "pages.store" in each.getMessage()]
+
+
+@pytest.mark.parametrize(("listen", "kept"), [("h:7", "127.0.0.1:0"), ("0.0.0.0:7", "0.0.0.0:7")])
+def test_a_derived_address_of_a_node_is_dropped(tmp_path: Path, listen: str, kept: str) -> None:
+    """Earlier versions took the address on which a node listens from the list of peers, and saved it as a setting."""
+    directory = CrawlDirectory(unpacked("2026-11-27-a28ab452-spider:5", tmp_path))
+    settings = {"splitter": {"name": "a", "peers": ["a=h:7", "b=h:8"], "listen": listen}}
+    directory.settings.save(convert(settings))
+    directory.note_format(FORMAT - 1)
+    ready(directory)
+    assert convert(directory.settings.load()).splitter.listen == kept

@@ -243,7 +243,7 @@ def test_a_url_that_is_queued_twice_is_kept_once(directory: CrawlDirectory) -> N
 def test_a_missing_store_is_rebuilt(directory: CrawlDirectory) -> None:
     """Only data that no page contains is lost.
 
-    This is the data of links that were only in the links log, and what was learned about politeness.
+    Links that were only in the links log are lost, and so is what was learned about politeness.
     """
     known, before = facts(directory), held(directory)
     shutil.rmtree(directory.process("p0") / "store")

@@ -149,7 +149,8 @@ def test_a_lost_scope_is_rebuilt_from_seeds_and_redirects(open_joint: Open) -> N
     joint = open_joint(seeds=[A])
     visited(joint, A, redirect(A, "http://moved.org/"))
     visited(joint, "http://moved.org/", redirect("http://moved.org/", "http://moved.org/in"))
-    visited(joint, "http://moved.org/in", redirect("http://moved.org/in", A))  # back to the first page
+    # a redirect back to the first page
+    visited(joint, "http://moved.org/in", redirect("http://moved.org/in", A))
     visited(joint, "http://link.org/", redirect("http://link.org/", "http://other.org/"))
     assert spanned(joint) == ["a.org", "moved.org"]
 

@@ -138,8 +138,8 @@ def kept_fresh(processes: int) -> Config:
 def refresh_state(directory: CrawlDirectory, processes: int) -> dict[int, Any]:
     """Return the refresh state of each page.
 
-    This is the state of the page, of its site and of its directory, the page's deadline at a fixed level, and
-    the level of its process.
+    The refresh state consists of the states of the page, its site and its directory, the page's deadline at a
+    fixed level, and the level of its process.
     """
     found = {}
     for name in process_names(config_of(processes)):
@@ -421,7 +421,7 @@ def prepared(path: Path, old: list[str], new: list[str]) -> CrawlDirectory:
 def test_a_switch_is_completed_after_a_crash_at_any_step(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, old: list[str], new: list[str]
 ) -> None:
-    """The switch crashes at each step, and its completion crashes again at each of its steps."""
+    """The switch crashes at each step. The command that completes the switch crashes at each step, too."""
     steps = len(old) + len(new)
     for crashes in [(first, second) for first in range(steps + 1) for second in range(steps + 1)]:
         directory = prepared(tmp_path / f"{crashes}", old, new)

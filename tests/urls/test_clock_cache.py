@@ -34,7 +34,7 @@ def key(home: int, short: int, bits: int) -> int:
 
 @st.composite
 def keys_of(draw: st.DrawFn, bits: int) -> int:
-    """Draw a key from few homes and few abbreviated keys, so that keys collide.
+    """Draw a key with one of a few home slots and one of a few short parts, so that keys collide.
 
     Some of the keys are at an end of the range of keys instead.
     """

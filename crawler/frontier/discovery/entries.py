@@ -67,10 +67,11 @@ class Todo(msgspec.Struct, gc=False, array_like=True):
 
 
 # An entry is stored as a MessagePack array or as its tail and two numbers. The first byte of an array is at
-# least this number, and that of a tail ("/", ":" or "h") is less.
+# least this number, and the first byte of a tail ("/", ":" or "h") is less.
 _ARRAY_MIN = 0x80
 _NUMBERS = struct.Struct("<QQ")
-_NUMBERS_BYTES = 14  # `via`, and the low 48 bits of the fingerprint; the key holds the other 16 bits
+# bytes of `via` and of the low 48 bits of the fingerprint; its other 16 bits are in the key
+_NUMBERS_BYTES = 14
 
 _encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Todo)
@@ -164,7 +165,7 @@ def record(prefix: bytes, order: int, entry: Todo) -> tuple[bytes, bytes]:
 
 
 def levels_of(maps: int) -> int:
-    """Return by how much the depth of the next sitemap of a host is raised if the host already has `maps` sitemaps."""
+    """Return the number of levels to add to the depth of the next sitemap of a host that has `maps` sitemaps."""
     return 0 if maps < MAPS_FIRST else 1 + (maps // MAPS_FIRST).bit_length()
 
 

@@ -10,7 +10,7 @@ from crawler.frontier.hosts.registry import Registry
 from crawler.frontier.hosts.table import NO_ORDER
 from crawler.storage.kv import KeyValue
 
-READS_MAX = 16  # number of times that entries are read ahead for a host in one turn
+READS_MAX = 16  # in one turn, entries are read ahead for a host at most this many times
 LOOK_ON = 0.01  # seconds until the next turn of a host that has more entries to examine
 
 

@@ -31,7 +31,7 @@ from crawler.storage.kv import KeyValue, scan_prefix, seal, unseal
 
 ENTRIES_MAX = 20_000
 STRANGER_GAPS = 8
-_NAME_AT = 10  # in a store key, the authority's name follows the prefix and the host key
+_NAME_AT = 10  # position of the authority's name in a store key, after the prefix and the host key
 _UNCONNECTED = frozenset({Outcome.CONNECT_ERROR, Outcome.TLS_ERROR})
 
 
@@ -120,7 +120,7 @@ class Authorities:
         self._stored.add(authority)
 
     def answered(self, slot: int, authority: str) -> bool:
-        """After a successful connection to an authority, forget its failures, and remove its host from `troubled`.
+        """Forget the failures of an authority after a successful connection, and remove its host from `troubled`.
 
         Return whether the store has a record of the failures, which must now be deleted.
         """

@@ -87,7 +87,8 @@ class DispatchGates:
     def open(self, now: float) -> None:
         """Open the parts, once the registry is open.
 
-        If the crawl has run before, every address first waits for its gap. The hosts in the journal wait for theirs.
+        If the crawl has run before, every address first waits for its gap. Each host in the journal waits for
+        its own gap.
         """
         if len(self.hosts):
             self.addresses.open(now)
@@ -150,7 +151,10 @@ class DispatchGates:
             self.plans.wake(host, ready)
 
     def acquire_own_address(self, host: FrontHost, name: str, now: float) -> float:
-        """Take a request slot at the address `name` for a held host. Return 0.0 on success, else when to try again."""
+        """Take a request slot at the address `name` for a held host.
+
+        Return 0.0 on success, else the time of the next try.
+        """
         if host.address is not None or not name or not self.addresses.counted:
             return 0.0
         address = self.addresses.meet(name, host.domain, now)

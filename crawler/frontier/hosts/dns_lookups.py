@@ -21,7 +21,10 @@ AHEAD = 5.0
 
 
 class DnsLookups:
-    """Runs at most `limit` look-ups at once, and queues twice as many. The total of both is at most rate x AHEAD."""
+    """Runs at most `limit` look-ups at once, and queues at most twice as many.
+
+    The number of running and queued look-ups together is at most the rate times AHEAD.
+    """
 
     def __init__(self, bench: Workbench, limit: int, rate: Rate) -> None:
         self._bench = bench

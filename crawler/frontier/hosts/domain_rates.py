@@ -11,8 +11,8 @@ seconds on the process clock.
 from crawler.config import PolitenessConfig
 from crawler.frontier.hosts.rate import Rate
 
-# Seconds. A host whose turn would be later than this gets no turn yet, and asks again after this time. So the
-# number of turns held at the same time is limited.
+# Seconds. If the turn of a host would be further in the future than this, the host gets no turn yet and asks
+# again after this time. So only a limited number of turns is held at the same time.
 AHEAD_MAX = 30.0
 
 
@@ -65,7 +65,7 @@ class DomainRates:
             self._domains[domain].spend(now)
 
     def _forget(self, now: float) -> None:
-        """If there are too many entries, drop those that delay nothing.
+        """Drop the entries that delay nothing, but only if there are too many entries.
 
         An entry is the turn of a host, or the time from which a domain may be requested. It delays nothing if
         its time is in the past.

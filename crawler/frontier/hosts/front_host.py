@@ -168,8 +168,8 @@ class FrontHost:
     ) -> bool:
         """Read up to `count` more entries from the store; return False if the end was reached.
 
-        An entry whose next try is more than `retry_max` seconds ahead is due now: it must have been stored
-        before the clock was set back.
+        An entry whose next try is more than `retry_max` seconds ahead must have been stored before the clock
+        was set back, so it is due now.
         """
         known = {item[0] for _, item in self.later} | self.given_out
         for order, entry in entries.read_queue(store, self.prefix, self.read_to):

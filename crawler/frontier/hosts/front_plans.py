@@ -72,7 +72,7 @@ class Plans:
         self.call_next(address, now)
 
     def has_ready(self, now: float) -> bool:
-        """Return False if certainly no host of the front is ready, not even one that waits for its address."""
+        """Return False if it is certain that no host of the front is ready, not even one that waits for its address."""
         return bool(self.heap and self.heap[0][0] <= now) or (self.by_class and bool(self.due))
 
     def waits_for(self) -> str:

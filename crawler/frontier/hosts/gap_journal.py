@@ -25,12 +25,14 @@ from collections.abc import Iterator
 from math import inf
 from typing import NamedTuple, Protocol
 
-_CELL = struct.Struct("<IQddI")  # number of the write, host key, instant, gap, number of the write
+# number of the write, host key, instant, gap, and again the number, to detect an incomplete write
+_CELL = struct.Struct("<IQddI")
 _SIZE = _CELL.size
 _NUMBER_MAX = 0xFFFF_FFFF
-_UNDER_WAY = -1.0  # the gap of a note about a request under way
-# Cells for each fetch slot. At most five hosts per slot are under way: a task in the slot, one aside and half a slow
-# one, and for each of them a hop on another host.
+_UNDER_WAY = -1.0  # stands for the gap of a request that has not ended
+# Number of cells for each fetch slot. At most five hosts per slot have a request under way. Each slot may have
+# one task that holds it and one that is aside, and every two slots may have one slow task. Each of these tasks
+# holds its own host, and perhaps the host of a redirect hop.
 CELLS_PER_SLOT = 16
 
 
@@ -130,7 +132,7 @@ class GapJournal:
         self._memory[cell : cell + _SIZE] = _CELL.pack(number, key, at, gap, number)
 
     def _check(self) -> None:
-        """Assert that each cell has at most one host, and that the memory says the same as the indexes."""
+        """Assert that each cell has at most one host, and that the memory agrees with the indexes."""
         cells = sorted([*self._cells.values(), *self._free])
         assert cells == list(range(0, len(self._memory) // _SIZE * _SIZE, _SIZE))
         assert self._ended.keys() <= self._cells.keys()

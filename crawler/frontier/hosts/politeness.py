@@ -84,7 +84,10 @@ class HostPoliteness:
         return ready
 
     def interrupt(self, slot: int, gap: float, now: float) -> None:
-        """Record that a request was interrupted at `now`. The host waits for `gap`, or longer if it had to before."""
+        """Record that a request was interrupted at `now`.
+
+        The host waits for `gap`, or until the end of its present wait if that is later.
+        """
         self._rest(slot, max(self._hosts.ready[slot], now + gap), gap)
 
     def usual_gap(self, slot: int) -> float:
@@ -107,7 +110,10 @@ class HostPoliteness:
         self._hosts.cause[slot] = CAUSES.index(cause)
 
     def longest_gap(self, slot: int, took: float, override: Override) -> float:
-        """Return the gap after a request that may have taken up to `took` seconds. The host may be in no slot yet."""
+        """Return the gap after a request that may have taken up to `took` seconds.
+
+        `slot` is NOWHERE if the host has no slot yet.
+        """
         known = slot != NOWHERE
         return self._gap(slot, took, 0.0, override) if known else gap(took, self.config, override)
 

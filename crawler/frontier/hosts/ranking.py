@@ -20,8 +20,8 @@ from crawler.frontier.hosts.table import HostFlag, HostTable
 from crawler.records import Outcome
 
 ORDERS = ("busy", "failing", "wait", "size")
-# A number greater than every count of URLs. Multiples of it are added to these counts, so that hosts are ranked
-# by the multiple first; the sums are exact in a float64.
+# A number greater than every count of URLs. A host's rank is a multiple of this number plus such a count, so
+# the multiple decides first. These sums are exact in a float64.
 _GREATER = float(1 << 33)
 _FAILED = HostFlag.REFUSED | HostFlag.GIVEN_UP
 

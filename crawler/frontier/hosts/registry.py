@@ -52,9 +52,8 @@ class Meta(msgspec.Struct):
 class Registry:
     """Hosts by name or slot, with totals over all hosts.
 
-    `todo` is the number of entries in all queues (including those in flight),
-    `parked` the number of parked entries by index of their rule, and `reached`
-    the number of hosts that have ever answered.
+    `todo` is the number of entries in all queues, including the entries in flight. `parked[i]` is the number
+    of entries parked by the rule with the index i. `reached` is the number of hosts that have ever answered.
     """
 
     def __init__(
@@ -82,8 +81,8 @@ class Registry:
         self._gaps_of_unknown: dict[int, tuple[float, float]] = {}
         self.memo: dict[str, int] = {}  # slots of the host names seen most recently
 
-    def open(self, now: float, clean: bool) -> None:
-        """Load all records.
+    def open(self, now: float, clean: bool, *, reading: bool = False) -> None:
+        """Load all records. Unless `reading`, let hosts that were given up be tried again.
 
         After an unclean stop, each host first waits for its gap, or for `politeness.delay` if that is longer.
         If no frontier has used the store before, no request has been made and no host waits.
@@ -101,11 +100,13 @@ class Registry:
             self.unclean_at = now
         self.hosts.opened_at = self.unclean_at + self._delay if self.unclean_at else 0.0
         self._set_instants(now)
+        if not reading:
+            self._try_again()
         self.todo = int(self.hosts.array("todo").sum())
         self.reached = int(((self.hosts.array("flags") & HostFlag.REACHED) != 0).sum())
 
     def _set_instants(self, now: float) -> None:
-        """Limit the stored ready times to now + gap, and let hosts that were given up be tried again.
+        """Limit the stored ready times to now + gap.
 
         After an unclean stop, there may have been requests that no record mentions. So each host waits for
         its gap, or for `politeness.delay` if that is longer, counted from the opening of the store after that
@@ -116,12 +117,16 @@ class Registry:
         ready, gap = (hosts.array("ready"), hosts.array("gap").astype(np.float64))
         ready = np.minimum(ready, now + gap)
         hosts.put("ready", slice(None), np.maximum(ready, self.unclean_at + np.maximum(gap, self._delay)))
+        # The time during which no process ran does not count as silence of a host.
+        hosts.put("silent_since", hosts.array("silent_since") > 0.0, now)
+
+    def _try_again(self) -> None:
+        """Let hosts that the last run gave up be tried again."""
+        hosts = self.hosts
         given_up = (hosts.array("flags") & HostFlag.GIVEN_UP) != 0
         for name in ("failures", "silent_since", "cause"):
             hosts.put(name, given_up, 0)
         hosts.put("flags", slice(None), hosts.array("flags") & np.uint16(0xFFFF ^ HostFlag.GIVEN_UP))
-        # The time during which no process ran does not count as silence of a host.
-        hosts.put("silent_since", hosts.array("silent_since") > 0.0, now)
 
     def resume_gap(self, key: int, ready: float, gap: float) -> None:
         """Let a host wait until `ready`, because a process that was killed made a request that the store lacks.

@@ -28,7 +28,8 @@ from crawler.frontier.hosts.front_host import FrontHost
 from crawler.frontier.hosts.table import HostFlag, HostTable
 from crawler.records import Fetch, TaskKind
 
-PROMPT_MAX = 5.0  # seconds; a slot reserved for prompt hosts is free again within this time
+# seconds for which a prompt host may hold a slot; so a slot reserved for such hosts is soon free again
+PROMPT_MAX = 5.0
 
 
 class SlotShares:
@@ -103,7 +104,7 @@ class SlotShares:
     def must_yield(self, slot: int, now: float, *, full: bool = False) -> bool:
         """Return whether the host must end its request because another host needs the fetch slot.
 
-        If it must, remember this. `full` is True if nearly all fetch slots are taken.
+        If so, remember that the host must end it. `full` is True if nearly all fetch slots are taken.
         """
         answers = self._hosts.flags[slot] & (HostFlag.LATE | HostFlag.PROMPT)
         if not self.is_wanted(slot, now, self._crowded_timeout if answers else PROMPT_MAX, full=full):

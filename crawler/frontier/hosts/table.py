@@ -64,7 +64,9 @@ _SHORT_TYPE = np.dtype(
 SHORT = struct.Struct("<IQIIQ")
 assert _SHORT_TYPE.itemsize == SHORT.size
 _SHORT_COLUMNS = ("cursor", "todo", "known")
-_MARK = 0xFFFF_FFFF  # a short record begins with the inverted low half of the key; a full record never does
+# A short record begins with the low half of the host key, with all bits inverted. A full record begins with the
+# host key itself, so it never looks like a short one.
+_MARK = 0xFFFF_FFFF
 _KEY_TYPE = np.dtype([("prefix", "S2"), ("key", ">u8")])
 _STORED = [name for name in _RECORD_TYPE.names or () if name != "domain_key"]
 _LEFT_OUT = [name for name in _STORED if name != "key" and name not in _SHORT_COLUMNS]
@@ -94,13 +96,13 @@ class HostFlag:
     REFUSED = 2  # held after too many refusals in a row
     GIVEN_UP = 4  # given up, for this run only: no answer for days, or no address
     EXCLUDED = 8  # its domain has more hosts than allowed, so the host's URLs are parked
-    # does not prevent requests. The host's last page arrived quickly, so the host may use the fetch slots
-    # reserved for prompt hosts.
+    # this flag does not prevent requests; the host's last page arrived quickly, so the host may use the fetch
+    # slots reserved for prompt hosts
     PROMPT = 16
-    # does not prevent requests. The host has answered a request, in this run or before.
+    # this flag does not prevent requests; the host has answered a request, in this run or before
     REACHED = 32
-    # does not prevent requests. The host's last page was slow, but the host answers. So it may hold a fetch slot
-    # longer than a host that does not answer.
+    # this flag does not prevent requests; the host's last page was slow, but the host answers, so it may hold
+    # a fetch slot longer than a host that does not answer
     LATE = 64
 
 
@@ -174,7 +176,7 @@ class KeyedTable:
         return NOWHERE if self._former is None else self._find_former(key)
 
     def _find_former(self, key: int) -> int:
-        """Like `find`, in the former index."""
+        """Like `find`, but search the former index."""
         index, keys, mask = self._former, self.key, self._former_mask
         position = key & mask
         while (slot := index[position]) != NOWHERE:
@@ -231,7 +233,8 @@ class KeyedTable:
         size = 1 << (capacity * 3 // 2).bit_length()
         if size != self._mask + 1:
             self._move(len(self._to_move))
-            if self.count:  # slots move during the next inserts: moving a million at once took 0.1 s
+            # the next inserts move the slots step by step, because moving a million at once took 0.1 s
+            if self.count:
                 self._former, self._former_mask = self._index, self._mask
                 self._to_move = range(self.count)
             self._index_array = np.full(size, NOWHERE, dtype=np.int32)
@@ -411,7 +414,8 @@ def _is_full(key: bytes, payload: bytes) -> bool:
     Raises:
         DamageError: the payload is too short for either form.
     """
-    is_full = payload.startswith(key[:1:-1])  # starts with the 8 bytes of the host key, little-endian
+    # a full record starts with the host key (8 bytes, little-endian)
+    is_full = payload.startswith(key[:1:-1])
     if len(payload) < (RECORD.size if is_full else SHORT.size):
         raise DamageError(f"store: the value of key {key!r} is too short")
     return is_full

@@ -8,9 +8,9 @@ turns, `first_come`, goes to the host that has waited longest, whatever its clas
 earlier, a host waits for at most n / first_come turns, even if better hosts keep arriving.
 
 Taking the next host from the front costs O(log n). In the back queue, the class of the best host is usually
-found as the lowest set bit in a mask of classes. Only if the turn goes to the host that has waited longest,
-the first hosts of all classes are compared. A host in the back queue needs 9 bytes more than without an
-order, for its predecessor, class and arrival number.
+found as the lowest set bit in a mask of classes. The first hosts of all classes are compared only if the turn
+goes to the host that has waited longest. A host in the back queue needs 9 bytes more than without an order,
+for its predecessor, class and arrival number.
 """
 
 import heapq
@@ -52,7 +52,7 @@ class DueFront:
     """The plans whose instant has come, as (instant, tick, host or address).
 
     Each plan is held twice: in a heap ordered by class, and in a line in order of arrival. A plan that was taken
-    from one of the two, or is outdated, is stale. `is_valid` returns whether a plan is not stale.
+    from one of the two, or is outdated, is stale. `is_valid` returns False for a stale plan.
     """
 
     def __init__(self, first_come: float, is_valid: Callable[[Plan], bool]) -> None:

@@ -147,7 +147,10 @@ class ArmsRecords:
         return schedule.records.page_state(number)
 
     def site_state(self, host: int) -> tuple[int, list[float]]:
-        """Return what the arm that last fetched from a site has learned of it. After a restart, all arms get this."""
+        """Return what the arm that last fetched from a site has learned of it.
+
+        After a restart, all arms begin with this state.
+        """
         return self._arms.last_asking(host).records.site_state(host)
 
     def hub_state(self, page: int) -> tuple[float, float, float]:

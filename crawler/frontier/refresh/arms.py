@@ -21,6 +21,7 @@ from crawler.config.schema import ARMS_MAX
 from crawler.errors import UsageError
 from crawler.freshness.params import PageParameters
 from crawler.frontier.refresh.arm_parts import ArmNumbers, ArmsOverview, ArmsRecords, ArmsSignals
+from crawler.frontier.refresh.clock_repair import SetBack
 from crawler.frontier.refresh.schedule import Schedule
 from crawler.frontier.refresh.settings import Settings
 
@@ -41,6 +42,8 @@ class Arms:
         if not 1 <= len(settings) <= ARMS_MAX:
             raise UsageError(f"refresh: there may be 1 to {ARMS_MAX} arms, not {len(settings)}")
         self.settings = tuple(settings)
+        # the latest run that began with a clock behind the instants of earlier runs
+        self.set_back: SetBack | None = None
         self.schedules = [
             Schedule(one, level=level, seed=seed + number, track=track) for number, one in enumerate(settings)
         ]
@@ -148,7 +151,7 @@ class Arms:
 
     def block(self, host: int, until: float) -> None:
         for arm, schedule in enumerate(self.schedules):
-            # While a page of the host is in flight, the other arms must wait anyway.
+            # While one arm fetches a page of the host, the other arms wait for the end of this fetch anyway.
             if self._busy.get(host, arm) == arm:
                 schedule.block(host, until)
 

@@ -11,11 +11,11 @@ reaches the level. The deadline does not change until the page's next crawl or s
     offset          how far the neighbourhood clock is ahead of plain time: the directory's and the host's part
 
 The base deadline does not take into account that a page's clock runs faster while its neighbours change. The
-offsets do (`offsets.py`).
+offsets take it into account (`offsets.py`).
 
-*Young pages.* A page that was crawled lately has only a part of the offset of a changing neighbourhood. With the
-whole offset, the page would be first in its directory long before it is due. So it is withheld until then
-(`young_until`).
+*Young pages.* A page that was crawled lately has only a part of the offset of a changing neighbourhood. With
+the whole offset, the page would be first in its directory long before it is due. So it is withheld until it
+is due (`young_until`).
 
 *Signals.* A signal makes a deadline earlier, because it adds its signal time to the age of the page. Pages
 that are due because of signals are ordered by the excess of their values over the level. For this, the excess
@@ -53,8 +53,10 @@ else:
     from crawler.frontier.refresh.tables import AWAY, EXPLORED, FAILED, HELD, Tables
 
 _INFINITY = cython.declare(cython.double, float("inf"))
-_TOLERANCE = cython.declare(cython.double, 1e-3)  # relative error of V^-1
-# After this many Ts, the effect of the neighbourhood on a page is nearly complete (`exp(-3)` is .05).
+# allowed relative error of V^-1, the inverse of the crawl value
+_TOLERANCE = cython.declare(cython.double, 1e-3)
+# After this many times Ts, the neighbourhood has nearly its full effect on a page, because exp(-3) is only
+# 0.05.
 _LONG = cython.declare(cython.double, 3.0)
 # time between two checks of a page in a quiet neighbourhood, in units of Ts
 _QUIET_SHARE = cython.declare(cython.double, 0.25)
@@ -70,8 +72,11 @@ _SHARE_STEP = cython.declare(cython.double, 1.0 / 32.0)
 # each fetch.
 _RESTRAIN = cython.declare(cython.double, 0.9)
 _RESTRAINT_LEAST = cython.declare(cython.double, 1e-9)
-_SAMPLE = cython.declare(cython.Py_ssize_t, 64)  # number of pages from which the first level is computed
-_SAMPLE_STEPS = cython.declare(cython.int, 40)  # bisection steps that reduce a bracket of 1e36 to 1e-9
+# size of the sample of pages for which the first level is computed
+_SAMPLE = cython.declare(cython.Py_ssize_t, 64)
+# Number of bisections in the search for the first level. The ratio between the bounds of the search is 1e36 at
+# first, and differs from 1 by less than 1e-9 at the end.
+_SAMPLE_STEPS = cython.declare(cython.int, 40)
 _ALL_TERMS = cython.declare(cython.Py_ssize_t, ALL_TERMS)
 
 # Policies.
@@ -298,7 +303,8 @@ class Deadlines:
             return min(self._again(host, now) + offset, latest)
         if self.clocked and self.tables.hubs.row_of(page) < 0:
             return min(self._clocked_key(page, host, wait, offset, now), latest)
-        # the worth of new pages is not measured on the clock, so the offset must not delay a hub
+        # the worth of new pages does not depend on the neighbourhood clock, so the offset must not delay a
+        # hub
         if offset < 0.0:
             return min(self.due(page, host, n, max(now - crawled, 0.0), now) + offset, latest)
         return min(crawled + wait, latest)
@@ -334,7 +340,7 @@ class Deadlines:
         checked: cython.bint,
         now: cython.double,
     ) -> cython.double:
-        """Return until when a page is too young for the offset of its changing neighbourhood; -inf if it is not.
+        """Return the instant until which a page is too young for its neighbourhood's offset; -inf if it is old enough.
 
         The offset is the effect of the neighbourhood on pages that were crawled long ago. With this offset, a
         page that was crawled lately would seem to be due long before it is.
@@ -349,7 +355,8 @@ class Deadlines:
         scale: cython.double = self.controller.scale
         _step: cython.int
         until: cython.double = now
-        for _step in range(3):  # each step ends before the page is due, because the excess decreases
+        # no step leads beyond the instant at which the page is due, because the excess decreases
+        for _step in range(3):
             until = crawled + elapsed_of(wait, self.learning.excess(host, directory, until), scale)
             if until <= now:
                 return -_INFINITY
@@ -432,8 +439,8 @@ class Deadlines:
             due = self._again(host, now)
         elif self.clocked:
             due = self._reach(page, host, wait, excess, now)
-            # If a quiet neighbourhood becomes active, the page is due earlier. But a bounded offset is at
-            # least 0, so it does not show this at first. So the page is checked again soon.
+            # If a quiet neighbourhood becomes active, the page should be due earlier. But a bounded offset is
+            # never negative, so at first the page stays due at the later time. So check it again soon.
             if excess < 0.0 and self.offsets.is_bounded(page, host):
                 due = min(due, now + _QUIET_SHARE * self.controller.scale)
         return min(due, crawled + self.tables.max_age(page))
@@ -470,7 +477,7 @@ class Deadlines:
     @cython.cfunc
     @cython.exceptval(check=False)
     def find_level(self, page: cython.int) -> cython.void:
-        """If there is no level yet, set a provisional one: half the page's ceiling. `sample_level` replaces it."""
+        """Set a provisional level, half the page's ceiling, if there is no level yet. `sample_level` replaces it."""
         if self.controller.level > 0.0:
             return
         self.assign(page, self.tables.owner(page))

@@ -36,8 +36,8 @@ BY_LEVEL = ("ncis", "greedy", "cis")  # policies whose level is a gain in freshn
 class _Arm(msgspec.Struct):
     """The sums of one arm of a comparison, over its refreshes.
 
-    They include the span of each refresh (interval times importance), the fresh part of the span, and the
-    products of span and fresh part.
+    The span of a refresh is its interval times the importance of the page. `spans` adds up the spans, and
+    `fresh` adds up their fresh parts. The other three sums are of products of these two.
     """
 
     refreshes: int = 0
@@ -64,7 +64,7 @@ class _Arm(msgspec.Struct):
         self.fresh_spans += fresh * span
 
     def seen(self) -> tuple[float, float]:
-        """Return the share of time with a fresh copy, and its standard error (of a ratio: Cochran 1977, 6.4)."""
+        """Return the share of time with a fresh copy, and its standard error (that of a ratio; Cochran 1977, 6.4)."""
         ratio = self.fresh / self.spans
         left = self.fresh_fresh - 2.0 * ratio * self.fresh_spans + ratio * ratio * self.spans_spans
         return ratio, math.sqrt(max(left, 0.0)) / self.spans
@@ -76,7 +76,8 @@ class Expectation:
     def __init__(self, schedule: Schedule | Arms, speed: float) -> None:
         self._schedule = schedule
         self._speed = speed
-        # one row per decile of the prediction; columns: refreshes, changes predicted, changes found
+        # One row per decile of the prediction. Its columns are the numbers of refreshes, of predicted changes,
+        # and of changes found.
         self._predicted = np.zeros((DECILES, 3))
         self._arms = [_Arm() for _ in getattr(schedule, "schedules", ())]
         self._sample: list[PageView] = []
@@ -139,12 +140,12 @@ class Expectation:
                 try:
                     known = schedule.overview.page(page, then)
                     found.append(replace(known, fresh=self.fresh(known)))
-                except RuntimeError:  # skip the number of a removed page
+                except RuntimeError:  # the page with this number was removed
                     continue
         return found
 
     def _gain_of_more(self, weights: np.ndarray) -> dict[str, float]:
-        """Return how much a rate higher by `MORE_RATE` would raise the freshness; {} if this is not known."""
+        """Return how much the freshness would rise if the rate rose by the share `MORE_RATE`; {} if this is not known."""
         settings = self._schedule.settings
         policies = [one.policy for one in (settings if isinstance(settings, tuple) else (settings,))]
         whole = float(weights.mean()) * len(self._schedule) if len(weights) else 0.0

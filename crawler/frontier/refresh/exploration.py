@@ -26,7 +26,7 @@ _HAND_ROWS = cython.declare(cython.Py_ssize_t, 256)
 
 @cython.cclass
 class Exploration:
-    """Chooses pages for exploration, as the hand of CLOCK goes round; `share` is the share of such fetches."""
+    """Chooses pages for exploration in the order of the table; `share` is their share of the fetches."""
 
     def __init__(
         self, tables: Tables, controller: LevelController, deadlines: Deadlines, queues: Queues, share: float

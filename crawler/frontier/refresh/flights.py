@@ -156,7 +156,7 @@ class Flights:
             if self.tables.rows[page].signals:
                 self.tables.states[page] |= JUMPED
             self.queues.place(page, now)
-            # what was learned has changed the offset of the directory
+            # the observed result has changed the offset of the directory
             self.queues.place_directory(self.tables.page_heaps.nodes[page].owner, now)
         else:
             self._put_off(page, host, signals, result == 2, now)
@@ -271,7 +271,7 @@ class Flights:
     def signals_since_crawl(self, page: cython.int) -> cython.uint:
         """Return the signals of a page since its last crawl.
 
-        If a fetch is in flight, they include those from before it began.
+        While a fetch of the page is in flight, these include the signals from before the fetch began.
         """
         signals: cython.uint = self.tables.rows[page].signals
         if page in self.held:

@@ -13,7 +13,7 @@ that node, 24 bytes.
                             for a node that is in no heap
     owner   set by the caller: the object to which the node belongs
 
-Cython pure-Python mode; attributes in `heaps.pxd`.
+The file is Cython in pure-Python mode, with attributes declared in `heaps.pxd`.
 """
 
 import cython

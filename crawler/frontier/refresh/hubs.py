@@ -9,7 +9,7 @@ hub was watched, and the number of URLs in the hub's first copy that the crawl d
 decay exponentially. A column of row numbers, 4 bytes per page, is created with the first row. A *hand* visits
 the rows in turn; because a schedule has few hubs, each hub is checked often.
 
-Cython pure-Python mode; attributes in `hubs.pxd`.
+The file is Cython in pure-Python mode, with attributes declared in `hubs.pxd`.
 """
 
 import cython
@@ -56,7 +56,7 @@ class Hubs:
         if row >= 0:
             return row
         if page >= self._numbers.shape[0]:
-            self._numbers = np.zeros(0, np.int32)  # releases the memory map
+            self._numbers = np.zeros(0, np.int32)  # release the memory map before it grows
             self._numbers = self._columns[0].grow(page + 1)
         if self._vacant:
             row = self._vacant.pop()

@@ -27,8 +27,8 @@ else:
     from crawler.frontier.refresh.tables import Tables
 
 
-# The size of one step; these constants were chosen so that the level neither lags nor overshoots.
-# With few pages, a step of the level is this number divided by the number of pages
+# The following constants were chosen so that the level neither lags nor overshoots.
+# With few pages, the size of a step is this number divided by the number of pages.
 _STEP_OF_ONE = cython.declare(cython.double, 0.25)
 _SMALL_STEP_MAX = cython.declare(cython.double, 0.01)
 _STEP_MAX = cython.declare(cython.double, 0.05)
@@ -36,7 +36,7 @@ _STEP_MAX = cython.declare(cython.double, 0.05)
 _FAR = cython.declare(cython.double, 20.0)
 # maximum number of steps taken at once, for a page whose value is far from the level
 _FAR_MAX = cython.declare(cython.double, 32.0)
-# maximum number of times that a long run of steps in one direction doubles the step
+# in a long run of steps in one direction, the step is doubled at most this many times
 _RUN_MAX = cython.declare(cython.int, 4)
 _HOST_GAIN_MAX = cython.declare(cython.double, 0.05)  # maximum step of a small host's own level
 _HOST_STEP_MAX = cython.declare(cython.double, 0.2)
@@ -158,7 +158,8 @@ class LevelController:
         the last fetch of a page of this host.
         """
         ready: cython.double = self.tables.host_rows[host].ready
-        above: cython.double = worth * self.tables.host_rows[host].boost  # value / common level
+        # the page's value divided by the common level
+        above: cython.double = worth * self.tables.host_rows[host].boost
         if deadline > now:
             # If the value is above the level, the level has fallen since the page's key was computed.
             if above < 1.0:
@@ -205,8 +206,8 @@ class LevelController:
     def _boost(self, host: cython.int, side: cython.int, pace: cython.double) -> cython.void:
         """Move the host's own level one step.
 
-        The keys of the host's pages follow the level only after some time. So a step is so small that the
-        steps made during this time change the level by about its own size.
+        The keys of the host's pages follow the level only after some time. So a step is so small that the steps
+        made during this time change the level by about the level's own size.
         """
         run: cython.int = self.tables.host_rows[host].run
         run = run + side if run * side > 0 else side

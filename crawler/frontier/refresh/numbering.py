@@ -7,7 +7,7 @@ rebuilt. A bucket is a chain of numbers. There are three keys per two buckets, s
 two keys on average. A key and its link are stored together, because with millions of keys every access is a
 cache miss. A key takes 15 bytes. Numbers of removed keys are reused.
 
-Cython pure-Python mode; attributes in `numbering.pxd`.
+The file is Cython in pure-Python mode, with attributes declared in `numbering.pxd`.
 """
 
 import cython
@@ -18,7 +18,7 @@ from crawler.freshness.columns import Column
 if not cython.compiled:
     Entry = None
 
-_GOLDEN = cython.declare(cython.ulonglong, 0x9E3779B97F4A7C15)  # 2^64 / golden ratio: distributes the keys
+_GOLDEN = cython.declare(cython.ulonglong, 0x9E3779B97F4A7C15)  # 2^64 / golden ratio, a factor to spread keys
 _WORD = cython.declare(cython.ulonglong, 0xFFFFFFFFFFFFFFFF)
 _FREE = cython.declare(cython.int, -2)  # end of the list of free numbers
 _LOW = cython.declare(cython.ulonglong, 0xFFFFFFFF)

@@ -24,8 +24,8 @@ else:
     from crawler.freshness.learning import Learning
     from crawler.frontier.refresh.tables import Tables
 
-# An offset below 0 and the time at which the first page will be due depend on each other. This number of rounds
-# comes near enough.
+# An offset below 0 and the time at which the first page will be due depend on each other. Computing both in
+# turn this many times is precise enough.
 _STEPS = cython.declare(cython.int, 3)
 
 

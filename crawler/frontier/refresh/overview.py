@@ -39,7 +39,7 @@ else:
     from crawler.frontier.refresh.tables import AWAY, EXPLORED, FAILED, HELD, NEW, WITHHELD, Tables
 
 _INFINITY = cython.declare(cython.double, float("inf"))
-_HUB_SAMPLE = 1000  # number of hubs that represent all hubs in a sum
+_HUB_SAMPLE = 1000  # size of the sample of hubs from which a sum over all hubs is estimated
 
 
 @cython.cclass
@@ -159,7 +159,7 @@ class Overview:
         """Return the state of signals (`Hearing`) for a page of this host that has received this many signals."""
         if signals > 0.0:
             return Hearing.TOLD
-        return Hearing.UNSAID if self.learning.quality.recall(host) > 0.0 else Hearing.NONE
+        return Hearing.UNSAID if self.learning.quality.recalls[host] > 0.0 else Hearing.NONE
 
     def _stands_for(self, host: cython.int, now: cython.double) -> float:
         """Return the time since the host's last crawl, divided by the mean time between its crawls; 1 if it had none."""
@@ -173,7 +173,7 @@ class Overview:
     def _fresh(self, clock: cython.double, n: cython.double) -> cython.double:
         """Return exp(-u), the probability that the copy is current, for the page in `deadlines.page`.
 
-        If n is 0, the weight of a signal is not used. It is infinite if signals are never false, and 0 times
+        If there are no signals (n = 0), their weight is not used. The weight may be infinite, and 0 times
         infinity has no value.
         """
         staleness: cython.double = self.deadlines.page.silent_rate * clock
@@ -204,7 +204,7 @@ class Overview:
         self.flights.require_host(host)
         quality = self.learning.quality
         heard = [float(each) for each in quality.all_signals[host]]
-        return heard, [quality.precision(host, source) for source in range(len(heard))], quality.recall(host)
+        return heard, [quality.precision(host, source) for source in range(len(heard))], quality.recalls[host]
 
     def heard_hosts(self) -> list[int]:
         """Return the numbers of the hosts whose pages ever had a signal."""

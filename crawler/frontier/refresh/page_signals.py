@@ -48,7 +48,7 @@ else:
     )
 
 _INFINITY = cython.declare(cython.double, float("inf"))
-# Calls of other methods, such as `Schedule.peek`, also process queued changes: at most this many per call.
+# Other methods, such as `Schedule.peek`, also process queued changes, but at most this many per call.
 SLICE = cython.declare(cython.Py_ssize_t, 64)
 _BITS = cython.declare(cython.uint, COUNTER_BITS)  # number of bits of the counter of each source
 _SIGNAL_MAX = cython.declare(cython.uint, (1 << COUNTER_BITS) - 1)  # maximum count per source
@@ -64,7 +64,8 @@ class Signals:
     `waiting` is the number of bulk changes that are not processed yet.
 
     Args:
-        discard_window: signals that arrive this soon after a crawl are ignored: the crawl has seen their change.
+        discard_window: signals that arrive within this time after a crawl are ignored, because the crawl has
+            seen the change.
         track: record which pages signals touch, for `pop_touched`.
     """
 
@@ -188,11 +189,11 @@ class Signals:
     def _recall(
         self, page: cython.int, host: cython.int, now: cython.double, source: cython.uint
     ) -> cython.void:
-        """After a signal for a page that is gone, moved or denied, retry it as early as after a failed fetch.
+        """Retry a page that is gone, moved or denied, because of a signal.
 
-        This is done only if the schedule uses signals of this source. The page's wait doubles each time. Such
-        fetches are limited to about `_RECALL_SHARE` of all fetches, because a page that is gone shows
-        nothing about the precision of the source.
+        This is done only if the schedule uses signals of this source. The page is retried as early as after a
+        failed fetch, and its wait doubles each time. Such fetches are limited to about `_RECALL_SHARE` of all
+        fetches, because a page that is gone shows nothing about the precision of the source.
         """
         times: cython.int = self.tables.states[page] // DOUBLING
         due: cython.double = max(now, self.tables.crawled[page] + self.queues.retry_age * (1 << times))

@@ -68,7 +68,7 @@ class Portion:
         self.share.set(_share_of(config))
 
     def set_rate(self, rate: float) -> None:
-        """In an endless crawl, use the whole rate of this process for refreshes; a rate of 0 changes nothing."""
+        """Use the whole rate of this process for refreshes in an endless crawl; a rate of 0 changes nothing."""
         if self.endless and rate:
             self._schedule.rate = self._clock.ours(rate)
 

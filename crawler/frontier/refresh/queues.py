@@ -25,7 +25,7 @@ et al. even while many pages are due, for example after a restart, a pause, or a
 
 *A hub that is not due steps aside for pages that are worth more.* Among other pages that are not due, the
 page with the first deadline has nearly the greatest value, because the intervals of these pages are similar.
-The interval of a hub may be a hundred times shorter, so a hub at the top is ordered by its value, and not by
+The interval of a hub may be a hundred times shorter, so a hub at the top is ordered by its value instead of
 its deadline (`Deadlines.early_by_worth`).
 
 *Bounded work.* A look is one search for the page to fetch next. It corrects at most CHECKS_MAX keys, and
@@ -66,7 +66,7 @@ else:
         Tables,
     )
 
-# maximum number of hosts or pages that one search for the best page releases
+# maximum number of waiting hosts or pages that one search for the best page releases
 _RELEASES_MAX = cython.declare(cython.Py_ssize_t, 64)
 # all keys are recomputed if the smaller of the old and the new level is below this share of the larger
 _SWEEP_FROM = cython.declare(cython.double, 0.95)
@@ -129,7 +129,7 @@ class Queues:
 
     @cython.cfunc
     def _release_young(self, now: cython.double) -> cython.void:
-        """Because no other page can be fetched, release the first withheld page, unless it must wait."""
+        """Release the first withheld page, unless it must wait. This is done if no other page can be fetched."""
         page: cython.int = self.withheld
         if (
             page >= 0
@@ -351,7 +351,8 @@ class Queues:
                 place = ELIGIBLE
                 key = self.deadlines.offsets.host_key(host, self.tables.directory_heaps.nodes[root].key, now)
                 boost: cython.double = self.tables.host_rows[host].boost
-                # the value of the host's first page is about `boost` times the common level, so the host goes first
+                # the host's first page is worth about `boost` times the common level, so the host comes before
+                # other hosts
                 if boost > 1.0:
                     ready: cython.double = self.tables.host_rows[host].ready
                     key = min(key, ready) - 0.5 * self.controller.revisit * (boost - 1.0)

@@ -26,8 +26,8 @@ import msgspec
 
 STEP = 0.25  # part of a difference between levels that is corrected within the mean time between two crawls
 STEP_MAX = 0.05  # maximum step per exchange
-IDLE = -1.0  # ln level of an idle process, relative to the mean
-AHEAD_MAX = 4.0  # maximum difference of a ln level from the mean
+IDLE = -1.0  # logarithm of the level of an idle process, relative to the mean
+AHEAD_MAX = 4.0  # maximum difference between the logarithm of a level and the mean
 # The tilt is kept between 1 / TILT_MAX and TILT_MAX. From both bounds it can still return to an average value.
 TILT_MAX = 1e3
 SMOOTHING = 0.02  # the reported level is averaged over this part of the mean time between two crawls
@@ -73,7 +73,7 @@ class Balance:
 
 
 def lead(reports: Mapping[str, LevelReport], name: str) -> float:
-    """Return the ln level of the process `name` minus the mean over the busy processes; IDLE if it is not busy."""
+    """Return ln(level) of the process `name` minus the mean over the busy processes; IDLE if it is not busy."""
     own = reports[name]
     if not own.busy:
         return IDLE
@@ -89,9 +89,11 @@ def portions(
     """Return the parts of the whole rate that a process gets: (for new pages, for known pages).
 
     Args:
-        discovery, refresh: its parts, 0 to 1, of the total for new and for known pages.
-        share: share of the rate for known pages if some process has new pages, too.
-        work, pages: whether any process has new pages to fetch; whether any has known pages.
+        discovery: the part, 0 to 1, that the process gets of the total rate for new pages.
+        refresh: the part, 0 to 1, that the process gets of the total rate for known pages.
+        share: share of the whole rate that is for known pages if some process has new pages, too.
+        work: whether any process has new pages to fetch.
+        pages: whether any process has known pages.
     """
     known = 0.0 if not pages else share if work else 1.0
     return (1.0 - known) * discovery, known * refresh

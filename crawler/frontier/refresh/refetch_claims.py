@@ -35,12 +35,12 @@ class RefetchClaims:
         self.held: dict[int, PageView] = {}
         self._shut: set[int] = set()  # keys of hosts that are blocked until `reopen`
         self._ahead: deque[int] = deque()  # fingerprints of requested pages
-        self._requested: set[int] = set()  # the same
+        self._requested: set[int] = set()  # the elements of `_ahead`
 
     # -- which page
 
     def peek(self, now: float) -> Refetch | None:
-        """Return a requested page, or else the page of greatest value on a host that is not blocked; None if none."""
+        """Return a requested page, or else the most valuable page on a host that is not blocked; else None."""
         if self._ahead and (found := self._first_requested(now)) is not None:
             return found
         while (page := self._schedule.peek(self._clock.at(now))) >= 0:
@@ -143,7 +143,7 @@ class RefetchClaims:
             self._schedule.block(self._schedule.host(host_key), self._clock.at(ready))
 
     def keep_shut(self, page: int, host_key: int) -> None:
-        """If `shut` has blocked the host of a new page, block this host in the schedule, too."""
+        """Block the host of a new page in the schedule, too, if `shut` has blocked this host."""
         if host_key in self._shut:
             self._schedule.block(self._schedule.host_of(page), math.inf)
 

@@ -186,7 +186,8 @@ class RefetchOutcomes:
         self._expectation.ended(known, result, then)
         self._schedule.set_importance(page, self._importance.of(fingerprint, after, now), then)
         told = changed and self._ages.is_read_by_value(after)
-        learned = RefreshOutcome.UNCHANGED if told else result  # a source's own changes are not learned
+        # nothing is learned from a source's own changes
+        learned = RefreshOutcome.UNCHANGED if told else result
         self._schedule.record_outcome(page, then, learned, self._clock.at(until))
         if is_source(after):
             self._ages.readings.pass_time(fingerprint, then - known.crawled_at)

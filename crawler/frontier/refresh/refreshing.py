@@ -97,7 +97,7 @@ class Refresh:
         self.expectation = Expectation(schedule, config.speed)
         self.news = News()
         self.births = Births()
-        self.lead = 0.0  # the stored instants were up to this many seconds in the future
+        self.lead = 0.0  # at the opening, stored instants were up to this many seconds in the future
         self.claims = RefetchClaims(schedule, clock, record)
         self.ages = PageAges(schedule, clock, config, overrides, record)
         self.changes = ChangeIntake(schedule, clock, fingerprint, self.ages, self.births, record)

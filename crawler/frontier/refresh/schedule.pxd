@@ -14,6 +14,7 @@ cdef class Schedule:
     cdef readonly Signals signals
     cdef readonly Overview overview
     cdef readonly Records records
+    cdef public object set_back
     cdef Flights _flights
     cdef Tables _tables
     cdef LevelController _controller

@@ -66,7 +66,7 @@ else:
     from crawler.frontier.refresh.tables import AWAY, DOUBLING, EXPLORED, FAILED, JUMPED, NEW, Tables
 
 _INFINITY = cython.declare(cython.double, float("inf"))
-# number of bulk signals processed, and of keys recomputed, by one call of `work`
+# One call of `work` processes at most this many bulk signals, and recomputes at most this many keys.
 _WORK_SLICE = cython.declare(cython.Py_ssize_t, 256)
 # number of keys that each search for the best page recomputes during a sweep
 _SWEEP_ROWS = cython.declare(cython.Py_ssize_t, 4)
@@ -89,9 +89,11 @@ DEFAULTS = Settings()
 class Schedule:
     """The pages of one process that are refetched.
 
+    The attribute `set_back` is the latest run whose clock was behind (`clock_repair.py`), or None.
+
     Args:
         level: the initial level; 0 uses half the ceiling of the first page.
-        seed: for the heaps' random paths, which affect no decision.
+        seed: the seed of the random paths in the heaps; they affect no decision.
         track: record which pages signals touch, for `Signals.pop_touched`.
     """
 
@@ -104,6 +106,7 @@ class Schedule:
         kind = settings.policy if settings.policy in _VALUED else "greedy"
         first_interval = settings.first_interval if settings.policy == "interval" else 0.0
         self.settings = settings
+        self.set_back = None
         self._learning = Learning(kind, neighbourhood=clocked, scale=settings.clock_min)
         self._tables = Tables(self._learning, settings.min_age, settings.max_age, first_interval, seed)
         self._controller = LevelController(
@@ -423,7 +426,7 @@ class Schedule:
         return self.signals.waiting
 
     def renew(self) -> None:
-        """After a bulk load, update the sums over the crawl and its hosts, and start to recompute all keys in slices."""
+        """Update the sums over the crawl and its hosts after a bulk load, and start to recompute all keys in slices."""
         host: cython.Py_ssize_t
         self._learning.renew_crawl()
         for host in range(self._tables.hosts.rows):
@@ -433,7 +436,10 @@ class Schedule:
     @cython.ccall
     @cython.exceptval(-1, check=True)
     def next_wakeup(self, now: cython.double) -> cython.double:
-        """Return when the next page may be due, perhaps in the past; infinite if never. Fetching earlier is allowed."""
+        """Return the instant, perhaps in the past, at which the next page may be due; infinite if there is none.
+
+        A page may also be fetched earlier.
+        """
         found: cython.double = _INFINITY
         if self.signals.waiting:
             return now

@@ -34,7 +34,8 @@ class Records:
     def bias(self) -> tuple[float, ...]:
         """Return four decaying sums (`freshness/learning.py`).
 
-        They are the found and the expected changes, first of all changes, then of those without a signal.
+        They are the found and the expected number of all changes, and the same two numbers for changes without
+        a signal.
         """
         learning = self.learning
         return learning.found, learning.told, learning.silent_found, learning.silent_told

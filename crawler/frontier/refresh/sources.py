@@ -1,7 +1,7 @@
 """The value of rereading a source of signals (a sitemap, a feed, a listing).
 
 A reading costs one request, whose price is the level L. The signals of a source save fetches of the pages
-that it lists, because these pages are refreshed when they have changed, and not at regular intervals. For a
+that it lists, because these pages are refreshed when they have changed instead of at regular intervals. For a
 page with importance mu, change rate D and signals of precision p, the value gained per time is at most the
 maximum over T of
 
@@ -18,7 +18,9 @@ average, which loses mu D tau/2 per time. Therefore
 
 The sums of mu D and of b include every page that a source listed, even if a crawl had already seen the listed
 change. In a time t, a page is listed D t/p times on average, so each listing counts p/(D t). So if a source
-lists only a part of the changes, the sums contain only the gain from this part. The interval does not depend
+lists only a part of the changes, the sums contain only the gain from this part. A reading that comes far later
+than planned has a smaller weight in the sums: after a year without readings, or after a run whose clock was
+wrong, one reading says little about the pace of the source. The interval does not depend
 on the recall that the schedule measures: a source that is read late has a low recall for this reason alone,
 and would then be read even later. The sums decay with each reading.
 
@@ -52,11 +54,14 @@ SOURCES_MAX = 100_000
 # maximum number of pages that are examined when a source is read; if it lists more, they are sampled evenly
 TOLD_MAX = 256
 FADE = 0.9  # each reading multiplies the older sums by this
-UNPAID = 4.0  # factor on the interval of a source whose readings cost more than they gain
+UNPAID = 4.0  # if the readings of a source cost more than they gain, its interval is multiplied by this
+# If a reading comes later than this many intervals after the previous one, it has no more weight than a reading
+# after exactly this many intervals.
+LATE_MAX = 2.0
 FIRST_PRECISION = 0.5  # assumed precision of a source read once
 # intervals are rounded to powers of 2^(1/2), because the schedule can hold only a few different age bounds
 STEPS_AN_OCTAVE = 2
-_TIMES = np.geomspace(0.02, 50.0, 64)  # values of T times D that are tried
+_TIMES = np.geomspace(0.02, 50.0, 64)  # the values of T that are tried, in units of 1/D
 
 _RECORD = struct.Struct("<3d")  # span, slope, gain
 
@@ -72,10 +77,11 @@ class Announced(msgspec.Struct, frozen=True):
 
 
 class _Sums(msgspec.Struct):
-    """Decaying sums over the readings of a source, where t is the time since the reading before.
+    """Decaying sums over the readings of a source.
 
-    They are the sum of t and, over the listed pages, the sums of mu D t and of b t.
-    `unread` is the time since the last reading.
+    Each reading adds one term to each sum. `span` is the sum of t, the time since the previous reading.
+    `slope` is the sum of mu D t, and `gain` the sum of b t, over the listed pages of each reading (mu, D and b
+    are explained in the module's docstring). `unread` is the time since the last reading.
     """
 
     span: float = 0.0
@@ -105,7 +111,7 @@ class Readings:
         return self.interval(source, level)
 
     def pass_time(self, source: int, span: float) -> None:
-        """Record that the source was refetched after `span`; then call `hear` to add the result."""
+        """Record that the source was refetched after `span`. The caller then adds the result with `hear`."""
         sums = self._sums.pop(source) if source in self._sums else _Sums()
         sums.unread += max(span, 0.0)
         self._keep(source, sums)
@@ -125,8 +131,10 @@ class Readings:
             each = gains(importance, rate, level, precision)
             slope = share * float(importance[each > 0.0].sum())
             gain = share * float((each / rate).sum())
-        sums.span = FADE * sums.span + sums.unread
-        sums.slope, sums.gain, sums.unread = FADE * sums.slope + slope, FADE * sums.gain + gain, 0.0
+        weight = min(1.0, LATE_MAX * self.interval(source, level) / sums.unread)
+        sums.span = FADE * sums.span + weight * sums.unread
+        sums.slope, sums.gain = FADE * sums.slope + weight * slope, FADE * sums.gain + weight * gain
+        sums.unread = 0.0
         return self.interval(source, level)
 
     def interval(self, source: int, level: float) -> float:

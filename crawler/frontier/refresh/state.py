@@ -12,6 +12,7 @@
     m/bias              recent changes found and expected by the rates: all of them, and those without a signal
                         (`freshness/learning.py`)
     m/tilt              the weight of a page of this process relative to those of others (`rate_balancing.py`)
+    m/setback           the latest run whose clock was behind (`clock_repair.py`)
 
 Keys are 8 bytes, big-endian. The first two bytes are the bucket. The records of a fetch are written with the
 commit group that ends the fetch. The records of pages that only a signal touched are written with the next
@@ -31,6 +32,7 @@ from crawler.errors import DamageError
 from crawler.freshness.recalibration import Recalibration
 from crawler.freshness.seasons import COLUMNS as RHYTHM_NUMBERS
 from crawler.frontier.refresh.arms import Arms
+from crawler.frontier.refresh.clock_repair import SetBack, at_start
 from crawler.frontier.refresh.schedule import Schedule
 from crawler.storage import keys
 from crawler.storage.kv import SEAL_BYTES, VALUE_VERSION, Batch, KeyValue, scan_prefix, seal, unseal
@@ -56,7 +58,7 @@ _EARLIER = (31, 33)
 _EARLIER_SITES = [8 * (numbers + rhythm) for numbers in _EARLIER for rhythm in (0, RHYTHM_NUMBERS)]
 # The form stored by versions that derived the recall from announced changes.
 _SITE_UNEXPOSED = struct.Struct("<28d")
-# the indexes of two instants in `site_state`: that of the change counts, and that of the counts of new pages
+# the indexes in `site_state` of the instant of the change counts and of the instant of the counts of new pages
 _SITE_INSTANTS = [2, 27]
 _DIRECTORY = struct.Struct("<Q6d")
 _HUB = struct.Struct("<3f")  # appended to the record of a hub
@@ -71,11 +73,12 @@ _NUMBER = struct.Struct("<d")
 _BIAS = struct.Struct("<4d")
 # the form stored by versions that did not count changes without a signal separately
 _BIAS_OF_ALL = struct.Struct("<2d")
+_SET_BACK = struct.Struct("<3d")
 _CHUNK = 4096  # number of pages added at once on opening
 
 
 def stage(schedule: Schedule | Arms, page: int, batch: Batch) -> None:
-    """Put four records into a batch: those of a page, its site and its directory, and that of the whole schedule."""
+    """Put four records into a batch: the records of a page, of its site, of its directory and of the whole schedule."""
     stage_page(schedule, page, batch)
     host_key = stage_site(schedule, schedule.host_of(page), batch)
     directory_key, counts = schedule.records.directory_state(page)
@@ -141,6 +144,9 @@ def stage_page(schedule: Schedule | Arms, page: int, batch: Batch) -> None:
     if trust := schedule.records.trust_state(page):
         more += _TRUST.pack(trust)
     batch.put(keys.REFRESH + _key.pack(fingerprint), seal(_PAGE.pack(*row) + more))
+    if (run := schedule.set_back) is not None:
+        schedule.set_back = run.extended(row[2])
+        batch.put(keys.REFRESH_SET_BACK, seal(_SET_BACK.pack(*schedule.set_back)))
 
 
 class Loaded(NamedTuple):
@@ -160,8 +166,12 @@ def load(schedule: Schedule | Arms, store: KeyValue, now: float) -> Loaded:
     replaced by `now`. Otherwise the page would not be fetched again until the clock has passed the instant.
 
     If the clock was ahead, a crawl that found a page unchanged added the error of the clock to T, the time for
-    which the page was watched. The error is subtracted again. If it is longer than T, it was never added, so T
-    is kept: a page without T, but with its changes, would seem to change too fast to be worth a fetch.
+    which the page was watched. The error is subtracted again. If the error is longer than T, it was never
+    added, so T is kept: a page that lost its T, but not its changes, would seem to change too fast to be worth
+    a fetch.
+
+    If the clock was behind in an earlier run and is right again, the instants of that run are corrected
+    (`clock_repair.py`).
 
     Raises:
         DamageError: a record is damaged.
@@ -184,21 +194,23 @@ def load(schedule: Schedule | Arms, store: KeyValue, now: float) -> Loaded:
         host_key, observed, expected, counted_at, found, watched, found_at = _DIRECTORY.unpack(payload)
         counts, news = (observed, expected, past(counted_at, now)), (found, watched, past(found_at, now))
         schedule.records.restore_directory(key, host_key, counts, news)
-    lead = 0.0
+    set_back, lead = _stored_set_back(store), 0.0
+    ended = set_back if set_back is not None and set_back.has_ended(now) else None
     records = scan_prefix(store, keys.REFRESH)
     while chunk := list(islice(records, _CHUNK)):
-        lead = max(lead, _load_pages(schedule, chunk, now))
-        # `_load_pages` computes the revisit interval anew if the schedule has a rate. The stored interval
-        # replaces this result, because a program that only reads the store may have other settings than the
-        # crawl.
+        lead = max(lead, _load_pages(schedule, chunk, now, ended))
+        # `_load_pages` computes the revisit interval anew if the schedule has a rate. But a program that only
+        # reads the store may have other settings than the crawl. So the stored interval replaces the computed
+        # one.
         if revisit > 0.0:
             schedule.revisit = revisit
+    schedule.set_back = at_start(set_back, now, lead)
     schedule.renew()
     return Loaded(len(schedule), lead)
 
 
 def _site_numbers(payload: bytes) -> np.ndarray:
-    """Return the numbers of a site's record, with zeros for those that its version did not have.
+    """Return the numbers of a site's record, with zeros for the numbers that the record's version did not have.
 
     If the record has no exposure, the exposure is set so that the recall stays the same.
     """
@@ -211,16 +223,26 @@ def _site_numbers(payload: bytes) -> np.ndarray:
     return np.append(numbers, np.zeros(max(_SITE_NUMBERS - len(numbers), 0)))
 
 
-def _load_pages(schedule: Schedule | Arms, chunk: list[tuple[bytes, bytes]], now: float) -> float:
+def _stored_set_back(store: KeyValue) -> SetBack | None:
+    """Return the latest run whose clock was behind; None if there was none."""
+    value = store.get(keys.REFRESH_SET_BACK)
+    return None if value is None else SetBack(*_SET_BACK.unpack(unseal(keys.REFRESH_SET_BACK, value)))
+
+
+def _load_pages(
+    schedule: Schedule | Arms, chunk: list[tuple[bytes, bytes]], now: float, ended: SetBack | None
+) -> float:
     """Add the pages of stored records.
 
-    Return the largest number of seconds by which a stored crawl time is in the future.
+    `ended` is an earlier run whose clock was behind. The instants that it stored are corrected. Return the
+    largest number of seconds by which a stored crawl time is in the future.
     """
     fingerprints, rows, longer = _page_rows(chunk)
-    leads = np.maximum(rows["crawled"] - now, 0.0)
+    crawled = rows["crawled"] if ended is None else np.minimum(ended.corrected(rows["crawled"]), now)
+    leads = np.maximum(crawled - now, 0.0)
     watched_for = rows["watched"] - np.where(rows["watched"] >= leads, leads, 0.0)
     numbers_of = schedule.add_many(
-        fingerprints, rows["host"], rows["directory"], rows["crawled"] - leads, rows["importance"], now,
+        fingerprints, rows["host"], rows["directory"], crawled - leads, rows["importance"], now,
         changes=rows["changes"], watched=watched_for, signals=rows["signals"], states=rows["state"],
     )  # fmt: skip
     for at in longer:
@@ -276,7 +298,7 @@ def _checked(
 
 
 def stage_signalled(schedule: Schedule | Arms, pages: Iterable[int], batch: Batch) -> None:
-    """Put the records of pages that signals have touched, and those of the sites of these pages, into a batch."""
+    """Put into a batch the records of the pages that signals have touched, and the records of their sites."""
     hosts = set()
     for page in pages:
         stage_page(schedule, page, batch)

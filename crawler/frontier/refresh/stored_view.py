@@ -82,7 +82,7 @@ def unopened(
     """
     from crawler.frontier.refresh.refreshing import (
         Refresh,
-    )  # a crawl without refresh needs none of its modules
+    )  # imported here, because a crawl without refresh does not need it
 
     return Refresh(
         config.refresh,

@@ -38,7 +38,7 @@ else:
 
 _INFINITY = cython.declare(cython.double, float("inf"))
 _TRUST_UNIT = cython.declare(cython.double, 1.0 / 16.0)
-_UNIT = cython.declare(cython.uint, 32768)  # the code for importance 1
+_UNIT = cython.declare(cython.uint, 32768)  # the number that stands for the importance 1
 AGES_MAX = 256
 
 # The state of a page is a sum of these flags; its upper bits count how often the page's wait has been
@@ -55,7 +55,7 @@ NEW = 64  # appeared while the crawl was watching its site, and was never fetche
 LOW_BITS = 31
 
 # The heap that holds a host.
-NOWHERE = 0  # in no heap: busy, or it has nothing to fetch
+NOWHERE = 0  # the host is in no heap, because it is busy or has nothing to fetch
 ELIGIBLE = 1
 WAITING = 2
 
@@ -83,10 +83,11 @@ class Tables:
     """The rows of pages, directories and hosts.
 
     Args:
-        learning: uses the same numbers for its directories and sites as these tables for directories and hosts.
+        learning: the estimators. They number directories as these tables do, and a site has the number of its
+            host.
         min_age, max_age: the age bounds of all pages without bounds of their own.
         first_interval: the first interval under the policy `interval`; 0 under all other policies.
-        seed: for the heaps' random paths, which affect no decision.
+        seed: the seed of the random paths in the heaps; they affect no decision.
     """
 
     def __init__(

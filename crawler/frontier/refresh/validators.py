@@ -76,9 +76,9 @@ COUNT_MAX = 64.0
 # The weight of a prior, in pseudo counts. It also limits what the counts of one pattern add to the counts of
 # the crawl.
 WEIGHT = 10.0
-CRAWL_WEIGHT = 100.0  # pseudo counts of the crawl's own prior
+CRAWL_WEIGHT = 100.0  # weight, in pseudo counts, of the prior for the whole crawl
 LIES_USUAL = 0.05  # assumed share of wrong 304 answers, before anything is learned
-# above this share of lies, 304 answers lose more by missed refreshes than they save by omitted bodies
+# If a larger share of the 304 answers are wrong, missed refreshes cost more than omitted bodies save.
 LIES_MAX = 0.2
 TRUST_MAX = 4.0  # if few 304 answers are wrong, `same_answers_max` is multiplied by up to this factor
 TRIAL_EVERY = 16
@@ -139,11 +139,11 @@ class _Host(msgspec.Struct):
 
 
 class _Page(msgspec.Struct, gc=False):
-    """The state of a page whose validators lied `times` times, that is, hid a change.
+    """The state of a page whose validators lied, that is, hid a change.
 
-    `kinds` are the kinds of validators that are not sent. This applies to the next `left` requests, and to
-    all requests before `until`. `doubted` is set if the last answers were 304 with validators that differ
-    from those of the page's copy. `doubted` holds the validators of the copy.
+    `times` is the number of lies. `kinds` are the kinds of validators that are not sent. This applies to the
+    next `left` requests, and to all requests before `until`. `doubted` is set if the last answers were 304
+    with validators that differ from those of the page's copy. `doubted` holds the validators of the copy.
     """
 
     kinds: int = 0
@@ -239,7 +239,7 @@ class Validators:
     def _without_waste(
         self, host: _Host, kinds: tuple[ValidatorKind, ...], pattern: str
     ) -> tuple[ValidatorKind, ...]:
-        """Leave out the ETag if it hardly ever leads to a 304 and the date does so more often."""
+        """Leave out the ETag if it hardly ever leads to a 304 and Last-Modified does so more often."""
         if len(kinds) < 2:
             return kinds
         tag, date = (self._trust(host, kind, pattern).wasted_share for kind in kinds)

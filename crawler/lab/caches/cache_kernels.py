@@ -4,8 +4,9 @@ This module is imported only if the extra [lab] is installed.
 
 A request is the id of a URL, an int32. Ids are numbered from 0 in order of first appearance, so URLs that
 appear at about the same time are close together in every array indexed by id. A simulation divides the trace
-into `bins` equal windows of time and returns the number of misses in each window, int64 (bins,). Simulating
-one cache size takes a few tens of nanoseconds per request. Simulating LRU at all sizes takes about as long.
+into `bins` equal windows of time and returns the number of misses in each window, as an int64 array.
+Simulating one cache size takes a few tens of nanoseconds per request. Simulating LRU at all sizes takes about
+as long.
 
 *LRU, all sizes at once* (Mattson's stack distances). Each request takes the next time slot, and the slot of
 the previous request for the same item becomes a hole. A request hits in a cache of k entries exactly if fewer
@@ -156,8 +157,8 @@ def lru_misses(ids, distinct, sizes, bins):
     return misses
 
 
-# The top 6 bits of the product of this number and the lowest set bit of a word are the bit's position (de
-# Bruijn).
+# The product of this number and a power of 2 has different top 6 bits for each power (de Bruijn). From these
+# bits, `_PLACE` gives the position of a word's lowest set bit.
 _DE_BRUIJN = 0x03F79D71B4CB0A89
 _PLACE = np.zeros(64, np.int64)
 for _bit in range(64):

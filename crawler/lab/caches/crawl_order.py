@@ -32,7 +32,7 @@ Order = NDArray[np.int64]
 
 
 def _ranks_in_host(hosts: NDArray[np.uint64]) -> Order:
-    """For each page, return the number of pages of the same host that come before it."""
+    """Return, for each page, the number of pages of the same host that come before it."""
     order = np.argsort(hosts, kind="stable")
     ordered = hosts[order]
     starts = np.flatnonzero(np.append(True, ordered[1:] != ordered[:-1])[: len(hosts)])

@@ -165,7 +165,10 @@ class Fit:
 
 
 def counted(trace: Trace, threads: int = 0) -> tuple[LinkLocality, int]:
-    """Determine the parameters that can be counted in the trace. Return (model with them, number of threads)."""
+    """Determine the parameters that can be counted in the trace.
+
+    Return (model with these parameters, number of threads).
+    """
     kernels, simulation = compiled("locality_kernels"), compiled("cache_kernels")
     ids, distinct = simulation.dense_ids(trace.words())
     repeats, adjacent = kernels.repeats_on_pages(ids, distinct, trace.starts)

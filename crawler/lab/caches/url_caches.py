@@ -46,7 +46,7 @@ Misses = NDArray[np.int64]
 
 
 class Stream:
-    """The requests of a trace, in memory: one 64-bit word per requested URL, uint64 (n,).
+    """The requests of a trace, in memory: a uint64 array with one word per requested URL.
 
     `ids` are int32 in order of first appearance; `distinct` is the number of distinct ids.
     """

@@ -64,8 +64,8 @@ DEAF = Arm("deaf", told=False)
 class GainGame(msgspec.Struct, frozen=True):
     """A web and the budget of a crawl.
 
-    On average, a page is crawled `visits` times in the game and `budget` times per change, and the crawl
-    fetches `rate` pages per second.
+    On average, a page is crawled `visits` times in the game. Between two changes of a page, it is crawled
+    `budget` times on average. The crawl fetches `rate` pages per second.
 
     `change_days` is the mean time between two changes of a page, in days of the web. The rate and the noise
     of a host are given as multiples of the mean change rate. With a `patience` above 1, the game may take

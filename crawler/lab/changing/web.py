@@ -439,7 +439,7 @@ class ChangingWeb:
         return current / whole
 
     def delays(self, begin: float, end: float) -> list[float]:
-        """For each article born from `begin` to `end`, return the seconds from its birth to its first copy.
+        """Return, for each article born from `begin` to `end`, the seconds from its birth to its first copy.
 
         Without a copy, the result is infinite.
         """

@@ -60,8 +60,8 @@ def judge_signals(notes: Notes, web: SyntheticWeb, asked: list[list[WebAsk]], ob
 def judge_limits(notes: Notes, web: SyntheticWeb, rows: Sequence[WebAsk], observed: Observed) -> None:
     """Record a violation for each request beyond the largest limit so far.
 
-    A lowered limit applies only to URLs found later. The limit of a process counts from its start, because it
-    may have admitted URLs before the first request of the process.
+    A lowered limit applies only to URLs found later. The limit of a process counts from the start of the
+    process, because the process may have admitted URLs before its first request.
     """
     if not observed.limits:
         return

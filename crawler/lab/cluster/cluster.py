@@ -109,7 +109,7 @@ class Cluster:
             settings.count,
             machines=settings.processes,
             within=settings.within,
-            # the last change lifts the limits; after it, the parked pages must be fetched
+            # the last of these acts lifts the limits; then the run needs time to fetch the parked pages
             limits_within=0.4 * settings.length or settings.within,
             points=settings.points,
         )
@@ -166,7 +166,7 @@ def _undisturbed() -> Iterator[None]:
     """
     collecting, hook = gc.isenabled(), sys.unraisablehook
     gc.disable()
-    sys.unraisablehook = lambda _: None  # tasks of killed processes cannot end cleanly
+    sys.unraisablehook = lambda _: None  # print no errors: tasks of killed processes cannot end cleanly
     logs = {
         logging.getLogger("crawler"): logging.CRITICAL,
         logging.getLogger("asyncio"): logging.CRITICAL + 1,

@@ -82,15 +82,16 @@ class Observed(msgspec.Struct):
     resharded: list[float] = []
     cloned_at: float = 0.0
     restored: dict[str, float] = {}  # name of a process -> when its disk was last restored from a backup
-    # A life is a process from a start to its end; lives are numbered. `told_to_stop` gives the instant at which a
-    # life received TERM, `limits` its limit on the pages per host and on the depth, if there was one, and `begun`
-    # its beginning. Instants are in seconds from the start of the run.
+    # A life is a process from a start to its end; lives are numbered. For each life, `begun` has the instant of
+    # its beginning, and `told_to_stop` the instant at which it received TERM. `limits` has its limit on the
+    # pages per host and on the depth, if it had one. Instants are in seconds from the start of the run.
     told_to_stop: dict[int, float] = {}
     limits: dict[int, int] = {}
     begun: dict[int, float] = {}
     survivors: dict[str, str] = {}  # name of a process -> the machine on which it finished
     wire_writes: int = 0
-    # label of a machine -> at each check, the crawl value of the page that its process would fetch next
+    # label of a machine -> for each check, the crawl value of the page that the machine's process would fetch
+    # next
     levels: dict[str, list[float]] = {}
     outbox_max: int = 0  # the largest number of links that waited in all outboxes at the same time
     counters: dict[str, int] = {}  # the final counters, summed over all processes

@@ -55,7 +55,10 @@ HANDSHAKE = (Frame.OPEN, Frame.CHALLENGE, Frame.HELLO, Frame.WELCOME)
 
 
 class Scale(NamedTuple):
-    """Seconds between heartbeats in a crawl run and in a refresh run, and pages per process in a refresh run."""
+    """`beat` is the number of seconds between heartbeats in a crawl run, and `refresh_beat` in a refresh run.
+
+    `pages` is the number of pages per process in a refresh run.
+    """
 
     beat: float
     refresh_beat: float
@@ -119,7 +122,7 @@ class Refreshed(msgspec.Struct, frozen=True):
 
 
 def rows(sizes: Sequence[int], *, seed: int, pages: int, hosts: int) -> Iterator[CurveRow]:
-    """For each number of processes, yield a row. If there are several processes, yield another row with a slow process.
+    """Yield a row for each number of processes. If there are several processes, yield another row with a slow process.
 
     `pages` and `hosts` are numbers per process.
     """

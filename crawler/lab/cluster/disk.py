@@ -76,7 +76,7 @@ class StoreDisk:
 class JournalStore:
     """Implements `storage.kv.KeyValue` on a `StoreDisk`.
 
-    The store asks the machine whether the process is alive, and reserves disk space there.
+    Before a write, the store asks the machine whether the process is alive and whether the disk has room.
 
     `scan` yields the keys that are present when it is called. If a value changes during the scan, `scan`
     yields the new value.

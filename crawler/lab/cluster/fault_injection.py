@@ -13,7 +13,9 @@ from crawler.lab.cluster.machine import CURRENT, Killed, Life, Machine, nobody
 from crawler.lab.cluster.operator_acts import OperatorActs
 from crawler.lab.cluster.population import PORT, Population
 
-POINT_WAIT = 60.0  # a kill waits for its point this many seconds; then it happens at any point
+# Seconds that a kill waits until the process reaches its point. After that, the process is killed wherever it
+# is.
+POINT_WAIT = 60.0
 # kinds of faults that need a running process
 OF_LIVES = ("kill", "power", "clock", "stop", "clone", "restore", "lost-disk")
 
@@ -39,8 +41,8 @@ class FaultInjector:
         self._population = population
         self._wire = population.world.wire
         self._done = population.observed.done
-        # Machine -> the next fault that happens at a point of the code, and how often the process must still reach
-        # this point until the fault happens
+        # Machine -> (the next fault that is tied to a point of the code, the number of visits of this point
+        # until the fault happens).
         self._armed: dict[str, tuple[Fault, int]] = {}
         # machine -> a point at which its next process is killed, so that processes are also killed while they
         # start

@@ -52,7 +52,8 @@ KINDS = (
     "lost-disk",
 )
 ACTS = ("term", "rerun", "limits", "block", "retire", "withdraw", "signal", "notice", "reshard")
-USUAL = KINDS[:-3]  # The last three kinds (clones, restored backups, empty disks) are judged by other rules.
+# without the last three kinds (clones, restored backups, empty disks), for which other rules hold
+USUAL = KINDS[:-3]
 # The points of the code at which a fault may happen, each with a number n. The fault happens at one of the
 # first n visits of the point.
 POINTS = {

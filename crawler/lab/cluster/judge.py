@@ -52,7 +52,8 @@ CLONE_MAX = 120.0  # if two processes have the same name, one of them must stop 
 CUT_OFF = ("partition", "one-way", "stop", "loss", "reset", "rerun")
 # faults that prevent messages from reaching a process
 AWAY = ("kill", "power", "partition", "one-way", "stop", "clock", "loss")
-# in seconds; requests for a host that is down are repeated after 60, 120 and 240 seconds
+# maximum seconds between two requests; requests to a host that is down are repeated after 60, 120 and 240
+# seconds
 STALL_MAX = 900.0
 STALE_AFTER = 4.0  # the configured maximum age may be exceeded by this factor
 _RECORD = re.compile(rb"<p>(page|shown) (\d+) version (\d+)\.|<p>(data) of (\d+)\.")
@@ -83,7 +84,7 @@ def judge(cluster: Cluster) -> RunVerdict:
     asked = by_page(web, rows)
     over = observed.ended or settings.refresh
     if over and not cloned:
-        # pages linked after this instant may not have been requested yet
+        # pages that were linked after this instant need not have been requested yet
         since = math.inf if observed.ended else START + observed.elapsed / 2
         _judge_pages(notes, web, rows, asked, cluster, since)
     if observed.ended and cloned:
@@ -106,9 +107,9 @@ def judge(cluster: Cluster) -> RunVerdict:
     act_rules.judge_commands(notes, rows, observed)
     act_rules.judge_limits(notes, web, rows, observed)
     act_rules.judge_tries(notes, rows, settings, observed)
-    # If a disk was copied, restored or lost, links may have been recovered. After a recovery, a page may be found and
-    # fetched again at another depth, but the links recovered from it keep their first depth. So the stored
-    # records of such a run are not judged.
+    # If a disk was copied, restored or lost, links may have been recovered. After a recovery, a page may be
+    # found and fetched again at another depth. But links that were recovered from it still have the depth from
+    # before. So the stored records of such a run are not judged.
     if not cloned:
         announced = {act.target for act in observed.acts if act.kind in act_rules.SIGNALS}
         stored_rules.judge_stored(notes, web, cluster.population.stored, announced)
@@ -146,7 +147,7 @@ def _has(answers: Sequence[WebAsk], since: float = math.inf) -> bool:
 
 
 def _led_to(web: SyntheticWeb, rows: Sequence[WebAsk], asked: list[list[WebAsk]]) -> list[Sequence[WebAsk]]:
-    """For each page, return the requests whose answers link to it. These are requests for its parent or sitemap.
+    """Return, for each page, the requests whose answers link to it. These are requests for its parent or sitemap.
 
     If the parent shows its links only in a browser, the last request for the data of the parent is returned
     instead.
@@ -177,7 +178,10 @@ def _judge_pages(
     cluster: Cluster,
     since: float,
 ) -> None:
-    """Record a violation for each lost page linked before `since`, and each answered page not stored exactly once."""
+    """Record a violation for each lost page that was linked before `since`.
+
+    Also record one for each answered page that is not stored exactly once.
+    """
     led = _led_to(web, rows, asked)
     exempt = act_rules.exempt(cluster.observed)
     for page, answers in enumerate(asked):
@@ -287,8 +291,8 @@ def _judge_refetches(
 ) -> int:
     """Return the number of repeated fetches: for each page, the answers with status 200 after the first.
 
-    Each kill of a process explains a limited number of repeated fetches. Record a violation for all further
-    ones.
+    Each kill of a process explains a limited number of repeated fetches. Record a violation for the repeated
+    fetches beyond this number.
     """
     kills = sorted(START + life.at for life in observed.lives if life.how not in ("done", "patience"))
     again = Counter[int]()
@@ -393,7 +397,7 @@ def _judge_copies(notes: Notes, rows: Sequence[WebAsk], observed: Observed) -> N
 def _hidden(observed: Observed, since: float, until: float) -> float:
     """Return the seconds for which two processes with the same name are allowed to run at once.
 
-    This is `CLONE_MAX`, plus the duration of each fault that keeps messages from a process meanwhile.
+    This is `CLONE_MAX`, plus the duration of each fault that keeps messages from a process during this time.
     """
     away = (
         fault.length
@@ -415,7 +419,7 @@ def _judge_rate(notes: Notes, rows: Sequence[WebAsk], settings: ClusterSettings)
         while asks[first].at < row.at - RATE_WINDOW:
             first += 1
         window = asks[first : place + 1]
-        # each process may begin with a request after every start
+        # each start of a process allows one more request
         if len(window) > allowed + max(processes, len({each.life for each in window})):
             notes.add("unfair rate", f"{len(window)} in {RATE_WINDOW:g} s until {row.at - START:.1f}")
 

@@ -54,7 +54,7 @@ CURRENT: ContextVar[Life | None] = ContextVar("life", default=None)
 
 
 def nobody(life: Life | None = None) -> Context:
-    """Return a context in which `life` runs. With None, return a context in which no life runs."""
+    """Return a context in which `life` runs. If `life` is None, no life runs in the context."""
     context = copy_context()
     context.run(CURRENT.set, life)
     return context
@@ -178,7 +178,7 @@ class SystemCalls:
             for name, call in self._real.items():
                 setattr(os, name, call)
             for descriptor in self._kept:
-                if _path_of(descriptor) == os.devnull:  # a file object may have closed the descriptor
+                if _path_of(descriptor) == os.devnull:  # otherwise, a file object has closed the descriptor
                     os.close(descriptor)
             self._kept.clear()
             os.close(self._null)
@@ -195,7 +195,7 @@ class SystemCalls:
         own = life.descriptors.intersection(left)
         disown_locks(own)
         for descriptor in left:
-            # the object that holds this descriptor may close it later
+            # the number stays in use, because the object that holds this descriptor may close it later
             os.dup2(self._null, descriptor, inheritable=False)
         self._kept |= own
         life.descriptors.clear()
@@ -252,7 +252,7 @@ def _open_below(folder: Path) -> list[int]:
     """Return the descriptors of all open files below a folder, including those of memory maps and file objects."""
     device = os.stat(folder.parent).st_dev
     descriptors = map(int, os.listdir("/proc/self/fd"))
-    # looking up the path of an open file takes much longer than looking up its device
+    # the device is compared first, because looking up the path of an open file takes much longer
     return [
         each for each in descriptors if _device_of(each) == device and _path_of(each).startswith(f"{folder}/")
     ]

@@ -84,14 +84,15 @@ class Population:
         self._home: dict[str, str] = {}  # machine whose process has ended for good -> the reason
         # machine -> commands given before its next start
         self.first_commands: dict[str, list[dict[str, Any]]] = {}
-        self.is_closed = False  # True while a command changes the crawl at rest; no process can start
+        # True while a command changes the crawl at rest; until it ends, no process can start
+        self.is_closed = False
         self.pending = 0  # number of scheduled acts; the run does not end before they are done
         self._begun = Counter[str]()  # starts by machine
         # machine whose process was told to stop -> seconds until its next start
         self._away: dict[str, float] = {}
         self._numbers = 0
-        # the number of requests made by the time of the last failed start, and the number of failed starts in a
-        # row without a further request
+        # `_requests` is the number of requests at the time of the last failed start. `_fruitless` is the number
+        # of failed starts in a row without a further request.
         self._requests = self._fruitless = 0
         # Objects that are kept alive, because freeing them could influence the run.
         self._graveyard: list[object] = []
@@ -184,8 +185,8 @@ class Population:
     def visit(self) -> None:
         """Start an ended process again if another process has waited too long for it.
 
-        A process that has had nothing to do for `VISIT_AFTER` seconds has logged a warning that asks for
-        this.
+        A process that has had nothing to do for `VISIT_AFTER` seconds has logged a warning that asks for this
+        start.
         """
         for life, process in list(self.running.values()):
             coordination = process.exchange.coordination
@@ -244,7 +245,7 @@ class Population:
         except Killed:
             raise
         except Exception as error:
-            if life.dead:  # the life was killed, and this code runs as its cleanup
+            if life.dead:  # the life was killed, and the error occurred during its cleanup
                 raise Killed from error
             how = f"bug: {error!r}"
             self.observed.unexpected.append(f"{life}: {error!r}")

@@ -50,7 +50,8 @@ class Reshard:
     """Divides a crawl by the bucket table `target`. All processes of the crawl must be down.
 
     Raises:
-        CrawlerError: a disk failed, or a process is behind its peers; nothing was changed but the settling.
+        CrawlerError: a disk failed, or a process is behind its peers; the crawl is settled, but otherwise
+            unchanged.
     """
 
     def __init__(self, population: Population, target: Partition, rng: random.Random) -> None:

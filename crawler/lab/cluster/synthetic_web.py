@@ -340,7 +340,7 @@ class SyntheticWeb:
     def _changed_at(self, page: int, now: float) -> str:
         """Return the instant of a page's latest change, in the format of sitemaps.
 
-        If there was no change, return the start.
+        If the page has not changed, return the start of the run.
         """
         version = self.version(page, now)
         at = self.start + (self._changes(page)[version - 1] if version else 0.0)
@@ -388,7 +388,10 @@ def token(page: int, version: int) -> str:
 
 
 def _zipf_sizes(hosts: int, pages: int, exponent: float) -> list[int]:
-    """Return the number of pages of each host by Zipf's law. Each host has a page, and the sum is `pages`."""
+    """Return the number of pages of each host by Zipf's law.
+
+    Each host has at least one page, and all hosts together have `pages`.
+    """
     weights = [1.0 / (k + 1) ** exponent for k in range(hosts)]
     whole = sum(weights)
     sizes = [1 + int((pages - hosts) * weight / whole) for weight in weights]

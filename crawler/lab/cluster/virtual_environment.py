@@ -94,7 +94,7 @@ class VirtualEnvironment(Environment):
     def frozen(self) -> AbstractContextManager[None]:
         """Return a context that does nothing.
 
-        A process may be killed in this context. If the context froze the heap, the heap would then stay frozen.
+        If the context froze the heap, the heap would stay frozen after a process was killed in the context.
         """
         return nullcontext()
 

@@ -85,7 +85,7 @@ class VirtualNetwork:
             if (
                 listening is not None
                 and not self.is_cut(life, listening.life)
-                and not self.is_cut(listening.life, life)  # the answer to the SYN
+                and not self.is_cut(listening.life, life)  # the answer to the SYN arrives
                 and listening.life.machine.has_power
             ):
                 if listening.life.dead or listening.closed:
@@ -230,7 +230,7 @@ class VirtualTransport(asyncio.Transport):
     # -- data on its way to this end --------------------------------------------------
 
     def _send(self, data: bytes | None) -> None:
-        """Send bytes to this end; None instead of bytes closes the connection."""
+        """Send bytes to this end, or close the connection if `data` is None."""
         rng = self.wire.rng
         at = asyncio.get_running_loop().time() + rng.uniform(*LATENCY)
         if self.wire.loss and rng.random() < self.wire.loss:

@@ -18,7 +18,8 @@ crawler/lab/league/world.py for the world and the arms.
 
 With --living, a page becomes known when a hub that lists it is fetched (crawler/lab/league/living.py). `own`
 is the freshness of the copies of hubs. p50, p90 and mean are days from the birth of a page to its first copy.
-`never` is the share of pages that were never fetched. `hubs` and `new` are shares of the fetches.
+`never` is the share of pages that were never fetched. `hubs` and `new` are the shares of the fetches that
+went to hubs and to new pages.
 """
 
 import argparse
@@ -295,7 +296,11 @@ def _alike(task: GameTask) -> GameTask:
 
 
 def _cost(task: GameTask) -> float:
-    """Estimate the cost of a game. The unit is the cost of the fetches at budget 1x. Births cost 1, as do signals."""
+    """Estimate the cost of a game.
+
+    The unit is the cost of all fetches of a game with budget 1x. All births of a game cost 1 in total, and so
+    do its signals if the policy uses them.
+    """
     return 1.0 + task.budget + (1.0 if task.policy in LISTENING else 0.0)
 
 

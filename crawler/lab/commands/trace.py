@@ -142,7 +142,7 @@ def _figures_of(trace: Trace) -> dict[str, Any]:
         return {"pages": len(sizes), "links": 0}
     model, at_a_time = link_locality.counted(trace)
     distinct = Stream(trace.words()).distinct
-    # the model's share of repeats does not count the first link of each page
+    # the first link of a page cannot be a repeat, so the model's share of repeats is a share of the other links
     repeats = model.repeat * (links - len(sizes)) / links
     return {
         "pages": len(sizes),

@@ -7,12 +7,15 @@
     crawler lab worlds --quick --calibration              compare stated freshness with the truth
 
 In these webs, pages change every hour, day, month or year on average. They change independently, in bursts,
-with other pages of their directory, or in working hours. The pages are fetched .1 to 100 times per change,
+with other pages of their directory, or in working hours. The pages are fetched 0.1 to 100 times per change,
 with and without signals. crawler/lab/living/worlds.py lists all worlds. The gain is (policy - uniform) /
 (true - uniform), where each term is a freshness weighted by importance, and `true` is NCIS with the true
 parameters of each page. Errors are standard errors over the seeds 1 to --seeds. `host` is the share of the
 fetches that the most fetched host got, and `span` is the largest such share in any twentieth of the time. A
 policy LOSES if it is below uniform by more than twice the error.
+
+The policy `bayes` knows the distribution of the change rates, but no page's rate. It shows how much a crawl can
+gain that must learn the rates (crawler/lab/living/bayes.py).
 
 The policies crawl, crawl-pooled and crawl-uniform run a whole process on a virtual clock. This takes 4 ms per
 fetch, so use small worlds: `crawler lab worlds issue --policies crawl,crawl-pooled --seeds 3`.
@@ -28,7 +31,8 @@ import numpy as np
 from crawler.clock import SystemClock
 from crawler.errors import UsageError
 from crawler.lab.living import calibration, gains, playing
-from crawler.lab.living.playing import PLAYERS, STATING, TRUE, UNIFORM, WorldRun
+from crawler.lab.living.bayes import can_play
+from crawler.lab.living.playing import BAYES, PLAYERS, STATING, TRUE, UNIFORM, WorldRun
 from crawler.lab.living.whole_crawl import CRAWLS, crawled
 from crawler.lab.living.worlds import QUICK, WORLDS, draw
 from crawler.lab.parallel import PROCESSES_MAX, cores, results
@@ -82,6 +86,10 @@ def run(args: argparse.Namespace) -> int:
         )
     if not 1 <= args.seeds <= SEEDS_MAX or not 0 <= args.processes <= PROCESSES_MAX:
         raise UsageError(f"--seeds must be 1 to {SEEDS_MAX}, --processes 1 to {PROCESSES_MAX}")
+    if BAYES in asked and (barred := [name for name in names if not can_play(WORLDS[name])]):
+        raise UsageError(
+            f"{BAYES} needs independent changes, no signals and free hosts: not {', '.join(barred)}"
+        )
     seeds = range(1, args.seeds + 1)
     report = ProgressLine("worlds", SystemClock())
     if args.calibration:

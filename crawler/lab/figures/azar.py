@@ -20,7 +20,7 @@ RULES: dict[str, tuple[str, str, Callable[[np.ndarray, np.ndarray, float], np.nd
 
 
 def zipf(rng: np.random.Generator, size: int) -> np.ndarray:
-    """Draw utilities k = 1 .. 10,000 with probability P[k] ~ k^-2."""
+    """Return random utilities from 1 to 10,000; the probability of k is proportional to k^-2."""
     numbers = np.arange(1, ZIPF_RANGE + 1)
     weights = numbers**-2.0
     return rng.choice(numbers, size, p=weights / weights.sum()).astype(np.float64)

@@ -2,10 +2,10 @@
 
 Figure 13 is about the naive estimator, Figure 14 about maximum likelihood.
 
-The paper's grid has precision and recall in [0.2, 0.95], a mean time between changes ~ U[2, 20], a crawl rate
-between a quarter and four times the change rate, and histories of length 100,000. In the figures of this
-module, only precision and recall are on the axes. The mean time between changes and the crawl rate
-(log-uniform) are drawn for each repetition, and crawls are a Poisson process.
+The paper's grid has precision and recall in [0.2, 0.95], a mean time between changes that is uniform in [2,
+20], a crawl rate between a quarter and four times the change rate, and histories of length 100,000. In the
+figures of this module, only precision and recall are on the axes. The mean time between changes and the crawl
+rate (log-uniform) are drawn for each repetition, and crawls are a Poisson process.
 """
 
 from typing import Any

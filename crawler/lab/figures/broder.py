@@ -308,7 +308,7 @@ def _kind(kind: str) -> str:
 
 
 def _drawing(draw: Callable[..., Drawing], *about: Any, **how: Any) -> Callable[[Given], Drawing]:
-    """Return a function that draws `draw` from what `material` returns."""
+    """Return a figure: a function that turns its argument into `Material` and passes this to `draw`."""
     return lambda source: draw(material(source), *about, **how)
 
 

@@ -35,8 +35,7 @@ _SCATTER = "crawler.lab.figures.rates"
 _AZAR = "crawler.lab.figures.azar"
 _BIAS = "crawler.lab.figures.bias"
 _BRODER = "crawler.lab.figures.broder"
-# Maps the name of a figure to a module, and to the function that draws the figure or a key of the module's
-# DRAWINGS.
+# Figure -> (module, name of the function that draws the figure, or a key of the module's DRAWINGS).
 FIGURES = {
     "ncis-3": (_NCIS, "without_signals"),
     "ncis-4": (_NCIS, "perfect_signals"),

@@ -11,12 +11,12 @@ from crawler.lab.living.calibration import Calibration
 
 EXACT = "ncis-exact"
 POLICIES = (*RIVALS, *SHIPPED, EXACT)
-# The policies that read signals. For the other policies, each arm is an arm without signals.
+# The policies that read signals. The other policies ignore the signals of an arm.
 LISTENING = {"believe", EXACT, *(name for name in SHIPPED if name not in DEAF)}
 
 
 def judged(name: str, world: World, rate: float) -> np.ndarray:
-    """Compare the probabilities that a policy states with the truth; return sums for `calibration.deciles`."""
+    """Compare the stated probabilities of a policy with the truth; return the sums that `calibration.deciles` needs."""
     policy = Shipped(world, rate, Settings(**SHIPPED[name]), judged=True, born=world.born)  # type: ignore[arg-type]
     horizon = world.horizon
     seen = Calibration(policy, world.changes, WARMUP * horizon, horizon, world.died)

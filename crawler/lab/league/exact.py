@@ -118,7 +118,7 @@ class Exact(Ranked):
                     for tau, more in zip(clocks.tolist(), excess, strict=True)
                 ]
             )
-        precision = np.array([-np.expm1(-quality.pooled_weight(site)) for site in sites])
+        precision = np.array([-np.expm1(-quality.weights[site]) for site in sites])
         bad = np.array([learning.kinds.bad_precisions[site] for site in sites])
         recall = np.array(
             [quality.recall_of(site, w) for site, w in zip(where.tolist(), reliable.tolist(), strict=True)]
@@ -135,7 +135,10 @@ class Exact(Ranked):
         return crawl_values(pages, clocks, self._signals.astype(np.int64), by=self._kind)
 
     def _told(self, elapsed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Return k (the changes) and T (the time watched) of each page, including what recent signals tell."""
+        """Return the number of changes and the watched time of each page.
+
+        Both include the evidence of the signals that arrived since the last fetch.
+        """
         quality, counts = self._learning.quality, np.zeros(SOURCES)
         changes, watched = self._changes.astype(np.float64), self._watched.astype(np.float64)
         for page in np.flatnonzero(self.present).tolist():

@@ -60,7 +60,7 @@ class NewFirst:
         self._new.append(node)
 
     def miss(self, node: int, now: float) -> None:
-        """Do nothing: the URL left the queue when it was taken."""
+        """Do nothing, because `claim_next` has already removed the URL from the queue."""
 
     def expect(self, hub: int, links: int, now: float) -> None:
         """Pass the number of links on to the wrapped policy, if that policy uses such numbers."""
@@ -96,7 +96,8 @@ class Crediting(Shipped):
 class Prototype(rivals.Ranked):
     """GREEDY with rates pooled by site, plus D, the value of finding new pages.
 
-    The theta of a hub is shrunk towards the theta of its site, and that of a site towards the theta of the crawl.
+    Theta is the rate at which a hub shows new pages. The theta of a hub is shrunk towards that of its site,
+    and the theta of a site towards that of the crawl.
     """
 
     def __init__(self, world: LivingWorld, rate: float, weight: float) -> None:

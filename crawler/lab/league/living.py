@@ -37,7 +37,8 @@ from crawler.lab.living.calibration import Calibration
 RULES = ("dir", "map", "newest")
 NEWS = "news"
 NEWEST = 20  # number of pages that a front page shows
-# The news site: number of sections and of static pages, articles per day, length in days.
+# The news site: the number of sections, the number of static pages, articles per day, and the length of the
+# simulation in days.
 SECTIONS, STATIC, ARTICLES_A_DAY, NEWS_DAYS = 10, 600, 4.2, 150
 STATIC_DAYS, ARTICLE_DAYS = 300.0, 60.0  # mean days between two changes of a page
 NEWS_RATE = 16.0  # fetches per day at the budget 1x
@@ -116,9 +117,9 @@ class LivingResult(msgspec.Struct, frozen=True):
     """The result of a game after the warm-up.
 
     `there` holds the seconds for which each node existed, and `current` those for which its copy was current;
-    both are arrays (n,). `born` is the number of pages that were born after the warm-up. `delays` holds the
-    seconds between birth and first fetch for those of them that were fetched. `hub_fetches` is the number of
-    `fetches` that went to hubs.
+    both have one number per node. `born` is the number of pages that were born after the warm-up. For each
+    such page that was fetched, `delays` holds the seconds between its birth and its first fetch.
+    `hub_fetches` is the number of `fetches` that went to hubs.
     """
 
     current: np.ndarray
@@ -291,7 +292,7 @@ def news(seed: int) -> LivingWorld:
 
 
 def _expect_first(world: LivingWorld, policy: Finder) -> None:
-    """Tell the policy the number of nodes that each hub is the first to show, if the hubs are fetched at the start.
+    """Tell the policy, for each hub that exists at the start, the number of its nodes that no earlier hub shows.
 
     The hubs are taken in the order in which a crawl fetches them, with the root of a site first. This is the
     reverse of their order in `world.hubs`, where the root of a site is its last hub.

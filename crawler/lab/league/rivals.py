@@ -31,7 +31,7 @@ NEVER = float("inf")
 
 
 class Silent:
-    """A policy that ignores signals. If sites may be blocked, they must have separate queues (`_apart`)."""
+    """A policy that ignores signals. If the game blocks sites, each site must have its own queue (`_apart`)."""
 
     def __init__(self, world: World, rate: float) -> None:
         self._site = world.site.tolist()
@@ -140,9 +140,9 @@ class Believe(DueFirst):
 class Nutch(DueFirst):
     """The schedule of Nutch 1.x: `AdaptiveFetchSchedule.setFetchSchedule` with the defaults of nutch-default.xml.
 
-    The interval is multiplied by 1 + .4 if the page is unmodified, by 1 - .2 if it is modified. Let delta be
-    the time since the last modification that was seen. The interval is at least delta, and between a minute
-    and a year. The next fetch is at now - .3 delta + interval.
+    If the page is unmodified, the interval is multiplied by 1.4. If it is modified, the interval is
+    multiplied by 0.8. Let delta be the time since the last modification that was seen. The interval is at
+    least delta, and between a minute and a year. The next fetch is at now - 0.3 delta + interval.
     """
 
     FIRST, LEAST, MOST = 30 * DAY, MINUTE, 365 * DAY
@@ -169,8 +169,8 @@ class Nutch(DueFirst):
 class StormCrawler(DueFirst):
     """The schedule of StormCrawler: `AdaptiveScheduler.schedule` with its default settings.
 
-    After a change, the new interval is .5 interval + .5 minimum. Without a change, the interval is multiplied
-    by 1.5, up to two weeks. The first interval is a day, the minimum an hour.
+    After a change, the new interval is the mean of the interval and the minimum. Without a change, the
+    interval is multiplied by 1.5, up to two weeks. The first interval is a day, the minimum an hour.
     """
 
     FIRST, LEAST, MOST = 1440 * MINUTE, 60 * MINUTE, 20160 * MINUTE
@@ -213,7 +213,7 @@ def estimated_rate(visits: int, unchanged: int, watched: float) -> float:
     """Estimate a change rate as Cho and Garcia-Molina do in *Estimating frequency of change* (TOIT 2003), Eq. 4.
 
     With n visits, of which X found no change, and the mean time I between two visits, the rate per unit of
-    `watched` is -ln((X + .5) / (n + .5)) / I. The rate is 0 if no visit found a change.
+    `watched` is -ln((X + 0.5) / (n + 0.5)) / I. The rate is 0 if no visit found a change.
     """
     return -math.log((unchanged + 0.5) / (visits + 0.5)) * visits / watched if watched > 0.0 else 0.0
 
@@ -349,7 +349,10 @@ class Oracle(Ranked):
 
 
 class Clairvoyant(Silent):
-    """Takes the stale page whose new copy will be current for the longest weighted time; none if no page is stale."""
+    """Takes the stale page whose new copy will be current for the longest time, weighted by importance.
+
+    If no page is stale, it takes none.
+    """
 
     def __init__(self, world: World, rate: float) -> None:
         super().__init__(world, rate)

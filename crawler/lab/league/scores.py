@@ -23,8 +23,9 @@ import numpy as np
 class Game(msgspec.Struct, frozen=True):
     """The result of a policy in an arm with a budget.
 
-    For each site, `there` is the time for which its pages existed, and `current` is the time for which their
-    copies were current, (sites,). Both weight each page by its importance.
+    `there` and `current` have one number per site. `there` is the time for which the pages of the site
+    existed, and `current` is the time for which their copies were current. Both weight each page by its
+    importance.
     """
 
     arm: str

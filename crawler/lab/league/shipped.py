@@ -31,7 +31,7 @@ DEAF = {"uniform", "interval"}
 
 
 class PolicyView(Protocol):
-    """The part of a world that a policy reads. Both the worlds of the league and those of `lab/living` have it."""
+    """The attributes of a world that a policy reads. The worlds of the league and those of `lab/living` have them."""
 
     @property
     def site(self) -> np.ndarray: ...
@@ -52,7 +52,8 @@ class Shipped:
     """Runs a `Schedule`. The page numbers of the world serve as fingerprints.
 
     Args:
-        judged: compare the stated freshness of each page taken with the result of its fetch, as a crawl does.
+        judged: whether the result of each fetch is compared with the freshness that the schedule stated, as
+            in a crawl.
         born: when each page appeared; a page that appeared after time 0 counts as new until its first refetch.
     """
 

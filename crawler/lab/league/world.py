@@ -149,7 +149,7 @@ class GameResult(msgspec.Struct, frozen=True):
     idle: int
 
     def by_site(self, world: World) -> tuple[np.ndarray, np.ndarray]:
-        """For each site, return the weighted sums of `current` and of `there` over its pages, two arrays (sites,)."""
+        """Return two arrays (sites,): `current` and `there`, weighted by importance and summed over each site's pages."""
         count = len(world.sites)
         weighted = [
             np.bincount(world.site, weights=world.importance * values, minlength=count)

@@ -5,7 +5,7 @@ pages is the same for every policy. A copy is current from its fetch to the next
 is not sampled, but integrated exactly over the time of every page.
 
 The policy `true` is the crawler's schedule, with the true rate, recall and noise of each page instead of
-learned values.
+learned values. The policy `bayes` knows only the distribution of the rates (`bayes.py`).
 """
 
 from bisect import bisect_right
@@ -19,11 +19,18 @@ from crawler.frontier.refresh import Settings
 from crawler.lab.league import rivals
 from crawler.lab.league.shipped import SHIPPED, Shipped
 from crawler.lab.league.world import Policy
+from crawler.lab.living.bayes import Bayes
 from crawler.lab.living.calibration import Calibration
 from crawler.lab.living.worlds import DrawnWorld
 
-UNIFORM, TRUE = "round-robin", "true"
-PLAYERS = (UNIFORM, *(name for name in rivals.RIVALS if name in ("nutch", "stormcrawler")), *SHIPPED, TRUE)
+UNIFORM, TRUE, BAYES = "round-robin", "true", "bayes"
+PLAYERS = (
+    UNIFORM,
+    *(name for name in rivals.RIVALS if name in ("nutch", "stormcrawler")),
+    *SHIPPED,
+    TRUE,
+    BAYES,
+)
 STATING = (*SHIPPED, TRUE)  # the policies that state how likely a copy is current
 # the counted time is divided into this many equal parts, and the hosts' shares are computed in each
 SPANS = 20
@@ -54,6 +61,8 @@ def make(name: str, world: DrawnWorld, *, judged: bool = False) -> Policy:
     """Return the policy `name`, ready to play the world. `judged` has the same meaning as in `Shipped`."""
     if name == TRUE:
         return TrueRates(world, world.spec.rate, judged=judged)
+    if name == BAYES:
+        return Bayes(world)
     if name in SHIPPED:
         settings = Settings(**SHIPPED[name])  # type: ignore[arg-type]
         return Shipped(world, world.spec.rate, settings, judged=judged)
@@ -183,7 +192,7 @@ def played(name: str, world: DrawnWorld) -> WorldRun:
 
 
 def judged(name: str, world: DrawnWorld) -> np.ndarray:
-    """Compare the probabilities that a policy states with the truth; return sums for `calibration.deciles`."""
+    """Compare the stated probabilities of a policy with the truth; return the sums that `calibration.deciles` needs."""
     policy = make(name, world, judged=True)
     assert isinstance(policy, Shipped)
     horizon = world.horizon

@@ -11,11 +11,12 @@ It changes by one of these processes:
                each of its pages changes with probability 1/2; all pages of a directory have one rate
     seasonal   only in working hours: 9 to 17, five days of seven
 
-Importance is equal, zipf (1/(rank + 10), random ranks) or pareto (shape 1.5, at least 1). Signals
-arrive at once. Their quality is the same for all pages, or differs within a host:
+All pages are equally important (`equal`), or their importance is 1/(rank + 10) with random ranks (`zipf`),
+or it has a Pareto distribution of the shape 1.5 and is at least 1 (`pareto`). Signals arrive at once. Their
+quality is the same for all pages, or differs within a host:
 
-    honest     recall .95, one false signal in 20
-    noisy      recall .6, two false signals per change
+    honest     recall 0.95, one false signal in 20
+    noisy      recall 0.6, two false signals per change
     uneven     half of the pages of every host are honest; the others signal none of their changes
                and send three false signals per change
 
@@ -34,10 +35,10 @@ HOUR = 3600.0
 MONTH, YEAR = 30 * DAY, 365 * DAY
 WEEK = 7 * DAY
 WORK_BEGIN, WORK_END, WORK_DAYS = 9 * HOUR, 17 * HOUR, 5
-# mean number of changes per burst; length of a burst, as a share of the mean gap between changes
+# The mean number of changes per burst, and the length of a burst as a share of the mean gap between changes.
 BURST, BURST_SPAN = 5.0, 0.25
-# share of the changes that occur as events of a directory, and the probability that a page of the directory
-# changes in an event
+# `SHARED` is the share of the changes that occur as events of a directory. In an event, each page of the
+# directory changes with the probability `JOINS`.
 SHARED, JOINS = 0.5, 0.5
 PARETO_SHAPE = 1.5
 DIRECTORY_PAGES = 10
@@ -300,8 +301,8 @@ def _hosts(count: int, pages: int, every: float, process: str = "poisson") -> tu
 def _list() -> dict[str, WorldSpec]:
     """Return all worlds by name."""
     times = {"hour": HOUR, "day": DAY, "month": MONTH, "year": YEAR}
-    # If the budget is far above one visit per change, a game must have many rounds to see enough changes.
-    # With smaller budgets, as many rounds are needed as with one visit per change.
+    # If the budget is far above one visit per change, a game must have many rounds to see enough changes. With
+    # smaller budgets, a game needs as many rounds as with one visit per change.
     rounds = {0.1: 40.0, 0.3: 40.0, 1.0: 40.0, 3.0: 60.0, 10.0: 100.0, 100.0: 300.0}
     found = [
         WorldSpec("issue", _hosts(4, 100, DAY), visits=1.5, rounds=15.0, warm_up=0.5),

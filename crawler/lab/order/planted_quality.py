@@ -1,10 +1,10 @@
 """Gives each page of a link graph a known quality, to measure how early a crawl finds the pages of high quality.
 
     rank     PageRank x a log-normal factor (sigma 1): pages to which many links lead are good
-    topic    one page in `TOPIC` belongs to a topic; topic pages are worth 1, others .01. The topic spreads along
-             links from a few random pages. Anchors of links to topic pages contain the topic's word with p = .7,
-             other anchors with p = .02. So both the anchors and the linking pages indicate a page's quality
-    depth    .5 ^ depth x a log-normal factor (sigma 1)
+    topic    one page in `TOPIC` belongs to a topic; topic pages are worth 1, others 0.01. The topic spreads along
+             links from a few random pages. Anchors of links to topic pages contain the topic's word with p = 0.7,
+             other anchors with p = 0.02. So both the anchors and the linking pages indicate a page's quality
+    depth    0.5 ^ depth x a log-normal factor (sigma 1)
     random   Pareto (alpha 1.2), independent of the links: nothing indicates it before the page is fetched
 
 Only reachable pages have a quality; the qualities sum to 1.
@@ -27,7 +27,7 @@ SAID, SAID_WRONGLY = 0.7, 0.02
 
 
 class Planted(msgspec.Struct):
-    """The `quality` of each page, (n,).
+    """The array `quality` has one number per page.
 
     For the kind `topic`, `said` contains the links (page, target) whose texts contain the word of the topic.
     """

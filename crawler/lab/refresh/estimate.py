@@ -23,8 +23,8 @@ changed and one unchanged interval of half a day, and rates between 0.0005 and 7
 b: one signal with a change, and one signal without a change. With this prior, the first estimate for every
 page is 1.39 changes per day. The prior must not be used in a crawl of pages that change much less often than
 that, because a page that is believed to change fast has a low value. As soon as the estimates for some pages
-fell, these pages would always be fetched first. Pages that were fetched only once, whose estimate is still
-that of the prior, would not be fetched again. `naive_quality` counts signals and changes by interval. Its
+fell, these pages would always be fetched first. A page that was fetched only once still has the estimate of
+the prior, so it would not be fetched again. `naive_quality` counts signals and changes by interval. Its
 result is too large on average, and the function exists only to show this bias.
 """
 
@@ -35,7 +35,8 @@ import msgspec
 import numpy as np
 
 SIGNAL_WEIGHT_MAX = 30.0  # upper bound of b; the precision is then 1 - 1e-13, which is practically certain
-# for x above this number, exp(-x) is negligible compared with 1; exp(x) is finite up to 709
+# For x above this number, exp(-x) is negligible compared with 1. The number is less than 709, up to which
+# exp(x) is finite.
 _UNDERFLOW = 700.0
 
 
@@ -94,7 +95,8 @@ class Estimate(msgspec.Struct, frozen=True):
         return self._true_rate / self.change_rate if self.change_rate > 0.0 else 0.0
 
 
-# Five sums over the changed intervals: the score (two) and the information (three) at (alpha, b).
+# Five sums over the changed intervals at (alpha, b): two first derivatives (the score) and three negative
+# second derivatives (the information).
 Curvature = tuple[float, float, float, float, float]
 
 
@@ -192,9 +194,9 @@ def _newton_step(
     """Solve H step = score for the free parameters, and return the step.
 
     If all changed intervals have the same ratio of time to signals, H is singular. The likelihood is then
-    linear along (h12, -h11), and curved only along (h11, h12). If the score is not 0 along this second
-    direction, one parameter is 0 at the maximum. So this parameter is reduced tenfold, and the other one is
-    adapted to it.
+    curved only along (h11, h12), and linear along (h12, -h11). If the score along the linear direction is not
+    0, one parameter is 0 at the maximum. So this parameter is reduced tenfold, and the other one is adapted
+    to it.
     """
     _, _, h11, h12, h22 = sums
     s1, s2 = score

@@ -8,7 +8,7 @@ and sorted. A tick considers the pages with the greatest bounds first, and ends 
 the greatest value found. A crawl or a signal changes the bound of one page, but not the order. So the pages
 that have received a signal since the sorting are considered at each tick.
 
-Cython pure-Python mode (see `freshness/value_kernel.py`).
+The file is Cython in pure-Python mode (see `freshness/value_kernel.py`).
 """
 
 import cython
@@ -44,8 +44,9 @@ class ExactGreedy:
     last: cython.double[::1]
     counts: cython.longlong[::1]
     order: cython.Py_ssize_t[::1]
-    sorted_bounds: cython.double[::1]  # of the pages in `order`, when they were sorted
-    bounds: cython.double[::1]  # of each page, now
+    # the bounds of the pages in `order`, as they were when the pages were sorted
+    sorted_bounds: cython.double[::1]
+    bounds: cython.double[::1]  # the present bound of each page
     signalled: cython.Py_ssize_t[::1]
     signals: cython.Py_ssize_t  # number of valid elements of `signalled`
     best: cython.Py_ssize_t

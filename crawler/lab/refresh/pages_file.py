@@ -1,9 +1,8 @@
 """Files of pages and their parameters: CSV with a header, one page per line.
 
-Columns: `page` (any name, such as a URL), `importance`, `change_rate` (changes
-per unit of time), and optionally the signals, either as `recall` and
-`false_rate` or as `recall` and `precision`; `labelled` (0 or 1) marks pages
-with trusted signals. Lines that begin with # are comments.
+The columns are `page` (any name, such as a URL), `importance` and `change_rate` (changes per unit of time).
+Two more columns may describe the signals: `recall`, and either `false_rate` or `precision`. The column
+`labelled` (0 or 1) marks pages with trusted signals. Lines that begin with # are comments.
 """
 
 import csv
@@ -22,7 +21,7 @@ SIZE_MAX = 1e30
 
 
 class PagesFile(msgspec.Struct, frozen=True):
-    """The contents of a pages file: names (m,), parameters, and `labelled` (m,), which is True for labelled pages."""
+    """The contents of a pages file: for each page, its name, its parameters, and whether it is labelled."""
 
     names: list[str]
     pages: Pages

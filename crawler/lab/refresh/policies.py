@@ -96,9 +96,9 @@ def optimum_with_signals(pages: Pages, bandwidth: float) -> Optimum:
     """Return the optimum of Theorem 1, at the level where the pages' crawl rates sum to `bandwidth`.
 
     At some level, the sum of the rates may jump from above the bandwidth to below it. This is possible if the
-    signals of a page are certain, or if a page never changes silently. Then the solutions on the two
-    sides of the jump are mixed so that the rates sum to the bandwidth: the page is crawled after some of its
-    signals, and not after the others.
+    signals of a page are certain, or if a page never changes silently. Then there is one solution with too
+    many crawls and one with too few. A weighted mean of the two uses exactly the bandwidth: the page is
+    crawled after some of its signals, but not after all of them.
     """
     return _bisect(pages, bandwidth, "ncis")
 
@@ -175,7 +175,10 @@ def _rates(pages: Pages, at: np.ndarray) -> np.ndarray:
 
 
 def _mixed(pages: Pages, bandwidth: float, low: float, high: float, by: str, guesses: np.ndarray) -> Optimum:
-    """Mix the solutions for the levels `low` and `high` (equal up to rounding), so that rates sum to `bandwidth`."""
+    """Return the weighted mean of the solutions at the levels `low` and `high`. Its rates sum to `bandwidth`.
+
+    The two levels are equal up to rounding.
+    """
     below, above = (thresholds(pages, level, by=by, guesses=guesses) for level in (low, high))
     more, fewer = _rates(pages, below), _rates(pages, above)
     spread = more.sum() - fewer.sum()
@@ -186,8 +189,8 @@ def _mixed(pages: Pages, bandwidth: float, low: float, high: float, by: str, gue
     ]
     accuracy = (share * gains[0] + (1.0 - share) * gains[1]) / pages.importance.sum()
     rates = share * more + (1.0 - share) * fewer
-    # If the level is just below the maximum of a page's value, a change of the level by a rounding error may
-    # change the page's rate much. Then no mixture of the two solutions has exactly the sum `bandwidth`, so
+    # If the level is just below the maximum of a page's value, even a rounding error in the level may change
+    # the page's rate considerably. Then no mixture of the two solutions has exactly the sum `bandwidth`, so
     # the rates are scaled to this sum.
     if bandwidth > 0.0 and rates.sum() > 0.0:
         rates *= bandwidth / rates.sum()
@@ -195,7 +198,7 @@ def _mixed(pages: Pages, bandwidth: float, low: float, high: float, by: str, gue
 
 
 def freshness(pages: Pages, at: np.ndarray, rates: np.ndarray) -> np.ndarray:
-    """Return w f, the share of time in which each page is fresh at its threshold and rate.
+    """Return the share of time in which each page is fresh at its threshold and rate.
 
     For a page that never changes, it is 1.
     """

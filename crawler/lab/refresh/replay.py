@@ -10,7 +10,7 @@ result is exact. The closed form holds for any scheduler that does not know whic
 delay between emission and arrival.
 
 An event is (time, page, what), where `what` is a sum of EMITTED, ARRIVED and CHANGED.
-Cython pure-Python mode (see `freshness/value_kernel.py`).
+The file is Cython in pure-Python mode (see `freshness/value_kernel.py`).
 """
 
 from typing import Any
@@ -61,7 +61,7 @@ class Replay:
 
     @cython.cfunc
     def _account(self, i: cython.Py_ssize_t, now: cython.double) -> cython.void:
-        """Add to the bins the time since the last call for page `i` in which its copy is expected to have been fresh."""
+        """Add to the bins the expected time since the last call in which the copy of page `i` was fresh."""
         begin: cython.double = self.since[i]
         self.since[i] = now
         if self.fresh[i] <= 0.0 or now <= begin:

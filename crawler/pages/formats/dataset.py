@@ -86,7 +86,8 @@ class Parquet:
             self._rows, self._waiting = [], 0
 
     def size(self) -> int:
-        return self._file.tell() + self._waiting // 4  # the buffered rows will take about a quarter of this
+        # the file will grow by about a quarter of the buffered bytes
+        return self._file.tell() + self._waiting // 4
 
     def finish(self) -> None:
         self._flush()

@@ -3,7 +3,8 @@
 Two pages are copies if their digests are equal, or if their minhashes (`simhash.py`) have at least EQUAL_MIN equal
 bytes, which means that they share about 84 % of their phrases. A minhash has BANDS bands of four bytes. Only
 pages with an equal band are compared (locality-sensitive hashing: Indyk, Motwani 1998). Two pages with a
-similarity s have an equal band with the probability 1 - (1 - s^4)^BANDS, which is .97 for s = .84 and .9999 for .94.
+similarity s have an equal band with the probability 1 - (1 - s^4)^BANDS, which is 0.97 for s = 0.84, and 0.9999
+for s = 0.94.
 
 With one word in a hundred replaced, two texts share about 94 % of their phrases.
 """
@@ -29,7 +30,8 @@ class Originals:
     def __init__(self) -> None:
         self._urls: list[str] = []
         self._by_digest: dict[str, int] = {}
-        # Maps each value of a band to the newest page that has it. `_earlier` has the page before that one.
+        # For each band, a map from a value to the newest page with this value. For each page, `_earlier` has
+        # the page with the same value before it.
         self._newest: list[dict[int, int]] = [{} for _ in range(BANDS)]
         self._earlier = np.empty((0, BANDS), np.uint32)
         self._minhashes = np.empty((0, MINHASH_BYTES), np.uint8)

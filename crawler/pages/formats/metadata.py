@@ -31,8 +31,9 @@ BLOCKS_MAX = 16  # number of JSON-LD blocks that are read per page; content syst
 BLOCK_CHARACTERS_MAX = 256 << 10  # number of characters that are read in all JSON-LD blocks of a page
 ELEMENTS_MAX = 1_000  # maximum number of children of the head that are examined, and of script elements
 ITEMS_MAX = 300  # number of JSON-LD objects that are examined
-PROPERTIES_MAX = 200  # number of microdata properties that are examined
-NESTING_MAX = 50  # at most this many ancestors of a property are searched for the item to which it belongs
+PROPERTIES_MAX = 200  # number of microdata items and needed properties that are examined
+NESTING_MAX = 50  # maximum number of levels between a property and the item to which it belongs
+ANCESTORS_MAX = 10_000  # number of ancestors of microdata properties that are examined
 NAMES_MAX = 20  # maximum number of authors listed
 _ITEM_DEPTH_MAX = 6  # maximum number of arrays and objects around an item in a block
 _DATE_CHARACTERS_MAX = 64
@@ -65,7 +66,9 @@ _SUFFIX_RANKS = {"Article": 0, "BlogPosting": 0, "WebPage": 2, "Page": 2}
 _IGNORED = 9
 
 _LANGUAGE = re.compile(r"[A-Za-z]{2,3}(?:-[A-Za-z0-9]{1,8}){0,4}")
-_WRAPPING = re.compile(r"\A\s*(?:<!--|//<!\[CDATA\[|<!\[CDATA\[)|(?:-->|//\]\]>|\]\]>)\s*\Z")
+# comment marks that may be around a block of JSON
+_OPENINGS = ("<!--", "//<![CDATA[", "<![CDATA[")
+_CLOSINGS = ("-->", "//]]>", "]]>")
 _SLASHED = re.compile(r"(\d{4})/(\d\d?)(?:/(\d\d?))?")
 _PARTIAL = re.compile(r"\d{4}(?:-(?:0[1-9]|1[0-2]))?")
 _ISO_START = re.compile(r"\d{4}-?\d\d-?\d\d(?![\d-])")
@@ -75,6 +78,8 @@ _LONG_FRACTION = re.compile(r"(?<=\.\d{6})\d+")
 
 Item = dict[str, Any]
 Links = Iterable[tuple[str, frozenset[str]]]
+# the item to which an element belongs, if there is one, and the number of levels between them
+_Place = tuple[Item | None, int]
 
 
 class _Declared(NamedTuple):
@@ -205,7 +210,8 @@ def _lang(document: Any) -> str:
 
 def _add_items(declared: _Declared, document: Any, utf8: bytes) -> None:
     found: list[Item] = []
-    # a long word is found faster than "ld+json"; the "a" is omitted because it may be a capital
+    # A long word is found faster than "ld+json". The word lacks the first letter of "application", which may be
+    # a capital.
     if _contains(utf8, b"pplication/ld+json"):
         found += _linked_data(document)
     if _contains(utf8, b"itemprop"):
@@ -270,7 +276,9 @@ def _parsed(text: str) -> Any:
 
     The text may have comment marks around it, and the strings in it may contain line ends.
     """
-    text = _WRAPPING.sub("", text)
+    text = text.strip()
+    text = text[next((len(mark) for mark in _OPENINGS if text.startswith(mark)), 0) :]
+    text = text[: len(text) - next((len(mark) for mark in _CLOSINGS if text.endswith(mark)), 0)]
     try:
         return msgspec.json.decode(text)
     except (msgspec.MsgspecError, UnicodeError, RecursionError):
@@ -294,31 +302,51 @@ def _walk(value: Any, found: list[Item], depth: int) -> None:
                 _walk(value[name], found, depth + 1)
 
 
+# the microdata items, and the properties that `PRECEDENCE` and `_scalar` need
+_PROPERTIES = {"name", "alternateName", "contentUrl"} | {
+    name for sources in PRECEDENCE.values() for kind, name in map(str.split, sources) if kind == "item"
+}
+_NAMED = ",".join([f'[itemprop~="{name}"]' for name in sorted(_PROPERTIES)])
+_IN_ITEMS = f"[itemscope],[itemprop]:is({_NAMED})"
+
+
 def _microdata(document: Any) -> list[Item]:
     """Return the items of the page's microdata, in the same structure as JSON-LD. `itemref` is not followed."""
-    items: dict[Any, Item] = {}
-    for node in _selected(document, "[itemscope],[itemprop]", PROPERTIES_MAX):
+    items: list[Item] = []
+    places: dict[Any, _Place] = {}
+    for node in _selected(document, _IN_ITEMS, PROPERTIES_MAX):
         value: Any = None
         if node.hasattr("itemscope"):
-            types = (node.getattr("itemtype") or "").split()
-            value = items[node] = {"@type": types}
+            value = {"@type": (node.getattr("itemtype") or "").split()}
+            items.append(value)
+            places[node] = value, 0
         names = (node.getattr("itemprop") or "").split()
-        if names and (item := _enclosing(node, items)) is not None:
-            value = value if value is not None else _property(node)
+        if names and (item := _enclosing(node, places)) is not None:
+            if value is None:
+                value = _property(node)
             for name in names[:NAMES_MAX]:
                 item[name] = [*item[name], value][:NAMES_MAX] if name in item else [value]
-    return list(items.values())
+    return items
 
 
-def _enclosing(node: Any, items: dict[Any, Item]) -> Item | None:
+def _enclosing(node: Any, places: dict[Any, _Place]) -> Item | None:
+    """Return the item to which a property belongs, or None if it belongs to no item.
+
+    `places` has the items, and receives the place of each ancestor that is examined. So no ancestor is examined
+    twice.
+    """
+    passed: list[Any] = []
     above = node.parent
-    for _ in range(NESTING_MAX):
-        if above is None:
+    while above is not None and above not in places:
+        if len(places) + len(passed) >= ANCESTORS_MAX:
             return None
-        if above in items:
-            return items[above]
+        passed.append(above)
         above = above.parent
-    return None
+    item, level = (None, 0) if above is None else places[above]
+    for each in reversed(passed):
+        level += 1
+        places[each] = item, level
+    return item if level < NESTING_MAX else None
 
 
 # Maps elements to the attribute that holds the value of a property (HTML, 5.2.4). In other elements, the text
@@ -341,8 +369,8 @@ def _property(node: Any) -> str:
 def _text(value: Any, by_id: dict[str, Item], name: str) -> str:
     """Return a property of an item as text.
 
-    For an object, this is its `name` or URL. For a list, it is all names if `name` is "name", else the
-    first value.
+    For an object, this is its `name` or URL. For a list, it is the first text or, if the argument `name` is
+    "name", all texts, joined.
     """
     if not isinstance(value, list):
         return _scalar(value, by_id, name)

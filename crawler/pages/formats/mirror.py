@@ -40,8 +40,8 @@ _NAME_BYTES_MAX = 200  # bytes; file systems allow 255, but the digest and the s
 _PATH_BYTES_MAX = 3000  # bytes; Linux allows 4096 for a path, including the folder
 _UNSAFE = re.compile(r'[<>:"\\|?*/]')
 # Names of files on which a program acts when it enters the folder or is started there. The programs are file
-# managers, web servers, Python, pytest, and git (a file HEAD makes a folder a repository). Names that begin
-# with a dot (.git, .htaccess, .envrc) are handled separately.
+# managers, web servers, Python, pytest, and git, to which a folder with a file HEAD is a repository. Names
+# that begin with a dot (.git, .htaccess, .envrc) are handled separately.
 _ACTIVE_NAMES = frozenset(
     ["autorun.inf", "desktop.ini", "folder.htt", "web.config", "head", "conftest.py", "sitecustomize.py"]
     + ["usercustomize.py", "__init__.py", "__main__.py"]

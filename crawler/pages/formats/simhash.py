@@ -43,8 +43,8 @@ _THIRD = cython.declare(cython.ulonglong, _FACTORS[2])
 _LANES = cython.declare(cython.ulonglong, 0x0101010101010101)
 _LANE_MAX = 255
 _BIN_SHIFT = 58  # the number of a phrase's bin is its hash shifted right by this many bits
-# Of the smallest hash in a bin, the byte that starts at this bit is kept. A higher byte would say less,
-# because the highest bits of a smallest hash are mostly 0.
+# For each bin, one byte of the smallest hash is kept: the byte that starts at this bit. A higher byte would say
+# less, because the highest bits of a smallest hash are mostly 0.
 _BYTE_SHIFT = 16
 _STRIDE = 37
 _NONE = 0xFFFFFFFFFFFFFFFF  # marks a bin as empty

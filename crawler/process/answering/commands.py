@@ -38,7 +38,7 @@ AUTHORITIES_SHOWN = 100  # maximum number of authorities in the answer to the co
 # the commands that are answered only after their changes are durable
 CHANGING = ("seed", "block", "unblock", "retire", "signal", "withdraw")
 _SEED = LinkFlag.SEED
-# number of tried URLs that `retire` examines in search of a stored page: about 1 s
+# number of page records that `retire` examines in search of a stored page; this takes about 1 s
 RECORDS_LOOKED_AT = 100_000
 # number of hosts examined between two pauses; it takes 13 us to read the queue of one host from the store
 HOSTS_AT_ONCE = 100
@@ -172,7 +172,7 @@ class Commands:
         content is the picture that the browser took, or empty if there is no picture. If `allow` names a
         purpose, ignore copies that may not be used for it.
         """
-        from crawler.consent.describing import in_plain  # the other commands do not need these modules
+        from crawler.consent.describing import in_plain  # imported here, because only this command needs it
         from crawler.consent.use_rule import UseRule
 
         rule = UseRule.of(allow, self._context.config.consent)
@@ -220,7 +220,7 @@ class Commands:
                     good.append(judged.url)
             yield
         if places.grown:
-            # in the meantime, another request may have stored further places (hosts or domains) of seeds
+            # in the meantime, another request may have stored the places (hosts or domains) of other seeds
             places.restrict(directory.settings.places())
             directory.settings.note_places(places.names)
         if good:

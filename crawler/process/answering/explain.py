@@ -83,7 +83,7 @@ def verdict(answer: Mapping[str, Any]) -> UrlVerdict:
     ahead = prospect(answer)
     if not ahead.queued:
         return UrlVerdict("unknown", f"Not found yet, and it would not be fetched: {ahead.why}.")
-    text = "Not found yet: no fetched page links to it and it is not a seed; the filter would accept it."
+    text = "Not found yet: no link that is followed leads to it, and it is not a seed; the filter would accept it."
     return UrlVerdict("unknown", text)
 
 
@@ -240,8 +240,8 @@ def _waits(answer: Mapping[str, Any]) -> str:
     text = _HOSTS.get(state, state)
     if cause and state != "given_up":
         text += f" ({describe_cause(cause)})"
-    elif cause:
-        text += f": {describe_cause(cause)}"
+    elif state == "given_up":
+        text += f"{': ' * bool(cause)}{describe_cause(cause)}; the next run tries it again"
     if until:
         text += f"; next try {until}"
     if paused := answer.get("paused"):

@@ -164,7 +164,7 @@ class Explainer:
         newest = self._pages.newest_capture(fingerprint, record)
         if newest is None:
             return {}
-        from crawler.consent.describing import in_plain  # `status` does not need this module
+        from crawler.consent.describing import in_plain  # imported here, because `status` does not need it
 
         return in_plain(self._pages.store, fingerprint, newest)
 
@@ -206,7 +206,7 @@ class Explainer:
         }
 
     def _found_on(self, record: PageRecord | None, answer: Mapping[str, Any]) -> str:
-        """Return the URL of the page that first linked to a URL; "" if there is none, or if another process has it."""
+        """Return the URL of the page that first linked to a URL; "" if none did, or this process lacks its record."""
         via = record.via if record is not None else int(answer.get("via") or "0", 16)
         page = self._pages.record(via) if via else None
         return page.url if page is not None else ""

@@ -104,7 +104,7 @@ class Withdrawing:
 
     def _apply(self) -> Steps:
         reloading = self._pages.withdrawals.reloading()
-        next(reloading)  # the rules are in force
+        next(reloading)  # from here on, the rules are in force
         self._url_filter.renew()
         yield from reloading
         # The answer is sent after this commit. By then, all decisions made before the new rules took effect
@@ -243,7 +243,7 @@ class Withdrawing:
         return next_key
 
     def _erase_places(self, rule: Withdrawal, begin: bytes, entries: int, counts: dict[str, int]) -> Steps:
-        """Delete the entries that say where another process stored covered responses before a reshard."""
+        """Delete the `v/` keys of covered responses, which another process stored before a reshard."""
         erasing, change = Erasing(self._pages, rule), Change(sync=True)
         for number, (key, value) in enumerate(scan_prefix(self._pages.store, keys.ELSEWHERE)):
             capture = unpack_capture(key, value)

@@ -82,8 +82,8 @@ class CommitLoop:
         self._in_thread = in_thread
         self._committer = Committer(config.store, config.crawl.concurrency)
         self._heavy_links_max = config.due.buffer_entries_max
-        # Small groups may be written in the event loop's thread. If this process has an HTTP server, they are
-        # not, because its clients would have to wait for the disk.
+        # Small groups may be written in the event loop's thread, unless this process has an HTTP server,
+        # whose clients would have to wait for the disk.
         self._alone = not config.serve.address
         self._steps = {
             Step.WAIT: self._wait,
@@ -301,7 +301,10 @@ class CommitLoop:
 
 
 def _is_small(group: Sequence[Change]) -> bool:
-    """Return whether a group can be written quickly, apart from the wait for the disk. An erasure takes long."""
+    """Return whether a group can be written quickly, apart from the wait for the disk.
+
+    A group with an erasure takes long.
+    """
     if len(group) > SMALL_GROUP or sum(len(change.links) for change in group) > SMALL_LINKS:
         return False
     captures = [each for change in group for each in change.captures]

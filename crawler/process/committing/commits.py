@@ -30,14 +30,14 @@ class Commits:
     # -- at rest ---------------------------------------------------------------
 
     def commit_now(self, change: Change | Maker) -> None:
-        """For a directory at rest: commit one `Change` and flush the DUE, in the caller's thread."""
+        """Commit one `Change` in the caller's thread, and flush the DUE. This is for a directory at rest."""
         self.commit(change)
         while (plan := self.flush_begin(dry=True)) is not None:
             plan.run()
             self.commit(partial(self.flush_change, plan))
 
     def commit(self, change: Change | Maker) -> None:
-        """For a directory at rest: commit one `Change`, in the caller's thread."""
+        """Commit one `Change` in the caller's thread. This is for a directory at rest."""
         self.point.add(change)
         self.commit_queued()
 

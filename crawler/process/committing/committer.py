@@ -28,7 +28,8 @@ import msgspec
 from crawler.config import StoreConfig
 
 SIBLINGS = 1  # while more fetches than this are in flight, decisions wait for more results
-FLUSH_SHARE = 0.1  # maximum fraction of the time that flushes for a dry frontier may take
+# Flushes that are made because the frontier has nothing to fetch may take at most this fraction of the time.
+FLUSH_SHARE = 0.1
 DECISION_DELAY = 0.05  # number of seconds after which results are decided even if other fetches are in flight
 
 
@@ -66,7 +67,8 @@ class Committer:
     def __init__(self, config: StoreConfig, concurrency: int) -> None:
         self._delay = config.commit_delay
         self._large = min(config.group_entries_max, concurrency // 2)
-        self._gather_until: float | None = None  # None while no group waits for more results
+        # the instant until which a group waits for more results; None if no group waits
+        self._gather_until: float | None = None
         self._decide_at = 0.0
         # If the frontier has nothing to fetch while fetches are in flight, the next flush begins at this time
         # or later.

@@ -140,7 +140,10 @@ def conservation(counters: Mapping[str, int], due: DueCounts, frontier: Frontier
 
 
 def splitter_conservation(counters: Mapping[str, int], splitter: SplitterCounts | None) -> list[str]:
-    """Return the equations between processes that do not hold. With one process, `splitter` is None."""
+    """Check the equations about links between processes; return those that do not hold.
+
+    With one process, `splitter` is None.
+    """
     if splitter is None:
         return []
     c = counters.get

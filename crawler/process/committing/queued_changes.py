@@ -12,7 +12,10 @@ KEPT_WAIT = 30.0  # number of seconds that a client waits until its request is d
 
 
 class QueuedChanges:
-    """Queues changes for `loop`, and commits those that the loop does not. `loop_runs` and `over` are its state."""
+    """Queues changes for the commit loop `loop`, and commits them itself when this loop does not run.
+
+    `loop_runs` is True while the loop runs. `over` is True after its end.
+    """
 
     def __init__(self, commits: Commits, loop: CommitLoop, run_end: RunEnd) -> None:
         self._commits, self._loop, self._run_end = commits, loop, run_end
@@ -26,7 +29,10 @@ class QueuedChanges:
             self.commit_rest()
 
     async def kept(self) -> bool:
-        """Wait at most `KEPT_WAIT` seconds until all changes queued so far are durable. Return whether they are."""
+        """Wait at most `KEPT_WAIT` seconds until all changes queued so far are durable.
+
+        Return whether all of them are durable.
+        """
         durable, change = asyncio.Event(), Change()
         change.after.append(durable.set)
         self.queue(change)

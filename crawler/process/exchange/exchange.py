@@ -132,6 +132,7 @@ class Exchange:
             pages_max=crawl.max_pages,
             bytes_max=crawl.max_bytes,
             silence_max=context.config.splitter.silence_max,
+            addresses_max=context.config.frontier.addresses_max,
         )
         self.coordination.ended = member.ended
 

@@ -1,21 +1,13 @@
-"""The exchange of a process with its peers: connections, division of the rate, agreement on the end of the crawl.
+"""The exchange of a process with its peers: connections, division of the rate, the end of the crawl.
 
-    received    each entry of the inbox becomes one change, in order, even while nothing is fetched
-    committed   acknowledgements and outbox entries are sent; a long queue is rewritten
-    heartbeat   the share of the rate and the end of the crawl are updated
-
-A process that has finished keeps running until all other processes know of the end, but at most for
-`crawl.patience`. This time is limited because a silent process may be dead. A process may be cut off during
-this time, so that it does not learn that the crawl has ended. It then waits until one of the processes that
-have left is started again and tells it that the crawl has ended. The wait also ends if two conditions hold:
-the machines of the processes that have left have refused connections for `GONE_PATIENCES` times
-`crawl.patience`, and the last messages of all processes prove that no work is left.
+received    each entry of the inbox becomes one change, in order, even while nothing is fetched
+committed   acknowledgements and outbox entries are sent; a long queue is rewritten
+heartbeat   the shares of the rates and the end of the crawl are updated
 """
 
 import asyncio
 import hashlib
 import logging
-from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -23,12 +15,12 @@ from msgspec.structs import replace
 
 from crawler.config import UrlsConfig
 from crawler.frontier.refresh.rate_balancing import LevelReport, portions
-from crawler.process.exchange.exchange import Exchange, ExchangeParts, Loops, Member, pages_of
-from crawler.process.exchange.termination import Extent, MissingPeers, Termination
+from crawler.process.exchange.agreed_end import AgreedEnd
+from crawler.process.exchange.exchange import Exchange, ExchangeParts, Loops, Member
 from crawler.process.opening.process_context import ProcessContext
 from crawler.records import PeerStatus
 from crawler.splitter.compaction import Compaction
-from crawler.splitter.coordination import Progress, Weights
+from crawler.splitter.coordination import Progress
 from crawler.splitter.peers import Address, Peers
 from crawler.splitter.session import Common, Identity
 from crawler.storage.commit import Change
@@ -43,14 +35,6 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("crawler")
 
-# number of heartbeats for which a process keeps running after the end or a limit, so that its peers learn of
-# it
-LAST_WORDS = 2
-# If the machines of missing peers have refused connections for `GONE_PATIENCES` times `crawl.patience`, these
-# peers count as gone for good. This time is long, so that a machine that restarts at the end of the crawl
-# still finds its peers.
-GONE_PATIENCES = 5
-
 
 class PeerExchange(Exchange):
     """An `Exchange` with peers: adds connections and shares of the rate."""
@@ -58,19 +42,10 @@ class PeerExchange(Exchange):
     def __init__(self, context: ProcessContext, parts: ExchangeParts, member: Member, loops: Loops) -> None:
         super().__init__(context, parts, member, loops)
         self._config = context.config.splitter
-        self._supervised = member.supervised
         self._urgent = False
         self._taking = True
         self._has_share = True
-        self._limits = f"{self._frontier.limits} {context.config.crawl.patience:g}"
-        silence_max = self._config.silence_max
-        self._known_termination = Termination(
-            parts.store, self._extent, silence_max, self._clock.now(), clean=parts.clean
-        )
-        self._awaited = MissingPeers(silence_max)
-        self._weights = Weights(context.name, context.topology.peers)
-        # A supervisor must be told that the crawl has ended, even if this process has not stored this.
-        self.coordination.tells_end = member.supervised
+        self._end = AgreedEnd(context, parts, self.coordination, loops, member)
         self._beating: asyncio.Task[None] | None = None
         boot = self.coordination.boot
         common = Common(
@@ -127,111 +102,12 @@ class PeerExchange(Exchange):
         self._taking = False
 
     async def part(self, stopped_by: str) -> None:
-        heartbeat = self._config.heartbeat
-        if self._supervised:
-            return  # the supervisor informs all processes, and knows when one has died
-        if self.coordination.ended:
-            patience = self._patience()
-            await self._keep_end()
-            patience += self._clock.now()
-            while not self.coordination.all_know and self._clock.now() < patience:
-                await asyncio.sleep(heartbeat / 4)
-            self._tell_uninformed()
-            await asyncio.sleep(LAST_WORDS * heartbeat)  # the last peer may not know of the end yet
-        elif stopped_by.startswith("max_"):
-            await asyncio.sleep(LAST_WORDS * heartbeat)
-
-    def _tell_uninformed(self) -> None:
-        """Log a warning that names the peers that do not know of the end of the crawl."""
-        if uninformed := self.coordination.uninformed():
-            log.warning(
-                "the crawl has ended, but there is no contact with %s; if a process still waits there, "
-                "start this one again, and it will tell the others",
-                ", ".join(uninformed),
-            )
-
-    def _patience(self) -> float:
-        """Return the seconds to wait for peers that do not know that the crawl has ended.
-
-        This time is shorter if an earlier run has stored that the crawl has ended, and this is still true.
-        """
-        silence_max = self._config.silence_max
-        return (
-            silence_max
-            if self._known_termination.holds
-            else max(self._context.config.crawl.patience, silence_max)
-        )
-
-    async def _keep_end(self) -> None:
-        """Store that the crawl has ended. After a crash, there may be no peer left that knows this."""
-        kept = asyncio.Event()
-        said = self.coordination.rates_stated()
-        change = self._known_termination.keep(
-            {name: said[name] for name in said if name != self._context.name}
-        )
-        change.after.append(kept.set)
-        self._loops.queue(change)
-        with suppress(TimeoutError):  # if the write fails, the commit loop ends the process
-            await asyncio.wait_for(kept.wait(), self._config.silence_max)
-            self.coordination.tells_end = True
-
-    def _extent(self) -> Extent:
-        admission = self._parts.admission
-        return Extent(
-            self._outbox.appended,
-            self._inbox.applied,
-            pages_of(self._parts.counters),
-            admission.seeds_sent,
-            admission.seeds_digest,
-            self._limits,
-        )
+        await self._end.part(stopped_by)
 
     def _progress(self) -> Progress:
-        """Return the progress of this process.
-
-        If an earlier run has stored that the crawl has ended, and this still applies, the links to seeds that
-        this run has put into the outbox a second time are not counted.
-        """
         own = super()._progress()
-        if own.outbox and self._known_termination.holds and not self.coordination.heard_all:
-            own.outbox = 0
-        own.past_end = self._known_termination.past_end
-        if own.idle and not self._outbox.links:
-            own.sent_sum = self._weights.sent_sum(self._outbox.confirmed_by_peer())
-            own.applied_sum = self._weights.applied_sum(self._inbox.applied_by_peer())
+        self._end.complete(own)
         return own
-
-    def _recall_end(self) -> None:
-        """If an earlier run stored the end of the crawl, and it still applies, accept that the crawl has ended."""
-        said = self.coordination.rates_stated()
-        if self._known_termination.recalls(said, self.coordination.process_count, self._clock.now()):
-            self.learn_end()
-
-    def _conclude_end(self) -> None:
-        """Learn that the crawl has ended, if all missing peers have left and their last messages prove the end."""
-        missing = self.coordination.missing(self._clock.now())
-        if self._supervised or self.ended or not missing:
-            return
-        patience = GONE_PATIENCES * self._context.config.crawl.patience
-        if self.peers.have_left(missing, patience) and self.coordination.proves_end():
-            log.warning(
-                "the crawl has ended: %s left, and the last messages show that nothing was left to do",
-                ", ".join(missing),
-            )
-            self.learn_end()
-
-    def _tell_awaited(self) -> None:
-        """Log missing peers if this process has nothing left to do, because it may wait for them forever."""
-        now = self._clock.now()
-        missing = self._awaited.check(self.coordination.missing(now), self._loops.idle(), now)
-        if missing and not self._supervised:
-            log.warning(
-                "nothing is left to do here, but the crawl cannot end without %s (no contact for %g s); "
-                "if the crawl has ended there, start one of them again, and it will tell this process; "
-                "this process can be stopped without losing data",
-                ", ".join(missing),
-                self._config.silence_max,
-            )
 
     # -- messages from peers -------------------------------------------------------
 
@@ -253,7 +129,7 @@ class PeerExchange(Exchange):
         self._urgent = False
 
     def _overtake(self, newest: int) -> None:
-        """Give this start of the process a higher number than `newest`, the latest that a peer knows."""
+        """Give this start of the process a higher number than `newest`, the highest number that a peer knows."""
         if self._common.identity.incarnation > newest:
             return
         log.warning(
@@ -294,13 +170,15 @@ class PeerExchange(Exchange):
     # -- each beat -----------------------------------------------------------------
 
     async def _beat(self) -> None:
-        """Once per heartbeat, update this process's share of the rate, and check whether the crawl has ended."""
+        """Once per heartbeat, update this process's shares of the rates, and check whether the crawl has ended."""
         while True:
             self._share_rate()
+            self.coordination.addresses.tell(self._frontier.addresses.take_untold())
+            self._frontier.addresses.learn(self.coordination.addresses.take_heard())
             self.coordination.advance()
-            self._recall_end()
-            self._conclude_end()
-            self._tell_awaited()
+            if self._end.is_known(self.peers):
+                self.learn_end()
+            self._end.warn_of_missing()
             self._loops.wake()
             await asyncio.sleep(self._config.heartbeat)
 
@@ -356,7 +234,7 @@ def _check(urls: UrlsConfig, fingerprinter: Fingerprinter) -> bytes:
 
 
 def _next_incarnation(store: KeyValue, now: float) -> int:
-    """Return the number of this start. It exceeds all earlier ones in this folder, and is at least the time in ms."""
+    """Return the number of this start. It exceeds all earlier numbers in this folder, and is at least the time in ms."""
     value = store.get(INCARNATION)
     before = 0 if value is None else int.from_bytes(unseal(INCARNATION, value), "big")
     number = max(before + 1, int(now * 1000))

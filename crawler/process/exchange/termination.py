@@ -106,11 +106,11 @@ class Termination:
     def recalls(self, said: Mapping[str, Progress | Counters], processes: int, now: float) -> bool:
         """Return whether this process may leave because an earlier run stored that the crawl has ended. Call this often.
 
-        These conditions must hold: there was no work and no new limit since that end; some processes are
-        missing; and all processes that have sent a report since this start are idle and know of no later work.
-        Also, one of the reporting processes must have missed the end: it does not know that the crawl has
-        ended, and it has sent and applied no links since the end was stored. After a crash, this last condition
-        is dropped when the other conditions have held for `silence_max`.
+        Since that end, there must have been no work and no new limit. Some processes must be missing.
+        All processes that have sent a report since this start must be idle and know of no later work. Also, one
+        of the reporting processes must have missed the end: it does not know that the crawl has ended, and it
+        has sent and applied no links since the end was stored. After a crash, this last condition is dropped
+        when the other conditions have held for `silence_max`.
         """
         work = any(not each.idle or each.outbox or each.past_end is PastEnd.VOID for each in said.values())
         if len(said) == processes or work or not self.holds:

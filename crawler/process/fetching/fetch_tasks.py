@@ -60,10 +60,10 @@ _OWN_REQUEST, _SITEMAP = LinkFlag.OWN_REQUEST, LinkFlag.SITEMAP
 _REFRESH, _RENDER, _EXTERNAL = LinkFlag.REFRESH, LinkFlag.RENDER, LinkFlag.EXTERNAL
 # an answer with more bytes or more links than this is heavy; about one answer in a hundred is heavy
 HEAVY_BYTES, HEAVY_LINKS = (2 << 20, 1_000)
-# A robots.txt with more bytes than this is heavy. Such files are very rare: even a tenth of this size is
-# exceeded by only one in a thousand.
+# A robots.txt with more bytes than this is heavy. Such files are very rare: only one in a thousand exceeds
+# even a tenth of this size.
 HEAVY_ROBOTS = 64 << 10
-# Memory in bytes: of a str in a list, without its characters; of a pair of URL and date.
+# Bytes of memory: for a str in a list, without its characters; and for a pair of a URL and a date.
 _STRING_BYTES, _DATE_BYTES = (57, 150)
 # Maximum number of large sitemaps whose links are in memory at once. Each uses at most 13 MB, from the end of
 # its download to its commit.
@@ -173,7 +173,10 @@ class FetchTasks:
         return self._made_rendering
 
     def _conditions(self, fetch_task: FetchTask, now: float) -> tuple[str, str]:
-        """Return the validators (ETag, Last-Modified) to send. Each is "" if a browser will show the page anyway."""
+        """Return the validators (ETag, Last-Modified) to send.
+
+        Both are "" if a browser will show the page, because the browser needs the complete answer.
+        """
         if self._is_due_in_browser(fetch_task):
             return "", ""
         return self._earlier.conditions(fetch_task, now)

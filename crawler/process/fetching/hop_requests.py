@@ -20,7 +20,7 @@ from crawler.fetcher.fetchers import Fetcher, NameResolver
 from crawler.frontier.frontier import Frontier
 from crawler.process.fetching.fetch_requests import FetchRequests, with_options
 from crawler.process.results.result_processor import ResultProcessor
-from crawler.records import Fetch, FetchTask, Outcome, RequestOptions
+from crawler.records import REDIRECT_LOOP, Fetch, FetchTask, Outcome, RequestOptions
 from crawler.urls.canonical import hostname, resolve
 
 PLAIN = RequestOptions()
@@ -143,7 +143,7 @@ class HopRequests:
             return ""
         again = request.jar is not None and (target, self._cookies(request, target)) in chain
         if again or len(chain) > self._fetch.redirects_max:
-            fetch.outcome, fetch.error = Outcome.BAD_REDIRECT, "redirect loop"
+            fetch.outcome, fetch.error = Outcome.BAD_REDIRECT, REDIRECT_LOOP
             return ""
         return target if self._frontier.hops.may_ask(target, self._clock.now()) else ""
 
@@ -156,7 +156,7 @@ class HopRequests:
         if target is None or not self._results.in_scope(target):
             return ""
         if len(chain) > self._fetch.redirects_max:
-            fetch.outcome, fetch.error = Outcome.BAD_REDIRECT, "redirect loop"
+            fetch.outcome, fetch.error = Outcome.BAD_REDIRECT, REDIRECT_LOOP
             return ""
         return target if self._frontier.hops.may_ask(target, self._clock.now()) else ""
 

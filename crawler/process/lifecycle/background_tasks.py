@@ -47,7 +47,7 @@ class Tasks:
 async def wait_for(event: asyncio.Event, delay: float | None) -> None:
     """Wait for the event, and set it after `delay` seconds at the latest. If `delay` is None, wait without limit.
 
-    Yield at least once.
+    Yield to the event loop at least once.
     """
     if event.is_set():
         return await asyncio.sleep(0)

@@ -11,7 +11,7 @@ from crawler.storage.files import free_bytes, total_bytes
 
 log = logging.getLogger("crawler")
 
-DISK = "disk"  # the reason of the pause, and of the stop
+DISK = "disk"  # the reason that is stated if a full disk pauses or stops the run
 
 
 class DiskWatch:

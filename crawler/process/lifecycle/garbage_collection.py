@@ -33,7 +33,8 @@ def collect_rarely() -> None:
 def collect_briefly() -> None:
     """Make a full collection examine at most about 20,000 objects (4 ms), because clients wait meanwhile.
 
-    The bound holds only inside `frozen`, which exempts the objects that survive a collection from later ones.
+    The bound holds only inside `frozen`, where objects that survive a collection are exempt from later
+    collections.
     """
     gc.set_threshold(2_000, 2, 2)
 

@@ -39,10 +39,14 @@ class RunEnd:
         self.news.set()
 
     def stop(self, reason: str, *, grace: float = STOP_GRACE) -> None:
-        """Start no new work. The run ends when all fetches in flight are committed, or after `grace` seconds."""
-        if not self.reason:
-            self.reason, self._at = reason, self._now()
-        self.grace = min(self.grace, grace)
+        """Start no new work. The run ends when all fetches in flight are committed, or after `grace` seconds.
+
+        A further stop may shorten this time, but not lengthen it.
+        """
+        if self.reason:
+            self.grace = min(self.grace, grace)
+        else:
+            self.reason, self._at, self.grace = reason, self._now(), grace
         self.wake()
         self.on_stop()
 
@@ -62,5 +66,8 @@ class RunEnd:
         return self.reason not in ("", *WITHOUT_WORK)
 
     def time_left(self, limit: float = math.inf) -> float:
-        """Return the seconds until the grace period ends, or `limit` seconds after the stop; infinite without a stop."""
+        """Return the seconds until the grace period ends, or until `limit` seconds after the stop, if that is earlier.
+
+        Without a stop, the result is infinite.
+        """
         return self._at + min(limit, self.grace) - self._now()

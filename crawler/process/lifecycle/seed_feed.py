@@ -15,7 +15,9 @@ SEEDS_GRACE = 5.0
 
 
 class SeedFeed:
-    """Queues `changes`, which are functions that build changes. `may_queue` returns whether another one may wait.
+    """Queues `changes`, which are functions that build changes.
+
+    `may_queue` returns whether one more may be queued.
 
     `feeding` is True until all seeds are queued, or given up because the run is stopping.
     """
@@ -32,7 +34,7 @@ class SeedFeed:
         self._queue, self._may_queue, self._run_end = queue, may_queue, run_end
 
     async def run(self) -> None:
-        """Queue the seeds. After a stop, continue for `SEEDS_GRACE` seconds."""
+        """Queue the seeds. After a stop, continue for `SEEDS_GRACE` seconds or, if it is shorter, the grace period."""
         for change in self.changes:
             if self.is_late():
                 log.warning("stopped while seeds were loading: give the remaining seeds again")

@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 log = logging.getLogger("crawler")
 
-TASKS_SHOWN = 20  # maximum number of tasks shown in a log entry with all stacks
+TASKS_SHOWN = 20  # maximum number of tasks shown when all stacks are logged
 FRAMES_SHOWN = 20  # maximum number of frames shown per task and thread
 LEAVE_LIMIT = 2.0  # number of seconds to wait for threads of executors that have already been shut down
 _left_alone: list[str] = []  # names of the abandoned shutdown steps and tasks of this process
@@ -81,7 +81,7 @@ def run(main: Coroutine[Any, Any, T], new_loop: Callable[[], asyncio.AbstractEve
     finally:
         loop.run_until_complete(_clear(limit))
         asyncio.set_event_loop(None)
-        if len(_left_alone) == before:  # with connections left open, `close` of uvloop would wait for them
+        if len(_left_alone) == before:  # if connections were left open, uvloop's `close` would wait for them
             loop.close()
 
 
@@ -164,6 +164,6 @@ class Watchdog:
         while not self._over.wait(self._interval):
             looks = looks + 1 if self._turns == seen else 0
             seen = self._turns
-            # counts the checks of this thread instead of seconds, because a suspended process makes no checks
+            # Count checks and not seconds, because a suspended process makes no checks.
             if looks == LOOKS:
                 log.error("the event loop is blocked for %g s\n%s", self._limit, stacks(self._loop))

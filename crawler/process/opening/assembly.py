@@ -100,7 +100,8 @@ def make_page_cache(context: ProcessContext, store: KeyValue, fingerprinter: Fin
 
 def make_file_bodies(context: ProcessContext, pages: PageCache) -> "FileBodies":
     """Open the folder of partly received files. Delete the parts of those files that are stored as a whole by now."""
-    from crawler.process.fetching.file_bodies import FileBodies  # only a running crawl needs this
+    # imported here, because only a running crawl needs it
+    from crawler.process.fetching.file_bodies import FileBodies
 
     parts = PartFolder(context.directory / PARTS)
 
@@ -155,7 +156,7 @@ def make_frontier(
     withdrawn: Callable[[str], bool],
     brief: bool,
 ) -> Frontier:
-    """Return the frontier, with its gap journal. An opening that will make no requests does not create a journal."""
+    """Return the frontier, with its gap journal. If `brief`, no requests will be made, and no journal is created."""
     path = context.directory / GAPS
     memory: JournalMemory = bytearray()
     if context.copy is None and (path.exists() or not brief):
@@ -218,7 +219,7 @@ def make_trace(context: ProcessContext) -> "TraceWriter | None":
     """Open a new trace of links that enter the host splitter, in the folder of the process; None if not configured."""
     if not context.config.crawl.trace:
         return None
-    from crawler.extract.repeated_links import TAGS  # few crawls write a trace
+    from crawler.extract.repeated_links import TAGS  # imported here, because few crawls write a trace
     from crawler.urls.trace import TraceWriter
 
     details = {"source": "crawl", "tags": list(TAGS), "process": context.name}

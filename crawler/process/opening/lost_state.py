@@ -17,7 +17,7 @@ from crawler.storage.reshard import load, pack
 
 
 def state_of(store: KeyValue, folder: Path) -> int:
-    """Return the state number (see above) that the process in `folder` stored last.
+    """Return the state number (see the module docstring) that the process in `folder` stored last.
 
     Raises:
         DamageError: a later number was noted, so the store has lost later writes.

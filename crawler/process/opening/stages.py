@@ -63,7 +63,7 @@ _LEAD_SAID = 60.0  # number of seconds; smaller jumps of the clock are not logge
 
 LOCK = "node.lock"
 BALLAST = "ballast"
-_READING_TRIES = 5  # a process may change its files while a reader copies them
+_READING_TRIES = 5  # number of tries, because a process may change its files while a reader copies them
 _NEWS = LinkFlag.NEWS  # the flag of a link found on a refetched page; that page gets the credit for the link
 
 
@@ -73,9 +73,9 @@ class Stages:
     `seed` is the secret of the crawl, 16 bytes. `topology` names the other processes (None if there are
     none). `priority` returns a link's place in its queue (`Frontier`). With `restore`, pages whose stored
     copies are lost are queued again. With `brief`, the stages will be closed soon, so other processes that
-    open them wait for the lock. With `lasting` as well, they do not wait. With `copy`, a private copy of the
-    store and the DUE is opened, without a lock. Changes to this copy are lost when it is closed.
-    `environment` defaults to the operating system.
+    open them wait for the lock. With both `brief` and `lasting`, the other processes do not wait. With
+    `copy`, a private copy of the store and the DUE is opened, without a lock. Changes to this copy are lost
+    when it is closed. `environment` defaults to the operating system.
 
     Raises:
         BusyError: another process holds the lock.
@@ -121,7 +121,7 @@ class Stages:
             self.counters_before: Counter[str] = Counter(self.point.counters)
         except BaseException:
             if (store := getattr(self, "store", None)) is not None:
-                store.close()  # an open store could not be opened a second time in this process
+                store.close()  # otherwise, this process could not open the store again
             if self.lock is not None:
                 self.lock.release()
             raise
@@ -159,7 +159,7 @@ class Stages:
         if self.lock is not None:
             self._sync_names()
         clean = self.was_clean = self._note_opening()
-        self.frontier.open(self.clock.now(), clean=clean)
+        self.frontier.open(self.clock.now(), clean=clean, reading=context.copy is not None)
         if self.refresh is not None:
             self.refresh.open(store, self.pages.stored_records, self.clock.now())
             if self.refresh.lead > _LEAD_SAID:
@@ -322,7 +322,8 @@ class Stages:
     def close(self, *, clean: bool = True, orphaned: bool = False) -> None:
         """Close the folder. If `clean` is false, a write has failed, so nothing more is written.
 
-        `orphaned` means that the supervisor was killed. All data is stored, but the run counts as died.
+        `orphaned` means that the supervisor was killed. All data is stored, but this run then counts as not
+        ended cleanly.
         """
         if self.lock is None:
             self.store.close()

@@ -28,7 +28,7 @@ from crawler.records import Extracted, FetchTask, Link, LinkFlag
 from crawler.splitter.inbox import Received
 from crawler.splitter.partition import Partition
 from crawler.storage.commit import Change, Making
-from crawler.urlfilter.link_filter import Accepted, LinkFilter
+from crawler.urlfilter.link_filter import Accepted, Judged, LinkFilter
 from crawler.urlfilter.rule_names import SCOPE
 from crawler.urls.clock_cache import ClockCache
 
@@ -189,6 +189,14 @@ class Admission:
                     change, owner, [urls[i] for i in places], fingerprints[places], link_context, some
                 )
         return len(urls)
+
+    def judge(self, raw_url: str, flags: int, base: str, encoding: str) -> Judged:
+        """Return the verdict of the URL filter on a URL that a user requests. Relative URLs are resolved to `base`."""
+        return self._intake.one(raw_url, flags, base=base, encoding=encoding)
+
+    def reason(self, url: str, flags: int) -> str:
+        """Return the reason, as a text for users, why the URL filter rejects an absolute URL."""
+        return self._intake.explain(url, flags).reason
 
     def one(self, change: Change, url: str, fingerprint: int, link_context: LinkContext) -> None:
         """Filter a URL (request form) and queue it under `fingerprint`, unless this fingerprint was seen recently.

@@ -91,4 +91,4 @@ class EarlierCopies:
 
     def prepare(self, fetch: Fetch) -> None:
         """Precompute the digests of a large answer, in any thread."""
-        self._pages.digest_ahead(fetch)
+        self._pages.digests.compute_ahead(fetch)

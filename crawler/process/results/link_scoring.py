@@ -51,7 +51,7 @@ class LinkScoring:
 
     Args:
         bits: 2^bits URLs are remembered for links to this process, and as many for links sent to others.
-        improve: called with better links to own URLs, and the change that they belong to.
+        improve: called with (links, change) for links that improve the score of a URL of this process.
     """
 
     def __init__(
@@ -93,7 +93,7 @@ class LinkScoring:
         return _classes(worth), np.flatnonzero(news).tolist()
 
     def sent(self, fingerprints: np.ndarray, scores: Scores) -> tuple[list[int], list[int]]:
-        """Return the classes to send with links to another process, and the positions of links that improve a score."""
+        """Return the class to send with each link to another process, and the positions of links with improved scores."""
         worth, told, news = self._sent.add(fingerprints, scores)
         return _classes(worth - told if self._order.adds else worth), np.flatnonzero(news).tolist()
 

@@ -188,7 +188,10 @@ class ResultProcessor:
     def _keep_earlier(
         self, change: Change, fetch_task: FetchTask, fetch: Fetch, now: float, *, final: bool
     ) -> None:
-        """Store the earlier answers of a chain under the fingerprint of its first request, each with its own time."""
+        """Store the earlier answers of a redirect chain under the fingerprint of the chain's first request.
+
+        Each answer is stored with a time of its own.
+        """
         hops, next_at = [], fetch.began or now
         for hop in reversed(fetch.earlier):
             next_at = hop.began = min(hop.began, next_at - _APART)

@@ -81,7 +81,10 @@ class SiteKnowledge:
         return self._keep_scope(change, [url for url in urls if self._filter.scope.give(url)])
 
     def trusts(self, url: str) -> bool:
-        """Return whether headers with credentials may be sent to a URL. They may be sent only to URLs given as seeds."""
+        """Return whether headers with credentials may be sent to a URL.
+
+        Credentials may be sent only to URLs given as seeds.
+        """
         return self._credentials and self._filter.scope.was_given(url)
 
     def announce(self, change: Change, peers: Sequence[str]) -> None:
@@ -99,7 +102,7 @@ class SiteKnowledge:
         change.count("splitter.scope_told", len(notices) * len(peers))
 
     def apply_notice(self, change: Change, links: list[Link]) -> list[Link]:
-        """Some `links` of a peer are notices, which widen the scope: apply them. Return the other links."""
+        """Widen the scope by the notices among a peer's `links`. Return the links that are not notices."""
         notices = [link for link in links if link.flags & _SCOPE]
         if not notices:
             return links
@@ -112,7 +115,10 @@ class SiteKnowledge:
     # -- equivalences ----------------------------------------------------------
 
     def redirected(self, change: Change, fetch: Fetch) -> None:
-        """Note the target of an authority's redirect. Enough equal redirects prove that the two are one site."""
+        """Note the target of an authority's redirect.
+
+        Enough equal redirects prove that the authority and the target are one site.
+        """
         target = resolve(fetch.url, fetch.location)
         if target is not None and self._equivalences.redirected(fetch.url, target):
             change.put(EQUIVALENCES, seal(_encode_json(self._equivalences.state())))
@@ -122,7 +128,7 @@ class SiteKnowledge:
         self._equivalences.answered(url)
 
     def own_keys(self, links: list[Link]) -> list[Link]:
-        """Return a peer's links with the fingerprints that they have under the equivalences of this process.
+        """Return a peer's links with fingerprints that are computed anew, with the equivalences known here.
 
         This process may know more equivalences than the peer.
         """

@@ -21,8 +21,8 @@ COUNTS_INTERVAL = 5.0  # seconds between two writes; a crash loses the counts si
 class RequestCounts:
     """The counts of a process.
 
-    `queue` passes a change to the commit queue. The importance of pages that follows from the counts is
-    passed to `refresh`.
+    `queue` passes a change to the commit queue. The counts determine the importance of pages, which is passed
+    to `refresh`.
     """
 
     def __init__(
@@ -44,8 +44,8 @@ class RequestCounts:
     def load(self) -> None:
         """Load the stored counts in ascending order.
 
-        If there are too many, the smallest counts among those already loaded lose their exactness, and the
-        largest ones, loaded last, stay exact.
+        Whenever more counts are loaded than can be kept exactly, the smallest of them become estimates. The
+        largest counts are loaded last, so they stay exact.
         """
         found = []
         with suppress(DamageError):
@@ -70,7 +70,8 @@ class RequestCounts:
     def _stored(self, counts: Mapping[int, float], now: float) -> Change:
         """Build the `Change` for `counts`.
 
-        It is built only when its turn in the queue comes, so it does not undo what earlier changes wrote.
+        The change is built only when its turn in the queue comes, so it does not undo what earlier changes
+        wrote.
         """
         change = Change()
         if self._refresh is not None:

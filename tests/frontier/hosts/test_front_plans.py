@@ -1,6 +1,7 @@
 """Test when the hosts of the front have their turns, against a list of the plans."""
 
 import math
+import random
 from typing import NamedTuple
 
 import pytest
@@ -79,6 +80,21 @@ def test_replaced_plans_do_not_fill_the_memory(first_come: float) -> None:
     assert len(list(plans)) < 200
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_hosts_have_their_turns_in_order_after_plans_were_dropped(seed: int) -> None:
+    """Replaced plans are dropped when they are too many. The other plans keep their order."""
+    rng = random.Random(seed)
+    plans, _, hosts = planned()
+    instants: dict[str, float] = {}
+    for _ in range(rng.randrange(90, 500)):
+        host = rng.choice(hosts)
+        instants[host.name] = rng.random()
+        plans.wake(host, instants[host.name])
+    for pop, some in ((plans.pop, hosts[: COUNT // 2]), (plans.pop_chosen, hosts[COUNT // 2 :])):
+        turns = [host for _ in some if (host := pop(1.0)) is not None]
+        assert [host.name for host in turns] == sorted((each.name for each in some), key=instants.__getitem__)
+
+
 def test_a_host_at_an_address_and_a_host_with_the_same_instant_both_have_their_turns() -> None:
     plans, addresses, (one, two, *_) = planned()
     address = addresses.meet("10.0.0.1", 1, 0.0)
@@ -104,7 +120,7 @@ def test_an_address_has_the_class_of_the_first_host_that_waits_there() -> None:
     address = addresses.meet("10.0.0.1", 1, 0.0)
     plans.wake(hosts[2], 1.0)
     plans.wake(hosts[0], 50.0)
-    for host in (hosts[1], hosts[5]):  # classes 1 and 2
+    for host in (hosts[1], hosts[5]):  # hosts of the classes 1 and 2
         plans.wait_at(host, address, 0.0)
     assert plans.first(1.0) is address, "class 1 goes before class 2, and host 0 is not ready yet"
     assert [plans.pop(1.0), plans.pop(1.0), plans.pop(1.0)] == [hosts[1], hosts[2], None]

@@ -64,7 +64,7 @@ class KilledStore(MemoryStore):
 
 
 def answer(fetch_task: FetchTask, now: float) -> Fetch:
-    """Return an answer that takes longer from page to page of a host; the second page of b.org asks for a long rest."""
+    """Return an answer that takes 0.2 s times the number of the page; page 2 of b.org asks for a long rest at first."""
     number = int(fetch_task.url.rsplit("/", 1)[1])
     if fetch_task.url == "https://b.org/2" and now < 1_000_030.0:
         return Fetch(fetch_task.url, Outcome.HOST_BUSY, Blame.HOST, 429, took=0.2, retry_after=300.0)
@@ -72,7 +72,8 @@ def answer(fetch_task: FetchTask, now: float) -> Fetch:
 
 
 LINKS = [link(f"https://{name}.org/{number}") for name in "abc" for number in range(1, 5)]
-# Each host is asked at once, so that the kills come while all of them wait or are being asked.
+# These settings let all hosts get their first request at once. So at each kill, every host waits for its gap or
+# has a request under way.
 SETTINGS = config(politeness={"address_delay_share": 0.0, "domain_rate": 0.0, "delay_max": 4.0})
 
 
@@ -85,7 +86,7 @@ def gap(request: Request) -> float:
 
 def killed_at(writes: int, torn: int = 0) -> tuple[list[Request], bool]:
     """Crawl with a kill at a write, and to the end; return the requests, and whether the kill came."""
-    countdown = Countdown(1)  # for the first write of the frontier, before any request
+    countdown = Countdown(1)  # allows the first write of the frontier, which comes before any request
     memory, store = KilledMemory(journal_bytes(3), countdown, torn), KilledStore(countdown)
     crawl = Crawl(SETTINGS, store=store, answer=answer, journal=GapJournal(memory))
     crawl.checking, countdown.left = False, writes
@@ -95,7 +96,7 @@ def killed_at(writes: int, torn: int = 0) -> tuple[list[Request], bool]:
         return crawl.requests, False
     except KilledError:
         if memory.killed and crawl.requests and crawl.requests[-1].ended == crawl.now:
-            # what the last answer said was not noted
+            # the kill came before the journal had noted the last answer
             crawl.requests[-1] = crawl.requests[-1]._replace(outcome=Outcome.RESET)
     again = Crawl(
         SETTINGS, store=MemoryStore(store._data), answer=answer, now=crawl.now + 0.05, clean=False,

@@ -65,7 +65,7 @@ def test_the_first_of_the_chosen_hosts() -> None:
 
 
 def test_hosts_with_a_cause() -> None:
-    """The latest failure of an authority gives its host the cause, even if the host itself failed earlier."""
+    """If an authority has failed, its host has the cause of this failure, even if the host itself failed earlier."""
     hosts = HostTable(capacity=4)
     for key in (1, 2, 3, 4):
         hosts.insert(key)

@@ -55,8 +55,8 @@ def test_other_hosts_use_their_whole_share_in_turn() -> None:
 def test_shared_hosting_has_a_gap_and_a_rate() -> None:
     """Each of the 16 request slots of an address is held for 0.5 s.
 
-    The rate of the address grows with the square root of the number of its domains. Its requests start at
-    equal distances; once, 16 started together, and then none for two seconds.
+    The rate of the address grows with the square root of the number of its domains. Requests to the address
+    start at equal distances; once, 16 started together, and then none for two seconds.
     """
     for rate, domains, most in (
         (0.0, 400, 16 / 0.51),
@@ -86,7 +86,7 @@ def test_shared_hosting_has_a_gap_and_a_rate() -> None:
 
 
 def test_one_fetch_slot_is_reclaimed_per_waiting_host() -> None:
-    """While others wait, a host that never answered loses its slot after 5 s; a slow host after `crowded_timeout`."""
+    """While others wait, a host that never answered loses its slot after 5 s, and a slow host after `crowded_timeout`."""
     hosts = HostTable()
     shares = SlotShares(hosts, 4, 1.0, crowded_timeout=15.0)
     front = [FrontHost(hosts.insert(n + 1), n + 1, f"h{n}.org", 0, 0) for n in range(7)]

@@ -25,7 +25,10 @@ from crawler.storage.kv import MemoryStore, seal, unseal
 @settings(max_examples=60)
 @given(st.lists(st.integers(0, 40).map(lambda n: n << 40 | n & 3), max_size=60), st.integers(0, 3))
 def test_inserted_hosts_are_found(keys: list[int], chunk: int) -> None:
-    """Keys with the same home position are found while the table grows, inserted one by one or as rows."""
+    """Keys with the same home position are found while the table grows.
+
+    The keys are inserted one by one or as rows.
+    """
     table, model = KeyedTable(capacity=2), {}
     for key in keys:
         assert table.find(key) == model.get(key, NOWHERE)

@@ -283,10 +283,13 @@ def test_no_look_corrects_more_keys_than_its_bound() -> None:
 def test_while_directories_burst_the_choice_is_near_the_best_and_needs_few_checks(
     shape: float, least: float
 ) -> None:
-    """Pages change with their directories. Importances are equal, or Pareto of this shape.
+    """Pages change with their directories.
 
-    If directories kept their keys after a crawl of one of their pages, the choices would be worth .61 of the best
-    (equal importances). If quiet pages were checked every quarter of Ts, a choice would need eight checks.
+    If `shape` is 0, importances are equal. Otherwise, they follow a Pareto distribution of this shape.
+
+    If directories kept their keys after a crawl of one of their pages, the choices would be worth 0.61 of the best
+    choices (for equal importances). If quiet pages were checked every quarter of Ts, a choice would need eight
+    checks.
     """
     rng = np.random.default_rng(1)
     size, tick, month = 90, 30.0 / 90, 30.0

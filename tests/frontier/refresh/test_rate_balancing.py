@@ -166,7 +166,8 @@ def play(
 def test_processes_with_unequal_hosts_find_one_level(sizes: tuple[int, ...]) -> None:
     """The processes have different numbers of pages and different change rates.
 
-    Their levels agree within 5 %, and their copies are as fresh as those of a single process would be.
+    The levels of the processes agree within 5 %, and their copies are as fresh as those of a single process
+    would be.
     """
     rng = np.random.default_rng(5)
     parts, key = [], 0

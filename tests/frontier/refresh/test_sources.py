@@ -86,6 +86,28 @@ def test_a_source_that_becomes_silent_is_read_less_and_less() -> None:
     assert intervals == sorted(intervals) and intervals[0] < 60 * DAY and intervals[-1] > 2 * intervals[0]
 
 
+@pytest.mark.parametrize("readings_before", [0, 20])
+def test_a_wrong_clock_does_not_make_a_source_be_read_rarely(readings_before: int) -> None:
+    """The clock of a run is a year behind, so the first reading with a right clock seems to be a year late."""
+    readings = Readings()
+    usual = readings.begin(7, 200, RATE, LEVEL)
+    for _ in range(readings_before):
+        usual = read_after(readings, 30 * DAY, pages=200)
+    readings.pass_time(7, 365 * DAY)
+    late = readings.hear(7, Announced([1.0] * 20, [RATE] * 20, 20), LEVEL, 1.0)
+    assert late < (1.2 if readings_before else 1.9) * usual
+    for _ in range(10):
+        late = read_after(readings, 30 * DAY, pages=200)
+    assert late == pytest.approx(usual, rel=0.35)
+
+
+def read_after(readings: Readings, span: float, pages: int) -> float:
+    """Read a source of `pages` pages `span` after the last reading; return the new interval."""
+    readings.pass_time(7, span)
+    news = round(pages * RATE * span)
+    return readings.hear(7, Announced([1.0] * news, [RATE] * news, news), LEVEL, 1.0)
+
+
 def test_a_long_reading_is_sampled() -> None:
     whole, sampled = Readings(), Readings()
     for readings, looked in ((whole, 1000), (sampled, 100)):

@@ -15,18 +15,22 @@ STILL = Settings(explore=0.0, gain=1e-12)  # a level that does not move
 RHYTHM = [0.5] * 12 + [1.5] * 12 + [1.0] * 7 + [300.0, 9.0]
 
 
-def crawled(store: MemoryStore, *, signals: bool = True) -> tuple[Schedule, float]:
-    """Return a schedule after some crawls, and signals if `signals` is set, all of them stored."""
+def crawled(store: MemoryStore, *, signals: bool = True, start: float = 0.0) -> tuple[Schedule, float]:
+    """Return a schedule after some crawls, and the instant of the last one.
+
+    With `signals`, signals arrive between the crawls. Everything is stored in `store`.
+    """
     rng = np.random.default_rng(4)
     schedule = Schedule(STILL, level=3e6, track=True)
     schedule.rate = 60 / (10 * DAY)
     batch = store.batch()
     for number in range(60):
         page = schedule.add(
-            1000 + number, number % 4, 100 + number % 12, -rng.random() * 9 * DAY, 0.0, 1.0 + number % 3
-        )
+            1000 + number, number % 4, 100 + number % 12, start - rng.random() * 9 * DAY, start,
+            1.0 + number % 3,
+        )  # fmt: skip
         state.stage(schedule, page, batch)
-    now = 0.0
+    now = start
     for _ in range(400):
         now += DAY / 6
         page = schedule.claim_next(now)
@@ -230,6 +234,66 @@ def test_a_clock_that_is_behind_takes_no_evidence_from_a_page() -> None:
     for fingerprint in range(1000, 1060):
         old, new = (each.records.page_state(each.find(fingerprint)) for each in (before, behind))
         assert old[4:6] == new[4:6]
+
+
+def test_a_run_with_a_clock_that_was_behind_adds_no_time_to_later_crawls() -> None:
+    """The clock is right in the first run, starts in 1970 in the second, and is right in the third.
+
+    The second run crawls half of the pages. In the third run, all pages are found unchanged. No page seems to
+    have been watched for fifty years, however often the second run was restarted.
+    """
+    store = MemoryStore()
+    _, right = crawled(store, signals=False, start=50 * 365 * DAY)
+    behind = 1.0
+    for restart in range(2):
+        wrong, batch = Schedule(STILL), store.batch()
+        assert state.load(wrong, store, behind + 20 * restart * DAY).lead > 49 * 365 * DAY
+        wrong.rate = 60 / (10 * DAY)
+        for step in range(1, 16):
+            at = behind + (20 * restart + step) * DAY
+            page = wrong.claim_next(at)
+            wrong.record_outcome(page, at, RefreshOutcome.CHANGED)
+            state.stage(wrong, page, batch)
+        store.write(batch)
+    known = {page: wrong.records.page_state(wrong.find(page))[5] for page in range(1000, 1060)}
+    again, right, batch = Schedule(STILL), right + 40 * DAY, store.batch()
+    assert state.load(again, store, right).lead == 0.0
+    again.rate = 60 / (10 * DAY)
+    for step in range(1, 400):
+        at = right + step * DAY / 6
+        page = again.claim_next(at)
+        again.record_outcome(page, at, RefreshOutcome.UNCHANGED)
+        state.stage(again, page, batch)
+    for fingerprint, watched in known.items():
+        assert again.records.page_state(again.find(fingerprint))[5] - watched < 150 * DAY
+    store.write(batch)
+    after = Schedule(STILL)
+    assert state.load(after, store, at).lead == 0.0
+    for fingerprint in known:
+        assert after.records.page_state(after.find(fingerprint)) == again.records.page_state(
+            again.find(fingerprint)
+        )
+
+
+def test_a_pause_after_a_clock_that_was_ahead_is_time() -> None:
+    """The clock is a year ahead in the first run, and right in the two later runs.
+
+    The third run comes ten days after the second. It knows that the pages of the second run were crawled ten
+    days ago.
+    """
+    store = MemoryStore()
+    _, now = crawled(store, signals=False, start=365 * DAY)
+    right = now - 365 * DAY
+    second, batch = Schedule(STILL), store.batch()
+    state.load(second, store, right)
+    page = second.claim_next(right)
+    second.record_outcome(page, right, RefreshOutcome.UNCHANGED)
+    state.stage(second, page, batch)
+    store.write(batch)
+    third = Schedule(STILL)
+    state.load(third, store, right + 10 * DAY)
+    fingerprint = second.records.page_state(page)[0]
+    assert third.records.page_state(third.find(fingerprint))[3] == right
 
 
 def test_a_crash_restores_pages_in_flight() -> None:

@@ -157,14 +157,13 @@ def shape(bits: range, threads: int) -> NDArray[np.float64]:
 def test_the_synthetic_crawl_has_the_papers_shape() -> None:
     """The miss rate is 67 to 73 % on the plateau; then it falls, and then it stays low.
 
-    The trace has a fifth of the threads of figure 2.
+    The trace has a fifth of the threads that figure 2 of the paper has.
     """
     rates = shape(range(22), 100)
     assert (rates[:11] > 0.67).all() and (rates[:11] < 0.73).all()
     assert rates[12] > 0.6 and 0.19 < rates[17] < 0.26
     fewer = shape(range(22), 20)
-    # With a fifth of the threads, the same curve appears about 2.3 powers of two further to the left (figure
-    # 8).
+    # With a fifth of the threads, the curve is shifted to the left by about 2.3 powers of two (figure 8).
     assert fewer[11] == pytest.approx((0.68 * rates[13] + 0.32 * rates[14]), abs=0.04)
 
 

@@ -257,7 +257,7 @@ def test_delays_and_freshness_begin_with_a_birth() -> None:
 def test_freshness_from_the_log() -> None:
     """A page is fetched on day 10 and changes on day 20.
 
-    It is fetched again on day 30 (false 304) and on day 40 (new content).
+    The page is fetched again on day 30 (false 304) and on day 40 (new content).
     """
     web = _web(pages=1, directories=1, rate=0.0, horizon=100 * DAY)
     web.changes[0] = [START + 20 * DAY]
@@ -273,7 +273,7 @@ def test_a_page_never_sent_is_not_current() -> None:
 
 
 def test_the_same_pages_play_in_the_league() -> None:
-    """The changes that a crawl saw can be replayed to policies with known parameters."""
+    """The changes of this web can also be played to the policies of the league."""
     web = _web(pages=40, horizon=300 * DAY)
     world = web.world()
     rate = 3 * world.change_rate

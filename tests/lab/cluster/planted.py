@@ -32,6 +32,7 @@ from crawler.lab.cluster.judge import RunVerdict, judge
 from crawler.lab.cluster.synthetic_web import WebSpec
 from crawler.pages import segments
 from crawler.process.committing.commits import Commits
+from crawler.process.exchange.agreed_end import AgreedEnd
 from crawler.process.exchange.peer_exchange import PeerExchange
 from crawler.process.results.admission import Owners, Seen
 from crawler.splitter import compaction
@@ -286,7 +287,7 @@ def _end_in_one_round() -> list[tuple[Any, str, Any]]:
 
 
 def _end_forgotten() -> list[tuple[Any, str, Any]]:
-    return [(PeerExchange, "_recall_end", lambda self: None)]
+    return [(AgreedEnd, "is_recalled", lambda self: False)]
 
 
 def _own_first() -> list[tuple[Any, str, Any]]:
@@ -387,7 +388,10 @@ def _loss_not_told() -> list[tuple[Any, str, Any]]:
 
 
 def _seen_before_commit() -> list[tuple[Any, str, Any]]:
-    """Bug: uncommitted links count as seen and are dropped. This happens if their fingerprint is divisible by 50."""
+    """Bug: uncommitted links count as seen and are dropped.
+
+    This happens to links whose fingerprint is divisible by 50.
+    """
     misses = Seen.misses
 
     def some(self: Seen, fingerprints: Any) -> list[int]:

@@ -25,7 +25,7 @@ from crawler.pages.segments import SegmentWriter
 from crawler.pages.withdrawals import Withdrawals
 from crawler.process.committing import commit_loop
 from crawler.process.committing.queued_changes import QueuedChanges
-from crawler.process.exchange.peer_exchange import PeerExchange
+from crawler.process.exchange.agreed_end import AgreedEnd
 from crawler.process.fetching import page_rendering
 from crawler.process.live_services import LiveServices
 from crawler.process.opening.process_views import ProcessViews
@@ -44,8 +44,8 @@ HOUR = 3600.0
 
 def _limits_not_kept() -> Patches:
     """Bug: the stored end of a crawl is trusted even if the limits have changed since it was stored."""
-    extent = PeerExchange._extent
-    return [(PeerExchange, "_extent", lambda self: msgspec.structs.replace(extent(self), limits=""))]
+    extent = AgreedEnd._extent
+    return [(AgreedEnd, "_extent", lambda self: msgspec.structs.replace(extent(self), limits=""))]
 
 
 def _parked_for_good() -> Patches:
@@ -296,7 +296,7 @@ REFRESHING: dict[str, Any] = {
 RESHARDS: dict[str, Any] = {"faults": ("reshard",), "count": 3}
 BROKEN = WebSpec(hosts=12, pages=150, broken=True)
 SCRIPTED = WebSpec(hosts=12, pages=150, scripted=True)
-# the gap depends on the duration of answers
+# with slow answers, because the gap depends on the time that an answer takes
 SLOW_SCRIPTED = WebSpec(hosts=12, pages=150, scripted=True, latency=0.5)
 # name -> (rule, patches, settings)
 PLANTS: dict[str, tuple[str, Any, dict[str, Any]]] = {

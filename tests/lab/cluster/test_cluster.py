@@ -148,7 +148,7 @@ CHEAP_IN_A_SMALL_WEB = {
     "budget-not-counted": 1,
     "wrong-original": 1,
     "shown-links-ignored": 1,
-    "foreign-signals-ignored": 1,
+    "foreign-signals-ignored": 3,
     "empty-disk-accepted": 1,
     "notices-ignored": 2,
     "warc-not-synced": 1,

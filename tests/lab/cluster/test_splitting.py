@@ -125,7 +125,9 @@ def test_a_returning_process_informs_one_that_missed_the_end(
 def test_processes_end_by_themselves_after_a_cut_at_the_last_page(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At the last page, p2 is cut off. It leaves after `crawl.patience`, before the others can learn of the end.
+    """At the last page, p2 is cut off.
+
+    Process p2 leaves after `crawl.patience`, before the others can learn of the end.
 
     The others end when the machine of p2 has refused connections for five times `crawl.patience`.
     """

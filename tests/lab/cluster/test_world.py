@@ -264,7 +264,10 @@ def test_dead_lives_cannot_write_and_a_full_disk_accepts_nothing(tmp_path: Path)
 
 
 def test_the_end_of_a_life_closes_no_file_that_has_the_number_of_a_file_it_had_closed(tmp_path: Path) -> None:
-    """A file object closes its descriptor without `os.close`, so its number may already be that of another file."""
+    """A file object closes its descriptor without `os.close`.
+
+    Afterwards, another file may have the descriptor's number.
+    """
     system = SystemCalls()
     first, second = make_life(tmp_path / "first"), make_life(tmp_path / "second")
     for life in (first, second):

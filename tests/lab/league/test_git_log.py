@@ -76,7 +76,10 @@ def test_clocks_that_step_back_or_run_ahead() -> None:
 
 
 def test_paths_of_all_bytes() -> None:
-    """A path may contain newlines, tabs and bytes that are not UTF-8. It may also look like a line of the log."""
+    """A path may contain newlines, tabs and bytes that are not UTF-8.
+
+    A path may also look like a line of the log.
+    """
     names = [b"a\nb", b":100644 x", b"\x1e100", b"1\t1\tx", b"\xff\xfe", b"-\t-\tz"]
     found = _history(*_commit(100, *(part for name in names for part in _file(b"A", name))))
     assert len(found.born) == len(names)

@@ -94,7 +94,7 @@ def test_a_new_directory_is_found_by_the_root_which_gets_the_credit() -> None:
 
 
 def test_news_are_expected_of_a_list_of_a_whole_site_even_if_it_is_empty() -> None:
-    """A map counts with more links than it shows; a listing only with its links, and a root with its listings."""
+    """A map or a root is expected to show more links than its first copy has. A listing is not."""
     for rule, told in (
         ("map", [(2, SITE_LIST_LINKS, 0.0)]),
         ("dir", [(3, SITE_LIST_LINKS, 0.0), (2, 1, 2.5)]),

@@ -28,8 +28,8 @@ HOUR = 3600.0
 @pytest.mark.parametrize(
     ("rule", "steps"),
     [
-        # Nutch multiplies the interval by 1.4 or .8. If the result is less than delta, the time since the
-        # last observed change, it becomes delta. A page is due at now - .3 delta + interval.
+        # Nutch multiplies the interval by 1.4 or 0.8. If the result is less than delta, the time since the
+        # last observed change, it becomes delta. A page is due at now - 0.3 delta + interval.
         (Nutch, [(0.0, None, 30 * DAY)]),
         (Nutch, [(0.0, None, 30 * DAY), (30 * DAY, False, (30 - 9 + 42) * DAY)]),
         (Nutch, [(0.0, None, 30 * DAY), (30 * DAY, True, (30 + 24) * DAY)]),
@@ -85,7 +85,7 @@ def test_pages_are_due_again_by_the_published_rules(
     ],
 )
 def test_estimated_rate(visits: int, unchanged: int, watched: float, rate: float) -> None:
-    """The estimate is equation 4 of the paper: -ln((X + .5)/(n + .5)) / I."""
+    """The estimate is equation 4 of the paper: -ln((X + 0.5)/(n + 0.5)) / I."""
     assert estimated_rate(visits, unchanged, watched) == pytest.approx(rate)
 
 
@@ -140,9 +140,10 @@ def test_the_oracle_never_fetches_a_page_that_never_changes() -> None:
 
 
 # Scores of this code at 1x, 3x, 10x on the excerpt, with 20 pages per site. On all 35 sites, the same code
-# yields .781 .899 .962 (round robin), .785 .830 .823 (nutch), .782 .903 .966 (stormcrawler) and .819 .925
-# .975 (oracle). An independent simulator in steps of a day yielded .780 .900 .963, .788 .835 .826, .781 .907
-# .966 and .817 .925 .975.
+# yields 0.781, 0.899, 0.962 (round robin), 0.785, 0.830, 0.823 (nutch), 0.782, 0.903, 0.966 (stormcrawler)
+# and 0.819, 0.925, 0.975 (oracle). An independent simulator in steps of a day yielded 0.780, 0.900, 0.963
+# (round robin), 0.788, 0.835, 0.826 (nutch), 0.781, 0.907, 0.966 (stormcrawler) and 0.817, 0.925, 0.975
+# (oracle).
 GOLDEN = {
     ("none", "round-robin"): (0.7260, 0.8831, 0.9503),
     ("none", "nutch"): (0.7347, 0.7513, 0.7725),

@@ -14,7 +14,7 @@ def _game(current: list[float], there: list[float], policy: str = "a", budget: f
 
 
 def test_the_jackknife_of_equal_sites_is_the_error_of_the_mean() -> None:
-    """For a mean, the jackknife equals s/sqrt(n) exactly (Efron and Stein 1981)."""
+    """For a mean, the error by the jackknife is exactly s/sqrt(n) (Efron and Stein 1981)."""
     values = np.random.default_rng(1).random(35)
     game = _game(values.tolist(), [1.0] * 35)
     assert game.score == pytest.approx(values.mean())
@@ -47,7 +47,7 @@ def test_the_jackknife_agrees_with_the_spread_of_many_draws() -> None:
 
 
 def test_policies_are_paired() -> None:
-    """If one policy scores .01 more than another on every site, the difference has no error, even if sites vary."""
+    """If one policy scores 0.01 more than another on every site, the difference has no error, even if sites vary."""
     values = np.random.default_rng(3).random(20) * 0.9
     games = [_game(values.tolist(), [1.0] * 20), _game((values + 0.01).tolist(), [1.0] * 20, "b")]
     rows = rows_of(games)

@@ -181,7 +181,7 @@ def test_births_reach_the_policy_at_once_and_signals_at_the_end_of_the_day() -> 
 
 @pytest.mark.parametrize("name", list(RIVALS))
 def test_gaps_of_polite_sites_are_kept(name: str) -> None:
-    """With any policy, no site is fetched again before 1/1.5 of its mean gap has passed, and fetches do not stop."""
+    """With any policy, two fetches of a site are at least two thirds of its mean gap apart, and fetches do not stop."""
     found = worlds.build(histories.read_folder(EXCERPT), "polite", pages=10)
     rate = 3 * found.change_rate
     gap = found.gap(rate)

@@ -5,7 +5,8 @@ import numpy as np
 import pytest
 
 from crawler.lab.living import calibration, gains
-from crawler.lab.living.playing import PLAYERS, TRUE, UNIFORM, judged, make, play, played
+from crawler.lab.living.bayes import Bayes
+from crawler.lab.living.playing import BAYES, PLAYERS, TRUE, UNIFORM, judged, make, play, played
 from crawler.lab.living.worlds import DAY, QUICK, WORLDS, HostKind, WorldSpec, draw
 
 SEEDS = (1, 2, 3, 4)
@@ -42,7 +43,7 @@ def test_freshness_equals_a_scan_of_all_fetches() -> None:
 
 @pytest.mark.parametrize("name", PLAYERS)
 def test_every_policy_spends_its_budget(name: str) -> None:
-    world = draw(small(signals="noisy"), 1)
+    world = draw(small(signals="none" if name == BAYES else "noisy"), 1)
     run = played(name, world)
     assert run.idle == 0 and 0.0 < run.freshness < 1.0
     assert run.fetches == pytest.approx(0.8 * world.spec.fetches, abs=2)
@@ -80,6 +81,42 @@ def test_true_parameters_gain_over_uniform() -> None:
     assert not rows[0].loses and rows[0].falls_short(0.9) and not rows[1].falls_short(0.9)
 
 
+def test_the_bayesian_reference_is_the_true_schedule_where_all_rates_are_known() -> None:
+    """If all rates of a host are equal, their distribution says all that is to know."""
+    hosts = (HostKind(100, DAY, spread=0.0), HostKind(100, 10 * DAY, spread=0.0))
+    runs = [played(name, draw(WorldSpec("known", hosts, rounds=40.0), 2)) for name in (UNIFORM, TRUE, BAYES)]
+    uniform, true, bayes = (run.freshness for run in runs)
+    assert bayes == pytest.approx(true, abs=0.1 * (true - uniform))
+
+
+def test_the_bayesian_reference_takes_the_page_with_the_greatest_value() -> None:
+    """`claim_next` skips pages whose bound is too low. The result is the same as if all values were computed."""
+    world = draw(small(), 5)
+    policy = Bayes(world)
+    for page in range(len(world)):
+        policy.add(page, 600.0 * page)
+    rng = np.random.default_rng(3)
+    for now in np.cumsum(rng.exponential(900.0, 600)) + 1e5:
+        page = policy.claim_next(now)
+        assert page == policy._values(np.arange(len(world)), now).argmax()
+        policy.record_outcome(page, now, bool(rng.random() < 0.5))
+
+
+def test_the_bayesian_reference_learns_rates() -> None:
+    """After 50 intervals of a page, the mean of the posterior equals its integral over the log-normal prior."""
+    world = draw(small(), 5)
+    policy = Bayes(world)
+    policy.add(0, 0.0)
+    for step in range(1, 51):
+        policy.record_outcome(0, step * 0.5 * DAY, step % 5 == 0)
+    rate = np.exp(np.linspace(-5.0, 4.0, 20_001)) / DAY
+    prior = np.exp(-0.5 * (np.log(rate * DAY) + 0.5) ** 2)
+    posterior = prior * np.exp(-20 * DAY * rate) * -(np.expm1(-0.5 * DAY * rate) ** 10)
+    assert policy._chances[0] @ policy._rates[0] == pytest.approx(
+        (posterior * rate).sum() / posterior.sum(), rel=0.05
+    )
+
+
 # Apart from the unit of time, these worlds equal day-1x and year-1x, which are played.
 EQUAL = {"hour-1x", "month-1x"}
 
@@ -98,7 +135,7 @@ def test_learning_never_loses_to_uniform(name: str) -> None:
 
 
 def test_true_parameters_are_calibrated() -> None:
-    """For Poisson changes at known rates, each decile of the calibration table is within .03 of the prediction."""
+    """For Poisson changes at known rates, each decile of the calibration table is within 0.03 of the prediction."""
     rows = calibration.deciles(judged(TRUE, draw(WORLDS["day-1x"], seed)) for seed in SEEDS[:2])
     said = [row for row in rows if row.kind == "said" and row.copies >= 200]
     assert len(said) >= 8

@@ -44,7 +44,7 @@ def test_golden_values_of_580_states(key: str) -> None:
 
 
 def test_golden_intervals_and_fresh_times() -> None:
-    """The golden psi and w belong to an effective elapsed time or, if every change has a signal, to n signals."""
+    """Compare psi and w at a threshold: an effective elapsed time or, if every change has a signal, n signals."""
     checked = 0
     for state in GOLDEN["states"]:
         if state["psi"] is None:

@@ -20,7 +20,7 @@ def _pages(rng: np.random.Generator) -> Pages:
 
 @pytest.mark.parametrize("by", ["greedy", "cis", "cis-nu0", "ncis", "approx-1", "approx-2", "cis+"])
 def test_choices_equal_those_of_brute_force(by: str) -> None:
-    """The runs have signals and three bandwidths."""
+    """Signals arrive during the run, and the bandwidth changes twice."""
     rng = np.random.default_rng(5)
     pages = _pages(rng)
     scheduler = ExactGreedy(pages, by)

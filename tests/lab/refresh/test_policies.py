@@ -99,7 +99,7 @@ def test_signals_never_hurt_and_worthless_ones_change_nothing() -> None:
 
 
 def test_bandwidth_within_a_jump_of_the_rates_is_used_up() -> None:
-    """All signals are perfect, so rates jump between 0 and gamma.
+    """All signals are perfect, so the optimal rate of a page jumps from 0 to the rate of its signals.
 
     For one page, only a share of the signals leads to a fetch.
     """

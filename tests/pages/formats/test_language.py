@@ -41,7 +41,10 @@ PAGES = sorted(Path(__file__).parents[3].glob("crawler/**/*.md"))
 
 
 def test_technical_english_is_english() -> None:
-    """The pages of this project contain many names, numbers and options, in pieces as short as a small page."""
+    """The pages of this project contain many names, numbers and options.
+
+    They are tested in pieces, the smallest of which are as short as a small page.
+    """
     pieces = [
         text[at : at + size]
         for text in (page.read_text() for page in PAGES)

@@ -247,6 +247,19 @@ PIECES = st.sampled_from(
 )
 
 
+@pytest.mark.parametrize("opening", ["", "<!-- ", " //<![CDATA[\n", "<![CDATA["])
+@pytest.mark.parametrize("closing", ["", " -->\n", "\n//]]> ", "]]>"])
+def test_comment_marks_around_a_block_are_ignored(opening: str, closing: str) -> None:
+    block = f"<script type=application/ld+json>{opening}{json.dumps(ARTICLE | {'author': '-->'})}{closing}</script>"
+    assert _said(block) == {"author": "-->"}
+
+
+def test_properties_that_are_not_needed_do_not_count() -> None:
+    many = "<i itemprop=ingredient>x</i>" * metadata.PROPERTIES_MAX
+    html = f"<div itemscope itemtype=/Recipe>{many}<i itemprop='x author'>Ann</i></div>"
+    assert _said(html) == {"author": "Ann"}
+
+
 @settings(max_examples=150, deadline=None)
 @given(JSON, st.lists(PIECES | st.text(max_size=6), max_size=25))
 def test_no_page_raises(value: object, soup: list[str]) -> None:
@@ -263,6 +276,10 @@ def test_no_page_raises(value: object, soup: list[str]) -> None:
         "<script></script>" * 1000 + _ld([ARTICLE | {"author": "Ann"}]),
         _ld([ARTICLE | {"author": "Ann"}]) + "<script type='x/ld+json'></script>" * 1000,
         "<div itemscope itemtype='https://schema.org/Article'>" + "<i itemprop=author>Ann</i>" * 1000,
+        "<div itemscope itemtype=/Article><i itemprop=author>Ann</i>"
+        + "<b>" * 99
+        + "<i itemprop=name>x</i>" * 1000,
+        _ld(ARTICLE | {"author": "Ann", "text": "-->]]> " * 9000}),
     ],
 )
 def test_many_elements_take_linear_time(body: str) -> None:

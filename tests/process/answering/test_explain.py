@@ -122,6 +122,12 @@ def _record(**values: Any) -> dict[str, Any]:
         ),
         (
             ACCEPTED
+            | {"queue": "to do", "waiting": {"state": "given_up", "cause": "dns_not_found", "todo": 2}},
+            "To do: its host was given up: the host name does not exist; the next run tries it again; "
+            "this host has 2 URLs to do.",
+        ),
+        (
+            ACCEPTED
             | {
                 "queue": "to do",
                 "waiting": {"state": "waits_for_robots", "cause": "host_busy", "todo": 1, "ready_at": "T"},
@@ -153,7 +159,7 @@ def _record(**values: Any) -> dict[str, Any]:
         ),
         (
             ACCEPTED | {"known": False},
-            "Not found yet: no fetched page links to it and it is not a seed; the filter would accept it.",
+            "Not found yet: no link that is followed leads to it, and it is not a seed; the filter would accept it.",
         ),
     ],
 )

@@ -17,6 +17,7 @@ from crawler.frontier.refresh.rate_balancing import LevelReport
 from crawler.frontier.refresh.refreshing import Refresh
 from crawler.process.exchange import exchange as exchange_module
 from crawler.process.exchange import peer_exchange as module
+from crawler.process.exchange.agreed_end import GONE_PATIENCES, LAST_WORDS
 from crawler.process.exchange.exchange import Exchange, ExchangeParts, Loops, Member, _run_before, pages_of
 from crawler.process.exchange.peer_exchange import PeerExchange, make_exchange
 from crawler.process.opening.stages import Stages
@@ -322,7 +323,7 @@ async def test_the_queue_of_a_peer_that_is_away_is_rewritten(
         (True, False, "max_pages", []),
         (False, False, "signal", []),
         (False, False, "done", []),
-        (False, False, "max_pages", [module.LAST_WORDS]),
+        (False, False, "max_pages", [LAST_WORDS]),
     ],
 )
 def test_a_process_stays_until_its_peers_know(
@@ -347,7 +348,7 @@ def test_a_process_announces_the_end_until_all_know_or_are_silent(
     monkeypatch.setattr(type(one.exchange.coordination), "all_know", know)
     asyncio.run(one.exchange.part("done"))
     *looks, last = one.naps
-    assert last == module.LAST_WORDS * config.heartbeat and set(looks) <= {config.heartbeat / 4}
+    assert last == LAST_WORDS * config.heartbeat and set(looks) <= {config.heartbeat / 4}
     assert len(looks) == (all_know if all_know is not None else math.ceil(patience / config.heartbeat * 4))
 
 
@@ -372,7 +373,7 @@ def test_the_end_is_announced_only_once_it_is_durable(peered: Callable[..., Peer
         one.here.stages.commits.commit(change)
 
     one.here.queue = commit  # type: ignore[method-assign]
-    exchange._loops = msgspec.structs.replace(exchange._loops, queue=commit)
+    exchange._end._loops = msgspec.structs.replace(exchange._loops, queue=commit)
     asyncio.run(exchange.part("done"))
     assert told == [False, False] and coordination.counters_for("p1").ended
     assert peered(supervised=True, ended=True).exchange.coordination.counters_for("p1").ended
@@ -393,18 +394,16 @@ def knew(one: Peered, *, cleanly: bool = False) -> PeerExchange:
 
 def silence(one: Peered, exchange: PeerExchange) -> bool:
     """Let `silence_max` seconds pass; return whether the exchange then applies the stored end of the crawl."""
-    exchange._recall_end()
+    exchange._end.is_recalled()
     one.here.stages.clock.advance(one.here.stages.config.splitter.silence_max)  # type: ignore[attr-defined]
-    exchange._recall_end()
-    return exchange.ended
+    return exchange._end.is_recalled()
 
 
 @pytest.mark.parametrize("cleanly", [False, True])
 def test_a_stored_end_is_recalled_when_peers_have_left(peered: Callable[..., Peered], cleanly: bool) -> None:
     one = peered()
     again = knew(one, cleanly=cleanly)
-    again._recall_end()
-    assert not again.ended, "a peer may still come back"
+    assert not again._end.is_recalled(), "a peer may still come back"
     one.here.idle = False
     assert not silence(one, again), "this process has work"
     one.here.idle = True
@@ -417,8 +416,8 @@ def test_the_last_messages_of_peers_that_left_prove_the_end(
 ) -> None:
     """Once, a process that was cut off while its peers ended waited for them forever.
 
-    It leaves when their machines have refused connections for long. But it stays if a peer had work, or had not
-    applied all links, or if the machine does not answer.
+    Now such a process leaves when the machines of its peers have refused connections for long. But it stays
+    if a peer had work, or had not applied all links, or if the machine does not answer.
     """
     one = peered()
     exchange, clock, here = one.exchange, one.here.stages.clock, one.here
@@ -434,16 +433,14 @@ def test_the_last_messages_of_peers_that_left_prove_the_end(
         applied_sum=weights.applied_sum({"p0": 6 if unlike == "applied" else 7}),
     )
     exchange.coordination.record_counters("p1", said, clock.now())
-    gone = here.stages.config.crawl.patience * module.GONE_PATIENCES
+    gone = here.stages.config.crawl.patience * GONE_PATIENCES
     for passed in (0.0, gone / 2):
         clock.advance(passed)  # type: ignore[attr-defined]
         if unlike != "reachable":
             exchange.peers._closed_since.setdefault("p1", clock.now())
-        exchange._conclude_end()
-        assert not exchange.ended, passed
+        assert not exchange._end.is_known(exchange.peers), passed
     clock.advance(gone)  # type: ignore[attr-defined]
-    exchange._conclude_end()
-    assert exchange.ended is (unlike == "")
+    assert exchange._end.is_known(exchange.peers) is (unlike == "")
 
 
 @pytest.mark.parametrize("new", ["pages", "links"])
@@ -475,7 +472,7 @@ def test_an_idle_process_warns_once_about_missing_peers(
                 exchange.coordination.record_counters(
                     "p1", msgspec.structs.replace(said, echo_boot=exchange.coordination.boot), now
                 )
-            exchange._tell_awaited()
+            exchange._end.warn_of_missing()
             one.here.stages.clock.advance(0.6 * exchange._config.silence_max)  # type: ignore[attr-defined]
         return [record.getMessage().split("without ")[1].split(" (")[0] for record in caplog.records]
 

@@ -10,7 +10,7 @@ PEERS = {"p1": Progress(idle=True, appended=3, applied=4), "p2": Progress(append
 
 
 def kept() -> MemoryStore:
-    """Return the store of a crawl whose recorded end has the extent (5, 6, 7)."""
+    """Return the store of a crawl that has recorded its end with `Extent(5, 6, 7)`."""
     change = made(MemoryStore(), (5, 6, 7)).keep(PEERS)
     return MemoryStore({key: value for key, value in change.operations if value is not None})
 

@@ -557,7 +557,7 @@ def test_a_hop_gives_up_a_host_that_is_never_free(run: Run) -> None:
 def test_a_hop_tries_less_and_less_often_for_a_busy_host(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """The host always seems to be nearly free.
 
-    It is tried after 10 ms, then less and less often, but at least every 2 s.
+    The host is tried after 10 ms, then less and less often, but at least every 2 s.
     """
     waits: list[float] = []
 

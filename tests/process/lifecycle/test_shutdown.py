@@ -125,8 +125,7 @@ def test_the_watchdog_logs_where_the_event_loop_is_blocked() -> None:
         asyncio.run(play()).join()
     finally:
         logger.removeHandler(handler)
-    # On a busy machine, the loop may count as blocked before `play` blocks it. In both cases, `play` is
-    # running.
+    # On a busy machine, the loop may count as blocked before `play` blocks it. Even then, `play` is running.
     assert "the event loop is blocked for 0.05 s" in texts[0] and ", in play\n" in texts[0]
 
 
@@ -218,7 +217,7 @@ def test_stacks_show_a_bounded_number_of_tasks_and_frames() -> None:
 
 
 def stubborn_once_line(text: str) -> str:
-    """Return the line number at which, by its stack, the task of the test above waits."""
+    """Return the number of the line at which a task of the test above waits, according to its stack."""
     return text.partition("task waits ")[2].partition(", line ")[2].partition("\n")[0]
 
 

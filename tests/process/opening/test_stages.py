@@ -378,7 +378,7 @@ def test_urls_that_are_done_go_back_into_the_queues(tmp_path: Path) -> None:
 
 
 def test_a_merge_of_runs_ends_in_its_own_change(tmp_path: Path) -> None:
-    """Otherwise, the merged runs would stay in the manifest, or would prevent other merges."""
+    """Without this change, the merged runs would stay in the manifest, or would prevent other merges."""
     stages = opened(tmp_path)
     merges, urls = 0, [f"http://a.org/{n}" for n in range(9)]
     for url in urls:

@@ -44,7 +44,7 @@ class Crawl:
         deliver_pending([joint.stages for joint in self.joints.values()])
 
     def show(self, shown: Mapping[str, list[str]]) -> None:
-        """Refetch every hub. The new copy of a hub has the links that `shown` gives for it, if any."""
+        """Refetch every hub. `shown` maps the URL of a hub to the links that its new copy has."""
         for joint in self.joints.values():
             joint.clock.advance(DAY)
             waiting = {url for url in HUBS if self.owner(url) is joint}

@@ -61,13 +61,16 @@ def test_requisites_come_with_their_flag(open_joint: OpenJoint) -> None:
 
 
 def test_links_out_of_scope_are_checked_if_configured(open_joint: OpenJoint) -> None:
-    """Such a link has the depth of its page, so no depth limit parks it. It does not count as a page of the crawl."""
+    """A link out of scope has the depth of its page, so no depth limit parks it.
+
+    Such a link does not count as a page of the crawl.
+    """
     joint = open_joint(crawl={"check_external": True, "depth": 0}, filter={"exclude": ["secret"]})
     joint.seeds(HOME)
     found = extracted("/x", "http://b.org/y.pdf", "http://b.org/secret", "mailto:me")
     change = joint.page(joint.fetch_task(), fetch(HOME), found)
     assert links_of(change) == [("http://a.org/x", 1, 0, 0), ("http://b.org/y.pdf", 0, 0, EXTERNAL)]
-    # the link that is checked although it is out of scope counts as accepted and as filtered
+    # the external link is checked although it is out of scope, so it counts both as accepted and as filtered
     assert change.counts["urls.links"] == 5
     assert change.counts["urls.accepted"] == 2
     assert change.counts["urls.filtered.scope"] == 2

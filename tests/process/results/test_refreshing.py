@@ -113,7 +113,10 @@ def test_the_share_divides_the_rate_between_new_and_known_pages(open_joint: Call
 def test_a_host_that_waits_with_a_known_page_comes_before_other_pages(
     open_joint: Callable[..., Joint],
 ) -> None:
-    """Otherwise, a host that needs its robots.txt first would wait forever while other hosts use the whole rate."""
+    """If such a host came after other pages, it would wait forever for the fetch of its robots.txt.
+
+    The other hosts would use the whole rate.
+    """
     ready = [{"match": f"{host}.org", "robots": "ignore"} for host in "ab"]
     joint = open_joint(**ON, crawl={"rate": 1.5}, override=ready)
     urls = [f"http://{host}.org/{n}" for host in "abcdef" for n in range(2)]
@@ -524,7 +527,10 @@ def test_arms_divide_the_pages_and_report_their_freshness(open_joint: Callable[.
 
 
 def test_a_process_with_unused_rate_reports_itself_idle(open_joint: Callable[..., Joint]) -> None:
-    """Its `tilt`, a factor of its share of the rate, falls until other processes use the free rate."""
+    """The share of the process is proportional to its `tilt`.
+
+    The tilt falls until other processes use the free rate.
+    """
     joint = open_joint(**ON, crawl={"rate": 2.0})
     crawl(joint, *[f"http://a.org/{n}" for n in range(5)])
     refresh, waited = refresh_of(joint), 0.0

@@ -77,7 +77,7 @@ def test_each_process_takes_its_own_part_of_shared_seeds(tmp_path: Path, scope: 
 
 
 def test_the_scope_spans_all_shared_seeds_before_any_is_queued(tmp_path: Path) -> None:
-    """Otherwise, a link that another process sends while seeds are being queued would be dropped."""
+    """If the scope grew seed by seed, a link that another process sends meanwhile would be dropped."""
     stages = process(tmp_path, "p0", ["p0", "p1"])
     stages.commits.commit(next(seeds_of(stages, shared=True)))
     assert all(stages.intake.explain(f"{url}page").rule == "" for url in ALL)

@@ -1,0 +1,57 @@
+"""Finds out what a crawl waits for, for progress lines and logs."""
+
+from typing import NamedTuple
+
+from crawler.admin.status import Status
+from crawler.admin.wait_causes import describe_cause
+from crawler.clock import iso_time
+from crawler.records import HostStatus
+
+LONG_WAIT = 2.0  # seconds; shorter waits of a crawl are not shown
+
+_STATES = {
+    "waits_for_robots": "its robots.txt could not be fetched",
+    "retries": "a URL is tried again",
+    "waits_for_address": "others at its address",
+    "waits_for_look_up": "other look-ups",
+}
+
+
+class CrawlWait(NamedTuple):
+    """The wait of a crawl that cannot fetch anything until the instant `until`, when `host` is ready.
+
+    `others` is the number of other hosts that wait.
+    """
+
+    host: str
+    others: int
+    until: float
+    reason: str
+
+    def described(self, now: float) -> str:
+        """Return the wait in words, as seen at `now`."""
+        others = f" and {self.others:,} other hosts" if self.others else ""
+        clock = iso_time(self.until)[11:19]
+        return f"waits until {clock} UTC ({self.until - now:,.0f} s) for {self.host}{others}: {self.reason}"
+
+
+def next_wait(status: Status) -> CrawlWait | None:
+    """Return what a crawl without a fetch in flight waits for, or None if it does not wait long."""
+    if status.frontier.in_flight or not status.frontier.todo:
+        return None
+    hosts = [host for host in status.waiting if host.todo and host.ready_at - status.now > LONG_WAIT]
+    if not hosts:
+        return None
+    first = min(hosts, key=lambda host: host.ready_at)
+    return CrawlWait(first.host, len(hosts) - 1, first.ready_at, _reason(first))
+
+
+def _reason(host: HostStatus) -> str:
+    cause = f" ({describe_cause(host.cause)})" if host.cause else ""
+    if host.state in _STATES:
+        return _STATES[host.state] + cause
+    if host.slowdown > 1.0:
+        return "slowed by 429 or 503"
+    if host.failures:
+        return (f"failed {host.failures} times in a row" if host.failures > 1 else "it failed") + cause
+    return describe_cause(host.cause) or "its gap between requests"

@@ -1,0 +1,63 @@
+"""Corrects instants that were stored while the clock was behind.
+
+A machine whose clock has no battery may begin a run in 1970, and the next one in the present. Without a
+correction, the next crawl of a page that was crawled in the first of these runs would seem to come fifty
+years later. If this next crawl finds the page unchanged, T, the time for which the page was watched, would
+grow by fifty years, and the page would hardly be fetched again.
+
+    earlier run     stores instants up to X
+    run behind      begins at `since`, before X, with `lead` = X - since; stores instants up to `last`
+    later run       begins at `now`; if now - last >= lead, the clock has made up for the lead
+
+At the start of the run whose clock is behind, it is not known which of the two clocks was wrong. The start of
+the later run shows it. If the clock of the earlier run was ahead, the clock of the run behind was right. Then
+the later run begins soon after `last` (less than `lead` later), and nothing is corrected. If instead the
+clock has made up for the lead, the clock of the run behind was wrong, and the instants from `since` to `last`
+are moved forward by the lead. The moved instants are still too early, by the time that passed between the
+earlier run and the run behind.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+
+class SetBack(NamedTuple):
+    """A run that began with a clock behind the instants of earlier runs.
+
+    `since` is the time that its clock showed at the start of the run. `last` is the latest instant that the run
+    stored. `lead` is the time from `since` to the latest instant of an earlier run, in seconds.
+    """
+
+    since: float
+    last: float
+    lead: float
+
+    def has_ended(self, now: float) -> bool:
+        """Return whether the clock has moved forward by at least the lead since the last instant of this run."""
+        return now - self.last >= self.lead
+
+    def extended(self, instant: float) -> "SetBack":
+        """Return the record of this run after the run has stored `instant`.
+
+        If `instant` belongs to a later run, the record is unchanged.
+        """
+        return self if instant <= self.last or self.has_ended(instant) else self._replace(last=instant)
+
+    def corrected(self, instants: np.ndarray) -> np.ndarray:
+        """Return `instants`, (n,), after moving the instants of this run forward by the lead."""
+        own = (instants >= self.since) & (instants <= self.last)
+        return np.where(own, instants + self.lead, instants)
+
+
+def at_start(known: SetBack | None, now: float, lead: float) -> SetBack | None:
+    """Return the latest run whose clock was behind, as known when a run begins at `now`.
+
+    `known` is the latest such run that is stored, and `lead` is the number of seconds by which stored instants
+    are in the future.
+    """
+    if lead <= 0.0:
+        return known
+    if known is not None and now < known.since + known.lead:
+        return known._replace(since=min(known.since, now))
+    return SetBack(now, now, lead)

@@ -1,0 +1,94 @@
+"""A reference that shows how much a policy can gain if it must learn the change rates of pages.
+
+The reference knows the distribution from which the rates of each host were drawn, but no page's rate. It keeps
+the exact posterior of each page's rate d, on a grid of quantiles, and fetches the page whose expected crawl value
+is the greatest:
+
+    V(tau) = mu sum_j p_j (1 - (1 + d_j tau) exp(-d_j tau)) / d_j
+
+    unchanged after tau    p_j  is multiplied by  exp(-d_j tau)
+    changed                p_j  is multiplied by  1 - exp(-d_j tau)
+
+This is the gain of one more crawl, because the crawl value is linear in the distribution of the rate. No term
+rewards a fetch for what it would teach. The reference plays only worlds without signals, in which pages change
+independently and every host is always free.
+"""
+
+import numpy as np
+from scipy.special import ndtri
+
+from crawler.lab.living.worlds import DrawnWorld, WorldSpec
+
+GRID = 48  # quantiles of the prior
+TRIED = 12  # pages whose values are computed at a time
+
+
+def can_play(spec: WorldSpec) -> bool:
+    """Return whether pages change independently, without signals, and every host is always free."""
+    independent = all(host.process == "poisson" for host in spec.hosts)
+    return independent and spec.signals == "none" and not (spec.polite or spec.rest or spec.latency)
+
+
+class Bayes:
+    """Fetches the page with the greatest expected value, given the true prior of the rates."""
+
+    def __init__(self, world: DrawnWorld) -> None:
+        spec = world.spec
+        assert can_play(spec), spec.name
+        quantiles = ndtri((np.arange(GRID) + 0.5) / GRID)
+        drawn = [np.exp(host.spread * quantiles) for host in spec.hosts]
+        of_host = np.array(
+            [rates / (rates.mean() * host.every) for rates, host in zip(drawn, spec.hosts, strict=True)]
+        )
+        self._rates = of_host[world.site]
+        self._chances = np.full(self._rates.shape, 1.0 / GRID)
+        self._importance = world.importance
+        self._fetched = np.full(len(world), np.inf)
+        # For each page, a bound of its value at the instant `_at`. A value grows by at most mu/e per second.
+        self._bound, self._at = np.zeros(len(world)), np.zeros(len(world))
+
+    def add(self, page: int, now: float) -> None:
+        self._begin(page, now)
+
+    def note_change(self, page: int, source: str, at: float, now: float) -> None:
+        raise NotImplementedError
+
+    def remove(self, page: int, now: float) -> None:
+        raise NotImplementedError
+
+    def block(self, site: int, until: float) -> None:
+        raise NotImplementedError
+
+    def claim_next(self, now: float) -> int:
+        """Return the page with the greatest value. Compute values only where the bounds require it."""
+        bounds = self._bound + self._importance * (now - self._at) / np.e
+        bounds[np.isinf(self._fetched)] = -1.0
+        exact = np.zeros(len(bounds), dtype=bool)
+        while True:
+            tried = np.argpartition(bounds, -TRIED)[-TRIED:]
+            tried = tried[~exact[tried]]
+            if not len(tried):
+                return int(bounds.argmax())
+            bounds[tried] = self._bound[tried] = self._values(tried, now)
+            self._at[tried] = now
+            exact[tried] = True
+            best = int(bounds.argmax())
+            if exact[best]:
+                return best
+
+    def record_outcome(self, page: int, now: float, changed: bool) -> None:
+        stay = np.exp(-self._rates[page] * (now - self._fetched[page]))
+        chances = self._chances[page] * (1.0 - stay if changed else stay)
+        self._chances[page] = chances / chances.sum()
+        self._begin(page, now)
+
+    def _begin(self, page: int, now: float) -> None:
+        self._fetched[page] = self._at[page] = now
+        self._bound[page] = 0.0
+
+    def _values(self, pages: np.ndarray, now: float) -> np.ndarray:
+        """Return the expected crawl values of these pages, (n,)."""
+        rates = self._rates[pages]
+        x = rates * (now - self._fetched[pages, None])
+        each = (1.0 - (1.0 + x) * np.exp(-x)) / rates
+        return np.asarray(self._importance[pages] * (self._chances[pages] * each).sum(axis=1))

@@ -494,9 +494,9 @@ def test_a_process_started_after_the_end_leaves_when_its_peers_are_gone_for_good
     assert again._end.is_known(again.peers) is (unlike == "")
 
 
-@pytest.mark.parametrize("more", [0, 1])
-def test_only_new_seeds_void_a_stored_end(folder: Path, monkeypatch: pytest.MonkeyPatch, more: int) -> None:
-    """Seeds are given at each start. Starts that were stopped before the end do not matter."""
+@pytest.mark.parametrize("given", [0, 2, 3, 4])
+def test_only_new_seeds_void_a_stored_end(folder: Path, monkeypatch: pytest.MonkeyPatch, given: int) -> None:
+    """All seeds may be given again, or some, or none. Starts that were stopped before the end do not matter."""
     one = Peered(folder, monkeypatch)
     owner = one.here.stages.topology.partition.owner
     urls = (f"http://h{n}.org/" for n in range(100))
@@ -510,10 +510,11 @@ def test_only_new_seeds_void_a_stored_end(folder: Path, monkeypatch: pytest.Monk
     for start in range(3):
         give(3 - start)
         one.here.again()
-    give(3 + more)
+    if given:
+        give(given)
     again = one.here.exchange()
     assert isinstance(again, PeerExchange)
-    assert again._end._stored.past_end is (PastEnd.VOID if more else PastEnd.HOLDS)
+    assert again._end._stored.past_end is (PastEnd.VOID if given > 3 else PastEnd.HOLDS)
     one.here.stages.close()
 
 

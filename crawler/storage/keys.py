@@ -137,6 +137,7 @@ EQUIVALENCES = b"m/equivalences"  # pairs of authorities that are proven to be n
 RUN = b"m/run"  # the current run, and the counters as they were when it began
 INCARNATION = b"m/incarnation"  # number of the latest start of this process; peers refuse earlier starts
 OUTBOX_STATE = b"m/outbox/"  # followed by the name of a peer: the epoch and the entry numbers of the outbox for this peer
+SENT_SEEDS = b"m/seeds/"  # followed by a number of 8 bytes: fingerprints of seeds that were put into outboxes
 
 METAS: Mapping[bytes, Family] = {
     CLEAN: Family(CLEAN, "process", Travel.ANEW, sealed=False),
@@ -160,7 +161,9 @@ METAS: Mapping[bytes, Family] = {
     RUN: Family(RUN, "process", Travel.ANEW),
     INCARNATION: Family(INCARNATION, "process", Travel.ANEW),
     OUTBOX_STATE: Family(OUTBOX_STATE, "splitter", Travel.ANEW),
+    SENT_SEEDS: Family(SENT_SEEDS, "process", Travel.ANEW),
 }
+_NAMED = (OUTBOX_STATE, SENT_SEEDS)  # the keys of `METAS` that are followed by a name or a number
 
 # Maps the name of each counter that counts keys in the store to the prefix of these keys.
 KEPT: Mapping[str, bytes] = {"stored.records": PAGE, "stored.captures": CAPTURE}
@@ -174,7 +177,7 @@ def family(key: bytes) -> Family | None:
     found = _BY_PREFIX.get(key[:2])
     if found is None or found.prefix != META:
         return found
-    return METAS.get(OUTBOX_STATE if key.startswith(OUTBOX_STATE) else key)
+    return METAS.get(next((prefix for prefix in _NAMED if key.startswith(prefix)), key))
 
 
 def bucket(key: bytes) -> int:

@@ -14,6 +14,7 @@ fetches those pages.
 
 from crawler.errors import UsageError
 from crawler.process.opening.stages import Stages
+from crawler.process.results.sent_seeds import forget_sent_seeds
 from crawler.records import Link
 from crawler.storage.commit import Change
 from crawler.upkeep.stored_links import StoredLinks
@@ -33,6 +34,7 @@ class Recovery:
             raise UsageError(f"{lost!r} is not among the processes {', '.join(stages.topology.names)}")
         self._lost = lost
         self._outbox, self._commits, self._knowledge = stages.outbox, stages.commits, stages.knowledge
+        self._store = stages.store
         self._stored = StoredLinks(stages)
         self._links: dict[int, Link] = {}
         self._queued: set[int] = set()
@@ -53,7 +55,9 @@ class Recovery:
                 self._commit()
         self._commit()
         self._outbox.start_over(self._lost)
-        self._commits.commit_now(Change(sync=True))
+        change = Change(sync=True)
+        forget_sent_seeds(self._store, change)
+        self._commits.commit_now(change)
         return len(self._queued)
 
     def _commit(self) -> None:

@@ -33,6 +33,7 @@ def test_the_docstring_lists_each_prefix() -> None:
         (b"u/12345678", "pages"),
         (b"m/scope", "urlfilter"),
         (b"m/outbox/p1", "splitter"),
+        (b"m/seeds/12345678", "process"),
         (b"m/unknown", None),
         (b"m/scopes", None),
         (b"Z/1", None),

@@ -10,6 +10,8 @@ from crawler.errors import DamageError, UsageError
 from crawler.records import Extracted, LinkFlag
 from crawler.splitter.partition import Partition
 from crawler.storage.commit import Change
+from crawler.storage.keys import SENT_SEEDS
+from crawler.storage.kv import scan_prefix
 from crawler.upkeep import recover as module
 from crawler.upkeep.recover import Recovery
 from crawler.urls.fingerprint import Fingerprinter
@@ -43,6 +45,14 @@ def one(open_joint: Callable[..., Joint]) -> Joint:
         fetch_task = joint.fetch_task()
         joint.page(fetch_task, pages[fetch_task.url], Extracted(base=fetch_task.url))
     return joint
+
+
+def test_seeds_are_sent_again_after_a_recovery(one: Joint, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The archive does not contain seeds of the lost process that are not in the configuration."""
+    one.seeds(LOST[4])
+    assert list(scan_prefix(one.stages.store, SENT_SEEDS))
+    recovered(one, monkeypatch)
+    assert not list(scan_prefix(one.stages.store, SENT_SEEDS))
 
 
 def recovered(joint: Joint, monkeypatch: pytest.MonkeyPatch) -> tuple[tuple[int, list[str]], list[Change]]:

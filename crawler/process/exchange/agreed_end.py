@@ -5,7 +5,9 @@ A process that has finished keeps running until all other processes know of the 
 this time, so that it does not learn that the crawl has ended. It then waits until one of the processes that
 have left is started again and tells it that the crawl has ended. The wait also ends if two conditions hold:
 the machines of the processes that have left have refused connections for `GONE_PATIENCES` times
-`crawl.patience`, and the last messages of all processes prove that no work is left.
+`crawl.patience`, and the last messages of all processes prove that no work is left. A process that is started
+again after the end waits for its peers in the same way. Instead of the last messages, its stored end proves
+that no work is left.
 """
 
 import asyncio
@@ -56,14 +58,8 @@ class AgreedEnd:
         coordination.tells_end = member.supervised
 
     def complete(self, own: Progress) -> None:
-        """Add to `own`, the progress of this process, what the process knows about the end of the crawl.
-
-        An earlier run may have stored that the crawl has ended. If this still applies, links to seeds that this
-        run has put into the outbox a second time are not counted.
-        """
+        """Add to `own`, the progress of this process, what the process knows about the end of the crawl."""
         outbox, inbox = self._parts.outbox, self._parts.inbox
-        if own.outbox and self._stored.holds and not self._coordination.heard_all:
-            own.outbox = 0
         own.past_end = self._stored.past_end
         if own.idle and not outbox.links:
             own.sent_sum = self._weights.sent_sum(outbox.confirmed_by_peer())
@@ -81,24 +77,30 @@ class AgreedEnd:
         )
 
     def is_proved(self, peers: Peers) -> bool:
-        """Return whether all missing peers have left for good, and their last messages prove the end."""
+        """Return whether all missing peers have left for good, and no work is left.
+
+        Either the last messages of the peers prove this, or the end that an earlier run stored.
+        """
         missing = self._coordination.missing(self._clock.now())
         if self._supervised or self._coordination.ended or not missing:
             return False
         gone = peers.have_left(missing, GONE_PATIENCES * self._crawl_patience)
-        if not gone or not self._coordination.proves_end():
+        if not gone:
             return False
-        log.warning(
-            "the crawl has ended: %s left, and the last messages show that nothing was left to do",
-            ", ".join(missing),
-        )
+        if self._coordination.proves_end():
+            proof = "the last messages show that nothing was left to do"
+        elif self._stored.is_undisturbed(self._coordination.rates_stated()):
+            proof = "nothing was done here since an earlier run ended"
+        else:
+            return False
+        log.warning("the crawl has ended: %s left, and %s", ", ".join(missing), proof)
         return True
 
     def warn_of_missing(self) -> None:
         """Log missing peers if this process has nothing left to do, because it may wait for them forever."""
         now = self._clock.now()
         missing = self._awaited.check(self._coordination.missing(now), self._loops.idle(), now)
-        if missing and not self._supervised:
+        if missing and not self._supervised and not self._coordination.ended:
             log.warning(
                 "nothing is left to do here, but the crawl cannot end without %s (no contact for %g s); "
                 "if the crawl has ended there, start one of them again, and it will tell this process; "
@@ -118,6 +120,9 @@ class AgreedEnd:
             patience += self._clock.now()
             while not self._coordination.all_know and self._clock.now() < patience:
                 await asyncio.sleep(heartbeat / 4)
+            if not self._coordination.all_know:
+                # Since the end was stored, peers may have reported that they have no work.
+                await self._store()
             self._warn_of_uninformed()
             await asyncio.sleep(LAST_WORDS * heartbeat)  # the last peer may not know of the end yet
         elif stopped_by.startswith("max_"):
@@ -152,12 +157,9 @@ class AgreedEnd:
             self._coordination.tells_end = True
 
     def _extent(self) -> Extent:
-        admission = self._parts.admission
         return Extent(
             self._parts.outbox.appended,
             self._parts.inbox.applied,
             pages_of(self._parts.counters),
-            admission.seeds_sent,
-            admission.seeds_digest,
             self._limits,
         )

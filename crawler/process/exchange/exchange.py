@@ -20,7 +20,6 @@ from crawler.frontier.frontier import Frontier
 from crawler.frontier.refresh.rate_balancing import LevelReport
 from crawler.process.opening.process_context import ProcessContext
 from crawler.process.opening.stages import Stages
-from crawler.process.results.admission import Admission
 from crawler.records import Outcome, PeerStatus
 from crawler.splitter.coordination import Coordination, Progress
 from crawler.splitter.inbox import Inbox, Received
@@ -85,7 +84,6 @@ class ExchangeParts(msgspec.Struct, frozen=True):
     outbox: Outbox
     inbox: Inbox
     fingerprinter: Fingerprinter
-    admission: Admission
     clean: bool
     received: Callable[[Received], Making]  # builds the `Change` for an entry that another process sent
 
@@ -102,7 +100,6 @@ class ExchangeParts(msgspec.Struct, frozen=True):
             outbox=stages.outbox,
             inbox=stages.inbox,
             fingerprinter=stages.fingerprinter,
-            admission=stages.admission,
             clean=stages.was_clean,
             received=stages.decisions.received,
         )

@@ -3,22 +3,23 @@
 When a process announces the end, all peers may leave as soon as they have heard of it. So the process first
 stores, under `m/ended`, that the crawl has ended, and how much work the process had done by then (its
 extent). The extent consists of the links that the process has sent and applied, the pages that it has
-fetched, the seeds that it was given, and the limits in force. Later work, such as on the seeds of a new run,
-changes the extent, and then the stored end no longer applies. The stored end also no longer applies after a
-change of the limits. URLs that were parked or had to wait too long may then be fetched, by this process or by
-one that starts later. Each process tells its peers whether it has stored an end, and whether the stored end
-still applies (`PastEnd`). While any peer has a stored end that no longer applies, no process relies on the
-end that it has stored itself. A restarted process receives the seeds of its run a second time, and sends
-those of other processes to their owners a second time. These seeds do not count as work, because the owners
-had them before the end.
+fetched, and the limits in force. Later work, such as on new seeds, changes the extent, and then the stored
+end no longer applies. The stored end also no longer applies after a change of the limits. URLs that were
+parked or had to wait too long may then be fetched, by this process or by one that starts later. Each process
+tells its peers whether it has stored an end, and whether the stored end still applies (`PastEnd`). While any
+peer has a stored end that no longer applies, no process relies on the end that it has stored itself. A
+restarted process receives its seeds a second time. These seeds do not change the extent, because a seed is
+sent to its owner only once (`process/results/sent_seeds.py`).
 
-A stored end is used in two cases. The first case is a restart after a crash. The process may have been killed
-while it was leaving, and its peers may have left, too. So the process does not wait for missing peers for
-ever. It leaves when no process has reported work for `silence_max`. The second case is a start after a clean
+A stored end is used in three cases. The first case is a restart after a crash. The process may have been
+killed while it was leaving, and its peers may have left, too. So the process does not wait for missing peers
+forever. It leaves when no process has reported work for `silence_max`. The second case is a start after a clean
 end. This start is a new run, which waits for all peers. But one of the peers may have been cut off when the
 others left, and may still be waiting for them. For this case, the stored end contains the numbers of links
 that each peer had sent and applied. If a peer still has these numbers and knows of no end, the first process
-that is started again informs the peer.
+that is started again informs the peer. The third case is a start after a clean end when no such peer exists
+any more, for example because it has ended by itself in the meantime. Then the process leaves when the
+machines of all missing processes have refused connections for long (`agreed_end.py`).
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -37,24 +38,20 @@ from crawler.storage.reshard import load, pack
 class Extent(msgspec.Struct, frozen=True):
     """The work of a process in all its runs: links appended to outboxes, links applied from inboxes, pages fetched.
 
-    `seeds` is the number of appended links that are seeds given at this start of the process. `digest` is the
-    sum of the fingerprints of these seeds. `limits` describes the settings that decide which known URLs are
-    not fetched. `peers` holds the numbers (appended, applied) of each peer whose last message said that it
-    had no work.
+    `limits` describes the settings that decide which known URLs are not fetched. `peers` holds the numbers
+    (appended, applied) of each peer whose last message said that it had no work.
     """
 
     appended: int
     applied: int
     pages: int
-    seeds: int = 0
-    digest: int = 0
     limits: str = ""
     peers: dict[str, tuple[int, int]] = {}
 
     def is_beyond(self, kept: "Extent") -> bool:
-        """Return whether, since `kept`, the limits changed or work was done. Repeated seeds are not work."""
-        before = (kept.appended, kept.applied, kept.pages, kept.digest, kept.limits)
-        return (self.appended - self.seeds, self.applied, self.pages, self.digest, self.limits) != before
+        """Return whether, since `kept`, the limits changed or work was done."""
+        before = (kept.appended, kept.applied, kept.pages, kept.limits)
+        return (self.appended, self.applied, self.pages, self.limits) != before
 
 
 class Termination:
@@ -77,6 +74,7 @@ class Termination:
         self._extent = extent
         self._silence_max = silence_max
         self._clean = clean
+        self._at_rest: dict[str, tuple[int, int]] = {}  # the peers that `keep` has stored
         # Since this time, some peers have been missing and no process has had work.
         self._quiet_since = now
 
@@ -93,14 +91,17 @@ class Termination:
         return self.past_end is PastEnd.HOLDS
 
     def keep(self, peers: Mapping[str, Progress | Counters]) -> Change:
-        """Build the `Change` that stores that the crawl has ended. `peers` holds the last reports of the peers."""
-        at_rest = {
+        """Build the `Change` that stores that the crawl has ended. `peers` holds the last reports of the peers.
+
+        A second call adds the peers that have reported since the first call that they have no work.
+        """
+        self._at_rest |= {
             name: (each.appended, each.applied)
             for name, each in peers.items()
             if each.idle and not each.outbox
         }
         change = Change(sync=True)
-        change.put(ENDED, pack(replace(self._extent(), peers=at_rest)))
+        change.put(ENDED, pack(replace(self._extent(), peers=dict(self._at_rest))))
         return change
 
     def recalls(self, said: Mapping[str, Progress | Counters], processes: int, now: float) -> bool:
@@ -120,11 +121,23 @@ class Termination:
 
     def _is_awaited(self, said: Mapping[str, Progress | Counters]) -> bool:
         """Return whether any peer does not know of the end, and has sent and applied no links since it was stored."""
-        peers = self._kept.peers if self._kept is not None else {}
         return any(
-            each.past_end is PastEnd.NONE and peers.get(name) == (each.appended, each.applied)
+            each.past_end is PastEnd.NONE and self._is_unchanged(name, each) for name, each in said.items()
+        )
+
+    def is_undisturbed(self, said: Mapping[str, Progress | Counters]) -> bool:
+        """Return whether the stored end applies, and no process that has sent a report has had work since then."""
+        return self.holds and all(
+            each.idle
+            and not each.outbox
+            and (each.past_end is PastEnd.HOLDS or self._is_unchanged(name, each))
             for name, each in said.items()
         )
+
+    def _is_unchanged(self, name: str, said: Progress | Counters) -> bool:
+        """Return whether a peer has sent and applied no links since the end was stored."""
+        peers = self._kept.peers if self._kept is not None else {}
+        return said.past_end is not PastEnd.VOID and peers.get(name) == (said.appended, said.applied)
 
 
 class MissingPeers:

@@ -21,6 +21,7 @@ from crawler.process.results.link_policy import LinkPolicy
 from crawler.process.results.link_scoring import LinkScoring, named
 from crawler.process.results.result_processor import ResultProcessor
 from crawler.process.results.retired import is_retired
+from crawler.process.results.sent_seeds import SentSeeds
 from crawler.process.results.signal_intake import SignalIntake
 from crawler.process.results.site_knowledge import SiteKnowledge
 from crawler.records import Link, LinkFlag
@@ -81,6 +82,7 @@ class Decisions:
             self.knowledge,
             Seen(ClockCache(bits), due),
             Owners(topology.partition, context.name, sent),
+            SentSeeds(store),
             trace,
             ordering,
         )

@@ -23,6 +23,7 @@ from crawler.due.eliminator import Eliminator
 from crawler.orders.classes import with_class
 from crawler.process.committing.portions import PORTION_LINKS, portions
 from crawler.process.results.link_scoring import NO_PAGE, LinkScoring, LinkSource, Scores, classed
+from crawler.process.results.sent_seeds import SentSeeds
 from crawler.process.results.site_knowledge import SiteKnowledge
 from crawler.records import Extracted, FetchTask, Link, LinkFlag
 from crawler.splitter.inbox import Received
@@ -36,7 +37,6 @@ if TYPE_CHECKING:
     from crawler.urls.trace import TraceWriter
 
 _SEED = LinkFlag.SEED
-_MASK = (1 << 64) - 1
 Pauses = Generator[None, None, None]
 Counted = Generator[None, None, int]  # pauses between portions; returns the number of accepted links
 
@@ -98,6 +98,7 @@ class Admission:
         knowledge: SiteKnowledge,
         seen: Seen,
         owners: Owners,
+        sent_seeds: SentSeeds,
         trace: "TraceWriter | None" = None,
         ordering: LinkScoring | None = None,
     ) -> None:
@@ -105,10 +106,9 @@ class Admission:
         self._knowledge = knowledge
         self._seen = seen
         self._owners = owners
+        self._sent_seeds = sent_seeds
         self._trace = trace
         self._ordering = ordering
-        # The number of seeds sent to other processes, and the sum of their fingerprints.
-        self.seeds_sent, self.seeds_digest = 0, 0
 
     # -- links found by this process -------------------------------------------
 
@@ -222,7 +222,10 @@ class Admission:
         link_context: LinkContext,
         scores: Scores | None,
     ) -> None:
-        """Queue the accepted links of one owner which were not seen recently, or whose class is now much better."""
+        """Queue the accepted links of one owner which were not seen recently, or whose class is now much better.
+
+        A seed that an earlier start has sent to its owner is not sent again.
+        """
         own = owner == self._owners.me
         missed = self._seen.misses(fingerprints) if own else self._owners.unsent(fingerprints)
         classes = None
@@ -232,6 +235,8 @@ class Admission:
                 self._ordering.improve(_links(urls, fingerprints, news, link_context, classes), change)
             elif news:
                 missed = sorted({*missed, *news})
+        if not own and link_context.flags & _SEED and not link_context.redirects:
+            missed = self._sent_seeds.take(change, fingerprints, missed)
         links = _links(urls, fingerprints, missed, link_context, classes)
         change.count("urls.cache_hits", len(urls) - len(links))
         if own:
@@ -269,9 +274,6 @@ class Admission:
         change = Change()
         yield from self.given(change, urls)
         yield from self.portions(change, urls[0], urls, LinkContext(flags=_SEED))
-        for _, links in change.foreign:
-            self.seeds_sent += len(links)
-            self.seeds_digest = (self.seeds_digest + sum(link.fingerprint for link in links)) & _MASK
         return change
 
     def given(self, change: Change, urls: Sequence[str]) -> Iterator[None]:

@@ -121,6 +121,30 @@ def test_a_returning_process_informs_one_that_missed_the_end(
     assert len(cluster.observed.visits) == 1 and last.at < cluster.observed.visits[0] + 90.0
 
 
+@pytest.mark.parametrize(("seed", "owns"), [(3, "p2"), (0, "p0"), (4, "p2")])
+def test_a_process_that_sends_its_seed_again_informs_one_that_was_killed_at_the_end(
+    seed: int, owns: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Process p2 is killed before it has stored the end, and returns after its peers have ended.
+
+    Then p0 is started again with its seed, which `owns` owns. Once, p2 counted the seed as work, so that p0 and
+    p2 waited for p1.
+    """
+    settings = msgspec.structs.replace(QUIET, seed=seed, tree={"crawl": {"patience": 60.0}})
+    planned(monkeypatch)
+    free, _ = run(settings)
+    end = free.observed.elapsed
+    planned(monkeypatch, Fault(end - 4.0, "kill", (2,), length=300.0, point="stopping", visits=1))
+    cluster, _ = run(settings)
+    host = bytes(cluster.web.url(0), "ascii")
+    assert free.observed.ended and cluster.observed.ended, host
+    ends = [(life.machine, life.how) for life in cluster.observed.lives]
+    assert ends[0] == ("p2", "kill at stopping")
+    assert sorted(ends[1:3]) == [("p0", "done"), ("p1", "done")]
+    assert ends[3:] == [("p0", "done"), ("p2", "done")], "p1 was not needed"
+    assert len(cluster.observed.visits) == 1
+
+
 @pytest.mark.parametrize("kind", ["partition", "one-way"])
 def test_processes_end_by_themselves_after_a_cut_at_the_last_page(
     kind: str, monkeypatch: pytest.MonkeyPatch

@@ -24,10 +24,11 @@ from crawler.process.opening.stages import Stages
 from crawler.records import Link
 from crawler.splitter.coordination import Progress, Weights
 from crawler.splitter.partition import Partition
-from crawler.splitter.wire import Counters
+from crawler.splitter.wire import Counters, PastEnd
 from crawler.storage.commit import Change
 from crawler.storage.keys import OUTBOX
 from crawler.storage.kv import scan_prefix
+from tests.process.support import made
 
 REAL_SLEEP = asyncio.sleep
 
@@ -375,7 +376,7 @@ def test_the_end_is_announced_only_once_it_is_durable(peered: Callable[..., Peer
     one.here.queue = commit  # type: ignore[method-assign]
     exchange._end._loops = msgspec.structs.replace(exchange._loops, queue=commit)
     asyncio.run(exchange.part("done"))
-    assert told == [False, False] and coordination.counters_for("p1").ended
+    assert told[:2] == [False, False] and coordination.counters_for("p1").ended
     assert peered(supervised=True, ended=True).exchange.coordination.counters_for("p1").ended
 
 
@@ -443,6 +444,80 @@ def test_the_last_messages_of_peers_that_left_prove_the_end(
     assert exchange._end.is_known(exchange.peers) is (unlike == "")
 
 
+def test_a_peer_that_is_at_rest_only_after_the_end_was_stored_is_informed_later(
+    peered: Callable[..., Peered], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Process p2 says that the crawl has ended. The message in which p1 reports its rest comes a moment later.
+
+    Then p1 is killed, and does not know of the end.
+    """
+    one = peered(names=("p0", "p1", "p2"))
+    one.here.commits = True
+    coordination, sleep = one.exchange.coordination, one._sleep
+    coordination.record_counters("p1", counters(one, ended=False, appended=2, applied=3), 0.0)
+    rest = counters(one, ended=False, idle=True, outbox=0, appended=2, applied=4, number=2)
+
+    async def hear(seconds: float) -> None:
+        coordination.record_counters("p1", rest, 0.0)
+        await sleep(seconds)
+
+    monkeypatch.setattr(module.asyncio, "sleep", hear)
+    one.exchange.learn_end()
+    asyncio.run(one.exchange.part("done"))
+    one.here.again()
+    one.here.idle = True
+    again = one.here.exchange()
+    assert isinstance(again, PeerExchange)
+    assert not again._end.is_recalled()
+    again.coordination.record_counters("p1", msgspec.structs.replace(rest, number=1), 0.0)
+    assert again._end.is_recalled()
+
+
+@pytest.mark.parametrize("unlike", ["", "worked", "busy", "reachable", "supervised"])
+def test_a_process_started_after_the_end_leaves_when_its_peers_are_gone_for_good(
+    peered: Callable[..., Peered], unlike: str
+) -> None:
+    """Once, a process that was started to inform a peer waited forever if the peer had ended in the meantime."""
+    one = peered()
+    knew(one, cleanly=True)
+    again = one.here.exchange(supervised=unlike == "supervised")
+    assert isinstance(again, PeerExchange)
+    if unlike == "worked":
+        one.here.fetch(1)
+    one.here.idle = unlike != "busy"
+    clock, gone = one.here.stages.clock, one.here.stages.config.crawl.patience * GONE_PATIENCES
+    if unlike != "reachable":
+        again.peers._closed_since["p1"] = clock.now()
+    clock.advance(gone * 0.9)  # type: ignore[attr-defined]
+    assert not again._end.is_known(again.peers), "a new run waits for its peers"
+    clock.advance(gone * 0.2)  # type: ignore[attr-defined]
+    assert again._end.is_known(again.peers) is (unlike == "")
+
+
+@pytest.mark.parametrize("given", [0, 2, 3, 4])
+def test_only_new_seeds_void_a_stored_end(folder: Path, monkeypatch: pytest.MonkeyPatch, given: int) -> None:
+    """All seeds may be given again, or some, or none. Starts that were stopped before the end do not matter."""
+    one = Peered(folder, monkeypatch)
+    owner = one.here.stages.topology.partition.owner
+    urls = (f"http://h{n}.org/" for n in range(100))
+    seeds = [url for url in urls if owner(one.here.stages.fingerprinter.fingerprint(url)) == "p1"]
+
+    def give(count: int) -> None:
+        one.here.stages.commits.commit_now(made(one.here.stages.admission.seeds(seeds[:count]))[0])
+
+    give(3)
+    knew(one, cleanly=True)
+    for start in range(3):
+        give(3 - start)
+        one.here.again()
+    if given:
+        give(given)
+    again = one.here.exchange()
+    assert isinstance(again, PeerExchange)
+    assert again._end._stored.past_end is (PastEnd.VOID if given > 3 else PastEnd.HOLDS)
+    one.here.stages.close()
+
+
 @pytest.mark.parametrize("new", ["pages", "links"])
 def test_a_stored_end_is_void_after_later_work(peered: Callable[..., Peered], new: str) -> None:
     one = peered()
@@ -477,6 +552,7 @@ def test_an_idle_process_warns_once_about_missing_peers(
         return [record.getMessage().split("without ")[1].split(" (")[0] for record in caplog.records]
 
     assert waited() == ["p2", "p1, p2"]
+    assert waited(ended=True) == [], "it does not wait, and a peer that is started again would not find it"
     assert waited(supervised=True) == [], "the supervisor warns instead"
     one.here.idle = False
     assert waited() == []

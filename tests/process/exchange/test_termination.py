@@ -58,13 +58,36 @@ def test_after_a_clean_end_only_a_peer_that_missed_the_end_recalls_it() -> None:
     assert not made(kept(), (6, 6, 7), clean=True).recalls(IDLE | {"p1": missed}, 3, 2000.0)
 
 
-def test_only_new_seeds_void_a_stored_end() -> None:
-    change = made(MemoryStore(), (5, 6, 7, 2, 99)).keep(PEERS)
+def test_peers_that_report_their_rest_late_are_stored_too() -> None:
+    """A process may hear from a second process that the crawl has ended, before a third one reports its rest."""
+    ending = made(MemoryStore(), (5, 6, 7))
+    ending.keep(PEERS)
+    late = {"p1": Progress(appended=9), "p2": Progress(idle=True, appended=1, applied=2)}
+    change = ending.keep(late)
     store = MemoryStore({key: value for key, value in change.operations if value is not None})
-    assert made(store, (7, 6, 7, 2, 99)).holds, "the same seeds were sent again"
-    assert not made(store, (5, 6, 7)).holds, "not all seeds have been given yet"
-    assert not made(store, (7, 6, 7, 2, 98)).holds, "other seeds were sent"
-    assert not made(store, (8, 6, 7, 2, 99)).holds, "a link was sent in addition to the seeds"
+    known = made(store, (5, 6, 7), clean=True)
+    for name, numbers in (("p1", (3, 4)), ("p2", (1, 2))):
+        missed = Progress(idle=True, appended=numbers[0], applied=numbers[1])
+        assert known.recalls(IDLE | {name: missed}, 3, 1000.0), name
+
+
+def test_a_stored_end_is_undisturbed_if_no_process_that_reports_has_worked_since() -> None:
+    known = made(kept(), (5, 6, 7), clean=True)
+    own = {"p0": Progress(idle=True, past_end=PastEnd.HOLDS)}
+    missed = Progress(idle=True, appended=3, applied=4)
+    also_knows = Progress(idle=True, appended=9, applied=9, past_end=PastEnd.HOLDS)
+    assert known.is_undisturbed(own)
+    assert known.is_undisturbed(own | {"p1": missed}) and known.is_undisturbed(own | {"p1": also_knows})
+    for other in (
+        Progress(idle=True, appended=4, applied=4),
+        Progress(idle=True, appended=3, applied=4, past_end=PastEnd.VOID),
+        Progress(appended=3, applied=4),
+        Progress(idle=True, outbox=1, appended=3, applied=4),
+    ):
+        assert not known.is_undisturbed(own | {"p1": other}), other
+    assert not known.is_undisturbed({"p0": Progress(past_end=PastEnd.HOLDS)}), "this process has work"
+    assert not made(kept(), (6, 6, 7), clean=True).is_undisturbed(own), "this process has worked"
+    assert not made(MemoryStore(), (0, 0, 0)).is_undisturbed(own), "no end was stored"
 
 
 def test_the_end_is_recalled_when_peers_are_missing_and_the_rest_idle_for_long() -> None:

@@ -156,6 +156,21 @@ def test_foreign_links_sent_recently_are_cache_hits(open_joint: OpenJoint) -> No
     assert not again.foreign and again.counts["splitter.cache_hits"] == 4
 
 
+def test_a_seed_is_sent_to_its_owner_once_even_if_the_process_restarts(tmp_path: Path) -> None:
+    """Seeds that an earlier start has sent are cache hits. The same URLs are still sent as links of pages."""
+    appended, hits = [], []
+    for places in (slice(0, 2), slice(0, 2), slice(1, 3), slice(0, 4)):
+        joint = Joint(tmp_path, names=(HERE, THERE), **ANYWHERE)
+        there = by_owner(joint)[THERE]
+        hits.append(joint.seeds(*there[places]).counts.get("splitter.cache_hits", 0))
+        appended.append(joint.stages.outbox.appended)
+        joint.close()
+    assert (appended, hits) == ([2, 2, 3, 4], [0, 2, 1, 3])
+    joint = Joint(tmp_path, names=(HERE, THERE), **ANYWHERE)
+    assert len(take(joint, there).foreign[0][1]) == 4
+    joint.close()
+
+
 # ---- links from other processes ----
 
 

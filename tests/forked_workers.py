@@ -124,8 +124,6 @@ class _Run:
 
     def _steal(self, worker: _Worker) -> None:
         """Move the second half of the largest block to the worker."""
-        if self._session.shouldfail or self._session.shouldstop:
-            return
         largest = max((other.block for other in self._workers), key=len)
         for _ in range(len(largest) // 2):
             worker.block.appendleft(largest.pop())

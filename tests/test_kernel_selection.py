@@ -79,11 +79,10 @@ def test_the_source_can_be_requested() -> None:
     assert ask(ROOT, CRAWLER_INTERPRETED="1") == "True 1"
 
 
-def test_interpreted_kernels_read_a_store_with_one_page() -> None:
-    """The columns of a single record are not aligned. A memory view cannot read the items of such a column."""
-    test = "tests/frontier/refresh/test_state.py::test_a_hub_is_rebuilt_from_its_record"
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", test],
+def run_interpreted(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run Python with interpreted kernels."""
+    return subprocess.run(
+        [sys.executable, *arguments],
         cwd=ROOT,
         env={**os.environ, "CRAWLER_INTERPRETED": "1"},
         capture_output=True,
@@ -91,19 +90,17 @@ def test_interpreted_kernels_read_a_store_with_one_page() -> None:
         timeout=60,
         check=False,
     )
+
+
+def test_interpreted_kernels_read_a_store_with_one_page() -> None:
+    """The columns of a single record are not aligned. A memory view cannot read the items of such a column."""
+    test = "tests/frontier/refresh/test_state.py::test_a_hub_is_rebuilt_from_its_record"
+    done = run_interpreted("-m", "pytest", "-q", "-p", "no:cacheprovider", test)
     assert done.returncode == 0, done.stdout
 
 
 def test_both_forms_give_the_same_results(tmp_path: Path) -> None:
     """Once, interpreted kernels used numpy numbers, which gave warnings, overflowed and could not become JSON."""
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-m", "tests.canned_refresh", str(tmp_path / "source")],
-        cwd=ROOT,
-        env={**os.environ, "CRAWLER_INTERPRETED": "1"},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = run_interpreted("-W", "error", "-m", "tests.canned_refresh", str(tmp_path / "source"))
     assert done.returncode == 0 and not done.stderr, done
     assert json.loads(done.stdout) == canned(tmp_path / "here")

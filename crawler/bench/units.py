@@ -62,7 +62,7 @@ HOSTS, HOSTS_MAX = 50, 2000
 LINKS = 40
 PIECE = 16 << 10  # a segment is decompressed in pieces of this many bytes
 SAMPLE = 50  # this many bodies are compressed to estimate the compressed size of all bodies
-# refreshes per second; no process can make so many, so this does not limit the rate
+# refreshes per second; a process makes fewer, so this rate is not a limit
 AGAIN_RATE = 100_000
 LONE_RATE = 100  # at this number of refreshes per second, the loop sleeps four fifths of the time
 LONG = 100_000

@@ -4,9 +4,9 @@ A request adds 1 to its page's count, and counts halve every `half_life` seconds
 needed to let them decay. Instead, a request at time t adds 2^((t - origin) / half_life), so that all counts
 share one scale and decay together. The origin advances before the numbers grow large.
 
-Memory is bounded. At most `pages_max` pages are counted exactly. If there are so many and another page is
-requested, the quarter of them that has the smallest counts moves into a sketch. The sketch is a Count-Min of
-`ROWS` x `columns` cells (Cormode, Muthukrishnan 2005) with conservative update (Estan, Varghese 2002). It never
+Memory is bounded. At most `pages_max` pages are counted exactly. When a request for one more page comes, the
+quarter of these pages with the smallest counts moves into a sketch. The sketch is a Count-Min of `ROWS` x
+`columns` cells (Cormode, Muthukrishnan 2005) with conservative update (Estan, Varghese 2002). It never
 underestimates a count, and overestimates it only if another page has a larger count in the same cell of every
 row. When a page in the sketch is requested, it moves back to the exact counts; its count there starts from
 its estimate.

@@ -243,7 +243,11 @@ class CommitLoop:
             raise StoreError(f"{self._lines.path}: cannot write: {error.strerror or error}") from error
 
     def _in(self, executor: ThreadPoolExecutor, function: Callable[[], None]) -> "asyncio.Future[None]":
-        return asyncio.get_running_loop().run_in_executor(executor, function)
+        """Call `function` in the executor. Once the process has failed, no caller waits for the future any more."""
+        running = asyncio.get_running_loop().run_in_executor(executor, function)
+        # asyncio prints a traceback for an error that is never read
+        running.add_done_callback(lambda ended: ended.cancelled() or ended.exception())
+        return running
 
     # -- the DUE ----------------------------------------------------------------
 

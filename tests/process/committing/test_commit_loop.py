@@ -1,7 +1,9 @@
 """Test the state, the waits and the actions of the commit loop in each of its steps, with real files."""
 
 import asyncio
+import gc
 import math
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -366,6 +368,29 @@ async def test_decisions_are_made_while_a_write_is_under_way(
         await loop.commits._in_writer_thread(lambda: None)
     assert loop.told == ["decided"] and (loop.stages.point.unmade_light, loop.stages.point.unmade) == (0, 1)
     loop.stages.point.take()
+
+
+async def test_a_write_that_fails_after_the_process_has_failed_prints_no_traceback(loop: Loop) -> None:
+    printed: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: printed.append(context))
+    begun, full = threading.Event(), threading.Event()
+
+    def write() -> None:
+        begun.set()
+        full.wait(10)
+        raise StoreError("disk full")
+
+    writing = asyncio.create_task(loop.commits._in_writer_thread(write))
+    while not begun.is_set():
+        await asyncio.sleep(0)
+    writing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await writing
+    full.set()
+    await asyncio.to_thread(loop.commits._writer.shutdown)
+    await asyncio.sleep(0)
+    gc.collect()
+    assert not printed
 
 
 def test_decisions_hold_the_loop_for_a_moment_only(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:

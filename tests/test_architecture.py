@@ -362,8 +362,6 @@ MANY_METHODS = {
     "Population": 33,
     "RobotsCache": 26,
     "Schedule": 30,
-    "Learning": 26,
-    "SignalQuality": 36,
     "Spool": 26,
 }
 

@@ -73,7 +73,7 @@ FOREIGN: tuple[tuple[str, tuple[str, ...], str], ...] = (
     (HTTRACK, ("--depth-limit", "--ext-depth"), "--depth N"),
     (HTTRACK, ("--sockets",), "--concurrency N"),
     (HTTRACK, ("--max-rate",), "--limit-rate B"),
-    (HTTRACK, ("--continue", "--update"), "run the same command again; with --timestamping, it also checks known pages for changes"),
+    (HTTRACK, ("--continue", "--update"), "run the same command again; add --timestamping to check known pages"),
     (SCRAPY, ("-s",), "--set SECTION.KEY=VALUE"),
     (SCRAPY, ("-a",), "your own program parses its arguments (crawler/api/SCRAPY.md)"),
     (SCRAPY, ("-o", "-O", "--output"), "`crawler export --format jsonl -o FILE` after the crawl"),

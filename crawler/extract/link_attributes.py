@@ -94,5 +94,7 @@ def page_table() -> str:
             followed = "with `all_attributes`, if the form uses GET"
         if row.kind is Kind.BASE:
             followed = ""
-        lines.append(f"| `{row.attribute}` | {', '.join(row.elements) or 'any element'} | {kind} | {followed} |")
+        lines.append(
+            f"| `{row.attribute}` | {', '.join(row.elements) or 'any element'} | {kind} | {followed} |"
+        )
     return "\n".join(lines)

@@ -145,8 +145,8 @@ def _calibrate(
     came = dict(zip(tasks, results(_judged, tasks, processes or cores()), strict=True))
     report(1.0)
     for policy in policies:
-        rows = calibration.deciles(came[task] for task in tasks if task.policy == policy)
-        print(f"{policy}\n{calibration.table(rows)}\n")
+        sums = np.concatenate([came[task] for task in tasks if task.policy == policy])
+        print(f"{policy}\n{calibration.table(sums)}\n")
     return 0
 
 

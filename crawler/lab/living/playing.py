@@ -196,6 +196,6 @@ def judged(name: str, world: DrawnWorld) -> np.ndarray:
     policy = make(name, world, judged=True)
     assert isinstance(policy, Shipped)
     horizon = world.horizon
-    seen = Calibration(policy, world.changes, world.spec.warm_up * horizon, horizon)
+    seen = Calibration(policy, world.changes, world.site, world.spec.warm_up * horizon, horizon)
     play(world, policy, seen)
     return seen.sums

@@ -136,11 +136,13 @@ def test_learning_never_loses_to_uniform(name: str) -> None:
 
 def test_true_parameters_are_calibrated() -> None:
     """For Poisson changes at known rates, each decile of the calibration table is within 0.03 of the prediction."""
-    rows = calibration.deciles(judged(TRUE, draw(WORLDS["day-1x"], seed)) for seed in SEEDS[:2])
+    sums = np.concatenate([judged(TRUE, draw(WORLDS["day-1x"], seed)) for seed in SEEDS[:2]])
+    rows = calibration.deciles(sums)
     said = [row for row in rows if row.kind == "said" and row.copies >= 200]
     assert len(said) >= 8
     assert calibration.worst(rows, "said") == max(abs(row.off) for row in said) < 0.03
-    assert calibration.table(rows).count("\n") == len(rows) + 2
+    assert calibration.table(sums).count("\n") == len(rows) + 2
+    assert calibration.beyond_aim(rows, "said") == 0
 
 
 def test_calibration_exposes_overconfidence() -> None:
@@ -148,11 +150,44 @@ def test_calibration_exposes_overconfidence() -> None:
         def fresh(self, page: int, now: float) -> tuple[float, float]:
             return (0.95, 0.05) if page else (float("nan"), float("nan"))
 
-    seen = calibration.Calibration(Sure(), [[1.0], [1.0], []], 0.0, 4.0)
+    seen = calibration.Calibration(Sure(), [[1.0], [1.0], []], np.zeros(3, int), 0.0, 4.0)
     for now in (0.0, 2.0):
         seen.sample([0, 0, 0], now)
-    rows = calibration.deciles([seen.sums])
+    rows = calibration.deciles(seen.sums)
     assert [(row.kind, row.decile, row.copies, row.true) for row in rows] == [
         ("said", 9, 4, 0.75),
         ("told", 0, 4, 0.75),
     ]
+    assert np.isnan([row.error for row in rows]).all(), "one site shows no variation between sites"
+
+
+def test_the_error_by_chance_is_that_of_calibrated_predictions() -> None:
+    """Each site is current or stale as a whole, with the stated probability. `chance` states the errors that occur."""
+    rng = np.random.default_rng(4)
+    stated, copies = rng.uniform(0.1, 0.9, (30, 400)), rng.integers(1, 20, (30, 400))
+    worst, predicted, beyond = [], [], 0
+    for number in range(200):
+        sums = np.zeros((400, 2, calibration.DECILES, 3))
+        row, size = stated[number % 30], copies[number % 30]
+        current = rng.random(400) < row
+        sums[np.arange(400), 1, (10 * row).astype(int)] = np.stack([size, size * row, size * current], axis=1)
+        rows = calibration.deciles(sums)
+        worst.append(calibration.worst(rows, "told"))
+        predicted.append(calibration.chance(sums, "told"))
+        beyond += calibration.beyond_aim(rows, "told")
+    mean, most = np.mean(predicted, axis=0)
+    assert mean == pytest.approx(np.mean(worst), rel=0.15)
+    assert 0.85 < np.mean(np.array(worst) < most) <= 1.0
+    assert beyond < 0.05 * 200 * 8
+
+
+def test_a_wrong_prediction_is_beyond_the_aim() -> None:
+    """All deciles are off by .2 on sites that agree, so the error by chance is small."""
+    sums = np.zeros((40, 2, calibration.DECILES, 3))
+    for decile in range(4, 9):
+        sums[:, 1, decile] = (100.0, 10.0 * decile + 5.0, 10.0 * decile - 15.0)
+        sums[::2, 1, decile, 2] += 2.0
+    rows = calibration.deciles(sums)
+    assert calibration.worst(rows, "told") == pytest.approx(0.19)
+    assert calibration.chance(sums, "told")[1] < 0.01
+    assert calibration.beyond_aim(rows, "told") == 5

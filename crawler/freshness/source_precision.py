@@ -286,11 +286,11 @@ class SourcePrecision:
         source: cython.Py_ssize_t
         for source in range(_SOURCES):
             every: cython.double = self.all_signals[site, source]
-            plausible: cython.double = self._plausible(site, source)
-            if plausible > _PLAUSIBLE and every > 0.0:
+            plausible: cython.double = self._plausible(site, source) if every > 0.0 else 0.0
+            if plausible > _PLAUSIBLE:
                 true: cython.double = self.true_signals[site, source]
                 self.honesty.renew(site, source, true, every * plausible, silent_changes, exposed)
-            else:
+            elif self.honesty.claimed[site, source] > 0.0:
                 self.honesty.renew(site, source, 0.0, 0.0, 0.0, 0.0)
 
     @cython.cfunc

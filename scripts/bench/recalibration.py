@@ -20,6 +20,7 @@ take five minutes of CPU time to record, and a step takes a second.
 """
 
 import argparse
+import math
 import random
 import sys
 import tempfile
@@ -39,7 +40,6 @@ from crawler.freshness.recalibration import (
     HAZARD_LOW,
     HIGH,
     LOW,
-    TILT,
     WEIGHT_MAX,
     Constants,
     Hearing,
@@ -60,11 +60,11 @@ SIMULATED = (
     "month-3x", "month-bursty", "month-uneven", "month-uneven-0.3x",
 )  # fmt: skip
 YEAR = 365 * 86_400
-ALLOWED = 0.012  # an error of a decile below this one costs nothing
-TOLD = calibration.KINDS.index("told")
+ALLOWED = 0.015  # the systematic error that is expected of a good prediction
+UNKNOWN = 0.1  # the standard error that is assumed for a decile with copies of only one site
 SITE = 7  # the column of a row with the number of the site
 CHECKED = 2000  # rows of a run for which the compiled replay is compared with `Recalibration`
-LARGE = 0.03  # from this error on, the cost is linear
+LARGE = 2.0  # from this relative error on, the cost is linear
 
 
 class Run(msgspec.Struct, frozen=True):
@@ -209,7 +209,7 @@ def _replay(rows: np.ndarray, constants: Constants) -> np.ndarray:
     sums = _empty(rows)
     _follow(
         rows, np.array(constants.prior), np.array(constants.precision), constants.memory, constants.centre,
-        constants.beyond, sums,
+        np.array(constants.beyond), sums,
     )  # fmt: skip
     return sums
 
@@ -225,7 +225,7 @@ def _follow(
     prior_precision: np.ndarray,
     memory: float,
     centre: float,
-    beyond: float,
+    beyond: np.ndarray,
     sums: np.ndarray,
 ) -> None:
     """Do the steps of `Recalibration` for all rows of a run; `checked` compares the results."""
@@ -283,8 +283,8 @@ def _follow(
                 step[a] -= factor[c, a] * step[c]
             step[a] /= factor[a, a]
         for a in range(size):
-            found[a] = told[a] = min(max(found[a] + step[a], LOW[a]), HIGH[a])
-        told[TILT] = min(max(found[TILT] + beyond * (found[TILT] - prior[TILT]), LOW[TILT]), HIGH[TILT])
+            found[a] = min(max(found[a] + step[a], LOW[a]), HIGH[a])
+            told[a] = min(max(found[a] + beyond[a] * (found[a] - prior[a]), LOW[a]), HIGH[a])
 
 
 # -- judging
@@ -314,23 +314,25 @@ def _added(parts: list[np.ndarray]) -> np.ndarray:
 
 
 def cost(found: dict[str, np.ndarray]) -> float:
-    """Return the weighted sum of the errors of all deciles.
+    """Return the sum of the errors of all deciles, relative to the errors that are expected of a good prediction.
 
-    All budgets of an arm together weigh four times as much as a web.
+    The errors are squared up to `LARGE`, and linear from there on. Rare deciles count less.
     """
     total = 0.0
-    for name, sums in found.items():
-        count, stated, true = sums[:, TOLD].sum(axis=0).T
-        share = np.clip((count / count.sum() - 0.005) / 0.02, 0.0, 1.0)
-        off = np.maximum(np.abs(stated - true) / np.maximum(count, 1.0) - ALLOWED, 0.0)
-        each = np.where(off < LARGE, off * off, LARGE * (2.0 * off - LARGE))
-        total += float(share @ each) * (4.0 if name in ARMS else 1.5 if name.endswith("x") else 1.0)
-    return 1e3 * total
+    for sums in found.values():
+        rows = [row for row in calibration.deciles(sums) if row.kind == "told"]
+        copies = sum(row.copies for row in rows)
+        for row in rows:
+            share = min(max((row.copies / copies - 0.005) / 0.02, 0.0), 1.0)
+            expected = math.hypot(ALLOWED, UNKNOWN if math.isnan(row.error) else row.error)
+            off = abs(row.off) / expected
+            total += share * (off * off if off < LARGE else LARGE * (2.0 * off - LARGE))
+    return total
 
 
 def changed(constants: Constants, rng: random.Random) -> Constants:
     """Return the constants after a random change of one of them."""
-    prior, precision = list(constants.prior), list(constants.precision)
+    prior, precision, beyond = list(constants.prior), list(constants.precision), list(constants.beyond)
     place = rng.randrange(len(prior))
     kind = rng.choice(("prior", "precision", "memory", "centre", "beyond"))
     if kind == "prior":
@@ -341,8 +343,10 @@ def changed(constants: Constants, rng: random.Random) -> Constants:
         value = getattr(constants, kind) * 1.5 ** rng.gauss(0.0, 1.0)
         return msgspec.structs.replace(constants, **{kind: value})
     else:
-        return msgspec.structs.replace(constants, beyond=constants.beyond + rng.gauss(0.0, 0.15))
-    return msgspec.structs.replace(constants, prior=tuple(prior), precision=tuple(precision))
+        beyond[place] += rng.gauss(0.0, 0.2)
+    return msgspec.structs.replace(
+        constants, prior=tuple(prior), precision=tuple(precision), beyond=tuple(beyond)
+    )
 
 
 def report(found: dict[str, np.ndarray]) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from crawler.lab.living import calibration, gains
 from crawler.lab.living.bayes import Bayes
-from crawler.lab.living.playing import BAYES, PLAYERS, TRUE, UNIFORM, judged, make, play, played
+from crawler.lab.living.playing import BAYES, BAYES_GAMMA, PLAYERS, TRUE, UNIFORM, judged, make, play, played
 from crawler.lab.living.worlds import DAY, QUICK, WORLDS, HostKind, WorldSpec, draw
 
 SEEDS = (1, 2, 3, 4)
@@ -43,7 +43,7 @@ def test_freshness_equals_a_scan_of_all_fetches() -> None:
 
 @pytest.mark.parametrize("name", PLAYERS)
 def test_every_policy_spends_its_budget(name: str) -> None:
-    world = draw(small(signals="none" if name == BAYES else "noisy"), 1)
+    world = draw(small(signals="none" if name in (BAYES, BAYES_GAMMA) else "noisy"), 1)
     run = played(name, world)
     assert run.idle == 0 and 0.0 < run.freshness < 1.0
     assert run.fetches == pytest.approx(0.8 * world.spec.fetches, abs=2)
@@ -115,6 +115,17 @@ def test_the_bayesian_reference_learns_rates() -> None:
     assert policy._chances[0] @ policy._rates[0] == pytest.approx(
         (posterior * rate).sum() / posterior.sum(), rel=0.05
     )
+
+
+def test_the_gamma_prior_of_the_reference_is_conjugate() -> None:
+    """With this prior, the rate of a page without a change in the time t has the mean 1 / (days + t)."""
+    policy = make(BAYES_GAMMA, draw(small(), 5))
+    assert isinstance(policy, Bayes)
+    policy.add(0, 0.0)
+    for days in (0.0, 0.5, 1.0):
+        policy.record_outcome(0, days * DAY, False)
+        mean = policy._chances[0] @ policy._rates[0] * DAY
+        assert mean == pytest.approx(1.0 / (1.0 + days), rel=0.05)
 
 
 # Apart from the unit of time, these worlds equal day-1x and year-1x, which are played.

@@ -37,6 +37,7 @@ SHARED = {
     "kernel_build",
     "kernel_selection",
     "version",
+    "wording",
     "urls",
     "storage",
     "orders",

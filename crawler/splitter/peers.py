@@ -35,6 +35,7 @@ from crawler.records import PeerStatus
 from crawler.splitter.session import Backoff, Common, Dialler, Doorkeeper, Ending, Listener, SessionState
 from crawler.splitter.wire import Reason
 from crawler.storage.faults import reach
+from crawler.wording import several
 
 logger = logging.getLogger(__name__)
 
@@ -264,7 +265,7 @@ class Strangers:
         return (
             f"unidentified client: {ending}"
             if count == 1
-            else f"{count} unidentified clients, the last: {ending}"
+            else f"{several(count, 'unidentified client')}, the last: {ending}"
         )
 
 

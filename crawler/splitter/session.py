@@ -58,6 +58,7 @@ from crawler.splitter.wire import (
     encode_frame,
 )
 from crawler.storage.faults import reach
+from crawler.wording import several
 
 # Maximum bytes of entries in one frame. This is enough for a few entries, so frames are neither many nor
 # long.
@@ -169,7 +170,7 @@ def lost_links_text(me: str, peer: str, missing: int, shares_directory: bool) ->
 
     `missing` is the number of these links; 0 means that the number is unknown.
     """
-    links = f"{missing:,} links" if missing else "links"
+    links = several(missing, "link") if missing else "links"
     remedy = (
         "`crawler check --repair`"
         if shares_directory

@@ -7,6 +7,7 @@ parsing the page. Callers that have a cheaper check (`crawler/export`) therefore
 """
 
 import html
+import importlib.util
 import re
 from functools import cache
 from typing import Any
@@ -128,6 +129,11 @@ def _nesting_name(tag: bytes) -> bytes:
     """
     name = tag.lstrip(b"</")
     return b"" if name.lower() in _VOID else name
+
+
+def is_installed() -> bool:
+    """Return whether resiliparse is installed."""
+    return importlib.util.find_spec("resiliparse") is not None
 
 
 @cache

@@ -141,7 +141,7 @@ _PRECISION_PRIOR_MAX = cython.declare(cython.double, 0.98)
 _PRECISION_USED_MIN = cython.declare(cython.double, 0.1)
 # the honesty of sources is learned only on sites whose rho is higher than this
 _PLAUSIBLE = cython.declare(cython.double, 0.3)
-# The prior has two pseudo signals, of which 1.4 (a share of .7) are true.
+# The prior has two pseudo signals, of which 1.4 (70 %) are true.
 _HONEST = cython.declare(cython.double, 1.4)
 _CLAIMED = cython.declare(cython.double, 2.0)
 _WEIGHT_MAX = cython.declare(cython.double, 13.8)  # -ln(1 - PRECISION_MAX)

@@ -21,7 +21,7 @@ from crawler.storage.parts import Part
 Unsigned64 = Annotated[int, msgspec.Meta(ge=0)]
 Small = Annotated[int, msgspec.Meta(ge=0, le=(1 << 31) - 1)]
 
-# All exceptions that msgspec raises for malformed bytes. For invalid UTF-8 and deep nesting, it raises
+# All exceptions that msgspec raises for malformed bytes. For invalid UTF-8 and deep nesting, msgspec raises
 # exceptions of Python.
 UNDECODABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError, OverflowError)
 
@@ -484,8 +484,8 @@ class PageRecord(msgspec.Struct, gc=False, array_like=True):
     metas: int = -1
     rendered: bool = False  # the content is the DOM that a browser made
     receipt: bytes = b""  # the consent receipt of the page's last fetch (`consent/receipts.py`)
-    # If `rendered` is True: facts about the stored rendering. Otherwise: facts about the last attempt to
-    # render, which failed.
+    # If `rendered` is True: facts about the stored rendering. If `rendered` is False: facts about the last
+    # attempt to render, which failed.
     shown: RenderingFacts | None = None
 
 

@@ -72,7 +72,7 @@ class _SignalStop:
     def _receive(self, *_: object) -> None:
         self.restore()
         self._came = True
-        # not `print`, because the signal may have interrupted another `print`
+        # `os.write` is used, because the signal may have interrupted a `print`
         os.write(2, b"stopping; press Ctrl-C again to stop at once\n")
         if self._stop is not None:
             self._stop()

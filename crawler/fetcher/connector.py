@@ -147,7 +147,7 @@ class Connector:
         try:
             proxy = socks.async_.asyncio.Proxy.from_url(self._socks, rdns=True)
             made = await proxy.connect(target.hostname, target.port)
-        # Some errors that the proxy reports mean that the target has failed and not the proxy.
+        # Some errors that the proxy reports mean that the target has failed, while the proxy works.
         except socks.ProxyError as error:
             of_target = getattr(error, "error_code", None) in _SOCKS_TARGET
             failed = Outcome.CONNECT_ERROR if of_target else Outcome.PROXY_ERROR

@@ -101,8 +101,8 @@ BACKUP_MAX = 30.0  # maximum seconds from the copy of a disk to its use
 # a process reaches these points once, when it ends; a fault happens there only if its settings name the point
 ENDING_POINTS = ("stopping", "closing")
 RESET_POINTS = ("entries accepted", "acks sent", "entries sent", "")
-# Some kills come a little after the process has reached a named point. This is the delay in seconds
-# (log-uniform). A message, a sync and a group write take times of this order.
+# Some kills come a little after the process has reached a named point. This is the range of the delay in
+# seconds (log-uniform). A message, a sync and a group write take times of this order.
 BEHIND = (0.001, 0.3)
 # Seconds until a machine runs again. In the meantime, the web servers still answer the requests that it had sent.
 BOOT = 5.0

@@ -23,8 +23,8 @@ _SKIPPED = re.compile(
 )
 _TAG = re.compile(rb"</?[a-zA-Z][a-zA-Z0-9]*+")
 _SLASH = ord("/")
-# Shares of a page's text. Main content that is less than `_MAIN_SHARE` of the text is doubted. If it is less
-# than `_LITTLE`, it is discarded.
+# Shares of a page's text. Main content that is less than `_MAIN_SHARE` of the text is doubted. Main content
+# that is less than `_LITTLE` of the text is discarded.
 _MAIN_SHARE = 0.25
 _LITTLE = 0.1
 _MAIN_ELEMENTS = ("main, [role=main]", "article")

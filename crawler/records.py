@@ -59,7 +59,7 @@ class LinkFlag:
     RENDER = 16384  # render this page in a browser, even if the configuration says otherwise
     STATIC = 32768  # never render this page in a browser
     # `crawler retire` dropped the URL while the link waited for its owner; the URL is never fetched. The 8
-    # bits below this one hold the class of the link (`orders/classes.py`).
+    # bits below the bit of this flag hold the class of the link (`orders/classes.py`).
     RETIRED = 1 << 24
 
 

@@ -54,8 +54,8 @@ _SCORE = cython.declare(cython.Py_ssize_t, 32)
 _SLOWEST = cython.declare(cython.double, 0.05)  # f: the minimum speed of the clock
 _FACTOR_MIN = cython.declare(cython.double, 0.03)
 _FACTOR_MAX = cython.declare(cython.double, 24.0)
-# At first, 1/eta is `_FIRST` for all factors. After many changes, it is `_LAST` for the factors of hours, and
-# `_DAY` times as large for the factors of days.
+# At first, 1/eta is `_FIRST` for all factors. After many changes, 1/eta is `_LAST` for the factors of hours,
+# and `_DAY` times `_LAST` for the factors of days.
 _FIRST = cython.declare(cython.double, 3.0)
 _LAST = cython.declare(cython.double, 50.0)
 _DAY = cython.declare(cython.double, 4.0)

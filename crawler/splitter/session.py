@@ -60,8 +60,8 @@ from crawler.splitter.wire import (
 from crawler.storage.faults import reach
 from crawler.wording import several
 
-# Maximum bytes of entries in one frame. This is enough for a few entries, so frames are neither many nor
-# long.
+# Maximum bytes of entries in one frame. With this size, a frame holds a few entries, and is sent in a short
+# time.
 _FRAME_BYTES = 64 << 10
 
 

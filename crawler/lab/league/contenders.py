@@ -11,7 +11,7 @@ from crawler.lab.living.calibration import Calibration
 
 EXACT = "ncis-exact"
 POLICIES = (*RIVALS, *SHIPPED, EXACT)
-# The policies that read signals. The other policies ignore the signals of an arm.
+# The policies that read signals. All policies that are not listed here ignore the signals of an arm.
 LISTENING = {"believe", EXACT, *(name for name in SHIPPED if name not in DEAF)}
 
 

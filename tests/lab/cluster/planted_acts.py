@@ -296,7 +296,7 @@ REFRESHING: dict[str, Any] = {
 RESHARDS: dict[str, Any] = {"faults": ("reshard",), "count": 3}
 BROKEN = WebSpec(hosts=12, pages=150, broken=True)
 SCRIPTED = WebSpec(hosts=12, pages=150, scripted=True)
-# with slow answers, because the gap depends on the time that an answer takes
+# the answers are slow, because the gap depends on the time that an answer takes
 SLOW_SCRIPTED = WebSpec(hosts=12, pages=150, scripted=True, latency=0.5)
 # name -> (rule, patches, settings)
 PLANTS: dict[str, tuple[str, Any, dict[str, Any]]] = {

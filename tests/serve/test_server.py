@@ -1,6 +1,7 @@
 """Test the page server over real sockets: copies, conditions, ranges, Memento, and rejected requests."""
 
 import gzip
+import re
 import zlib
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ from crawler.consent.site_book import SiteBook
 from crawler.consent.stamping import Stamping
 from crawler.records import Extracted, Outcome, Rendering
 from crawler.robots.cache import RobotsCache
+from crawler.serve import copy_selection
 from crawler.serve.interfaces import Ahead, AheadState
 from crawler.storage.commit import Change
 from crawler.urls.canonical import authority
@@ -472,6 +474,18 @@ async def test_a_list_of_copies_is_withheld_with_the_newest_copy(served: Served)
     async with served:
         for name, status in (("a", 451), ("b", 200)):
             assert (await served.get("/timemap/link/" + PAGE + name)).status == status, name
+
+
+async def test_a_list_of_copies_contains_the_newest_ones(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(copy_selection, "CAPTURES_MAX", 2)
+    for at in range(3):
+        served.store(body=b"%d" % at, at=float(at))
+
+    async with served:
+        listed = (await served.get("/timemap/link/" + PAGE)).body.decode()
+    assert re.findall(r'memento"; datetime="Tue, 14 Nov 2023 (.*) GMT', listed) == ["22:13:21", "22:13:22"]
 
 
 async def test_rewritten_links_point_into_the_cache(served: Served) -> None:

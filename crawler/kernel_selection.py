@@ -50,6 +50,7 @@ BOUND = (
     "frontier.refresh.schedule_records",
     "frontier.refresh.page_facts",
     "frontier.refresh.overview",
+    "frontier.refresh.pace",
     "frontier.refresh.schedule",
     "lab.refresh.exact_greedy",
 )  # modules in pyproject's ext-modules; `tests/test_kernel_selection.py` compares this list with the imports

@@ -309,8 +309,9 @@ class PageHandler:
         ready.head += self._consent_line(archive, located.fingerprint, capture.receipt)
         if record is not None and record.outcome is Outcome.ROBOTS_DENIED:
             ready.head += _DISALLOWED_NOTE
-        is_newest = form.at is None and record is not None and record.state is PageState.STORED
-        tried_at = record.fetched_at if is_newest and record is not None else None
+        tried_at = None
+        if form.at is None and record is not None and record.state is PageState.STORED:
+            tried_at = record.fetched_at
         return CachedResponse(key, located, 0, proof, tried_at, capture.fetched_at, ready)
 
     def _consent_line(self, archive: Archive, fingerprint: int, digest: bytes) -> bytes:

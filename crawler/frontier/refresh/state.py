@@ -83,8 +83,8 @@ def stage(schedule: Schedule | Arms, page: int, batch: Batch) -> None:
     directory_key, counts = schedule.records.directory_state(page)
     record = _DIRECTORY.pack(host_key, *counts)
     batch.put(keys.REFRESH_DIRECTORY + _key.pack(directory_key), seal(record))
-    batch.put(keys.REFRESH_LEVEL, number_record(schedule.level))
-    if (revisit := schedule.revisit) > 0.0:
+    batch.put(keys.REFRESH_LEVEL, number_record(schedule.pace.level))
+    if (revisit := schedule.pace.revisit) > 0.0:
         batch.put(keys.REFRESH_REVISIT, number_record(revisit))
     batch.put(keys.REFRESH_BIAS, seal(_BIAS.pack(*schedule.records.bias)))
 
@@ -176,9 +176,9 @@ def load(schedule: Schedule | Arms, store: KeyValue, now: float) -> Loaded:
         DamageError: a record is damaged.
     """
     if (level := stored_number(store, keys.REFRESH_LEVEL)) > 0.0:
-        schedule.level = level
+        schedule.pace.level = level
     if (revisit := stored_number(store, keys.REFRESH_REVISIT)) > 0.0:
-        schedule.revisit = revisit
+        schedule.pace.revisit = revisit
     if (value := store.get(keys.REFRESH_BIAS)) is not None:
         sums = unseal(keys.REFRESH_BIAS, value)
         kind = _BIAS_OF_ALL if len(sums) == _BIAS_OF_ALL.size else _BIAS
@@ -203,7 +203,7 @@ def load(schedule: Schedule | Arms, store: KeyValue, now: float) -> Loaded:
         # reads the store may have other settings than the crawl. So the stored interval replaces the computed
         # one.
         if revisit > 0.0:
-            schedule.revisit = revisit
+            schedule.pace.revisit = revisit
     schedule.set_back = at_start(set_back, now, lead)
     schedule.renew()
     return Loaded(len(schedule), lead)

@@ -22,7 +22,7 @@ def crawled(store: MemoryStore, *, signals: bool = True, start: float = 0.0) -> 
     """
     rng = np.random.default_rng(4)
     schedule = Schedule(STILL, level=3e6, track=True)
-    schedule.rate = 60 / (10 * DAY)
+    schedule.pace.rate = 60 / (10 * DAY)
     batch = store.batch()
     for number in range(60):
         page = schedule.add(
@@ -56,19 +56,19 @@ def test_a_rebuilt_schedule_takes_the_same_pages() -> None:
         assert schedule.records.page_state(old) == rebuilt.records.page_state(new)
         assert schedule.records.trust_state(old) == rebuilt.records.trust_state(new)
     assert any(schedule.records.trust_state(page) for page in range(60))
-    assert rebuilt.level == schedule.level
+    assert rebuilt.pace.level == schedule.pace.level
     assert rebuilt.records.bias == schedule.records.bias
     assert all(schedule.records.bias)
     taken = []
     for each in (schedule, rebuilt):
-        each.rate = 60 / (10 * DAY)
+        each.pace.rate = 60 / (10 * DAY)
         for host in range(4):
             each.block(host, 0.0)
         each.renew()
         at, fingerprints = now, []
         for _ in range(60):
             at += DAY / 6
-            each.level = 3e6  # compute all keys again, as at opening
+            each.pace.level = 3e6  # compute all keys again, as at opening
             while each.work(at) or each.overview.sweeping:
                 pass
             page = each.claim_next(at)
@@ -193,7 +193,7 @@ def test_pages_of_a_clock_that_was_ahead_are_fetched_again(result: int, quiet: b
     before, right = crawled(store, signals=False)
     late, batch = Schedule(STILL, track=True), store.batch()
     assert state.load(late, store, right).lead == 0.0
-    late.rate, now = 60 / (10 * DAY), right + 365 * DAY
+    late.pace.rate, now = 60 / (10 * DAY), right + 365 * DAY
     late.block(2, np.inf)
     late.block(3, np.inf)
     for _ in range(90):
@@ -216,7 +216,7 @@ def test_pages_of_a_clock_that_was_ahead_are_fetched_again(result: int, quiet: b
     for fingerprint in range(1000, 1060):
         rates = [each.overview.page(each.find(fingerprint), right).rate for each in (before, again)]
         assert 0.5 < rates[1] / rates[0] < 10.0, fingerprint
-    again.rate, fetched, rng = 60 / (10 * DAY), set(), np.random.default_rng(5)
+    again.pace.rate, fetched, rng = 60 / (10 * DAY), set(), np.random.default_rng(5)
     for step in range(1, 300):  # 50 days
         at = right + step * DAY / 6
         page = again.claim_next(at)
@@ -248,7 +248,7 @@ def test_a_run_with_a_clock_that_was_behind_adds_no_time_to_later_crawls() -> No
     for restart in range(2):
         wrong, batch = Schedule(STILL), store.batch()
         assert state.load(wrong, store, behind + 20 * restart * DAY).lead > 49 * 365 * DAY
-        wrong.rate = 60 / (10 * DAY)
+        wrong.pace.rate = 60 / (10 * DAY)
         for step in range(1, 16):
             at = behind + (20 * restart + step) * DAY
             page = wrong.claim_next(at)
@@ -258,7 +258,7 @@ def test_a_run_with_a_clock_that_was_behind_adds_no_time_to_later_crawls() -> No
     known = {page: wrong.records.page_state(wrong.find(page))[5] for page in range(1000, 1060)}
     again, right, batch = Schedule(STILL), right + 40 * DAY, store.batch()
     assert state.load(again, store, right).lead == 0.0
-    again.rate = 60 / (10 * DAY)
+    again.pace.rate = 60 / (10 * DAY)
     for step in range(1, 400):
         at = right + step * DAY / 6
         page = again.claim_next(at)

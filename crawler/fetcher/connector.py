@@ -1,9 +1,8 @@
 """Opens all connections, so that none bypasses the address guard. Libraries implement the protocols of proxies.
 
 The guard is called in `_socket`, just before it connects to an address. A guard in the resolver could be
-bypassed by an address in an odd spelling. Only the name of a proxy is looked up here. The addresses of
-the host that is fetched come with the fetch request. Connecting has a time limit, and so has the TLS
-handshake.
+bypassed by an address in an odd spelling. This module looks up only the names of proxies.
+The addresses of all other hosts come with the fetch request. Connecting has a time limit, and so has the TLS handshake.
 
     addresses -> guard -> TCP, as in RFC 8305 -> (TLS) -> the connection's protocol
     SOCKS proxy (python-socks; RFC 1928) -------^

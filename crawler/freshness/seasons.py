@@ -24,8 +24,8 @@ compared with those at a constant speed by their log scores. Each crawl multipli
 0.998, and reduces the score of the rhythm by a constant. Only visits that follow each other within half a
 week show the rhythm. A site with few such visits has no state; each other site needs `COLUMNS` numbers.
 
-Hours and days are counted from the start of the clock. No time zone is needed, because the rhythm is
-learned from the changes of the site.
+Hours and days are counted from the start of the clock. The time zone of a site need not be known: the
+learned rhythm is that of the site's local time, merely shifted.
 
 In a simulation, all pages changed only from 9 to 17 o'clock on five days of seven. The gain of a schedule
 that knows the true mean rate of each page is taken as 1. Schedules that learn the rates gain 0.5 to 0.7

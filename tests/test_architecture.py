@@ -37,6 +37,7 @@ SHARED = {
     "kernel_build",
     "kernel_selection",
     "version",
+    "wording",
     "urls",
     "storage",
     "orders",
@@ -363,8 +364,6 @@ MANY_METHODS = {
     "Population": 33,
     "RobotsCache": 26,
     "Schedule": 30,
-    "Learning": 26,
-    "SignalQuality": 36,
     "Spool": 26,
 }
 

@@ -27,6 +27,7 @@ from crawler.crawl.restart import rename_file_to_numbered, rename_to_numbered
 from crawler.crawl.start_checks import check_start
 from crawler.errors import UsageError
 from crawler.printable import printable
+from crawler.wording import several
 
 log = logging.getLogger("crawler")
 
@@ -181,8 +182,8 @@ def _start_anew(options: dict[str, Any], cached: bool) -> None:
 def _summary(report: Mapping[str, Any], directory: CrawlDirectory) -> str:
     fetched = report["run"].get("pages", {}).get("fetched", 0)
     return (
-        f"stopped by a signal after {report['seconds']:.1f} s: {fetched:,} pages fetched, "
-        f"{report['frontier']['todo']:,} URLs to do (report: {directory.report_file})"
+        f"stopped by a signal after {report['seconds']:.1f} s: {several(fetched, 'page')} fetched, "
+        f"{several(report['frontier']['todo'], 'URL')} to do (report: {directory.report_file})"
     )
 
 

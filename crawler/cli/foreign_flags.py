@@ -1,4 +1,4 @@
-"""Translates flags of other tools into those of `crawler crawl`, for users who type a flag that they know.
+"""Translates flags of other tools, and arguments of the Python API, into flags of `crawler crawl`.
 
 The table `FOREIGN` is also shown in this folder's README. An unknown flag is looked up here before a similar
 flag of the crawler is suggested.
@@ -7,6 +7,7 @@ flag of the crawler is suggested.
 from collections.abc import Iterable, Iterator
 
 WGET, CURL, HTTRACK, SCRAPY, BROWSERTRIX = "wget", "curl", "HTTrack", "Scrapy", "Browsertrix"
+PYTHON = "crawler.run"  # arguments of the Python API
 
 _NAMES = "use --mirror, which always names the files so that every link works"
 _AGENT = "--token NAME and --contact"
@@ -89,6 +90,8 @@ FOREIGN: tuple[tuple[str, tuple[str, ...], str], ...] = (
     (BROWSERTRIX, ("--collection",), "--dir DIR"),
     (BROWSERTRIX, ("--generateWACZ",), "`crawler export --format wacz` after the crawl"),
     (BROWSERTRIX, ("--generateCDX",), "`crawler export --format cdxj` after the crawl"),
+    (PYTHON, ("--items", "--processors", "--errback"), "a program with a callback (`crawler new NAME`)"),
+    (PYTHON, ("--follow", "--url-filter"), "--include RE and --exclude RE"),
 )  # fmt: skip
 
 # flag -> tool that has this flag -> what to use instead

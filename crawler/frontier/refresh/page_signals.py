@@ -197,7 +197,7 @@ class Signals:
         """
         times: cython.int = self.tables.states[page] // DOUBLING
         due: cython.double = max(now, self.tables.crawled[page] + self.queues.retry_age * (1 << times))
-        if self.deadlines.plain or not self.learning.quality.used(host, source):
+        if self.deadlines.plain or not self.learning.quality.sources.used(host, source):
             return
         if (
             due < self.tables.page_heaps.nodes[page].key

@@ -44,6 +44,7 @@ from crawler.records import Extracted, Fetch, FetchTask, LinkFlag, Outcome, Requ
 from crawler.storage.commit import Change, Maker, Making, steps
 from crawler.storage.faults import reach
 from crawler.storage.kv import KeyValue
+from crawler.wording import words
 
 if TYPE_CHECKING:
     from crawler.process.fetching.page_rendering import PageRendering
@@ -506,5 +507,5 @@ def _say(fetch: Fetch) -> None:
         status = f" {fetch.status}" if fetch.status else ""
         error = f": {fetch.error}" if fetch.error else ""
         fields = {"url": fetch.url, "outcome": fetch.outcome, "status": fetch.status, "error": fetch.error}
-        text = f"{fetch.url or 'look-up'}: {fetch.outcome.replace('_', ' ')}{status}{error}"
+        text = f"{fetch.url or 'look-up'}: {words(fetch.outcome)}{status}{error}"
         log.debug("%s", text, extra={"fields": {name: value for name, value in fields.items() if value}})

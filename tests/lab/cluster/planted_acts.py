@@ -332,7 +332,11 @@ PLANTS: dict[str, tuple[str, Any, dict[str, Any]]] = {
         _retires_the_host,
         {"faults": ("retire",), "count": 24},
     ),
-    "results-dropped": ("TERM keeps answered pages", _results_dropped_at_term, {"faults": ("term", "rerun")}),
+    "results-dropped": (
+        "TERM keeps answered pages",
+        _results_dropped_at_term,
+        {"faults": ("term", "rerun"), "count": 12, "within": 10.0},
+    ),
     "foreign-signals-ignored": (
         "a signal reaches the owner of its page",
         _foreign_signals_ignored,

@@ -335,7 +335,7 @@ PLANTS: dict[str, tuple[str, Any, dict[str, Any]]] = {
     "results-dropped": (
         "TERM keeps answered pages",
         _results_dropped_at_term,
-        {"faults": ("term", "rerun"), "count": 12, "within": 10.0},
+        {"faults": ("term", "rerun"), "count": 12, "within": 10.0, "tree": {"splitter": {"heartbeat": 1.0}}},
     ),
     "foreign-signals-ignored": (
         "a signal reaches the owner of its page",

@@ -101,6 +101,15 @@ class ObjectStoreError(CrawlerError):
     exit_code = 75
 
 
+class ObjectPlaceError(ObjectStoreError):
+    """The bucket does not exist, or the storage rejects the credentials: a mistake in the URL or the environment.
+
+    To try again does not help.
+    """
+
+    exit_code = 2
+
+
 class BusyError(DirectoryError):
     """Another process uses the directory. Try again when that process has ended."""
 

@@ -37,6 +37,7 @@ SHARED = {
     "kernel_build",
     "kernel_selection",
     "version",
+    "wording",
     "urls",
     "storage",
     "orders",
@@ -57,12 +58,13 @@ STAGES = {
 }
 # Maps each stage to the other stages that it may import. The comments give the reasons.
 EXCEPTIONS = {
-    "frontier": {"freshness", "robots"},  # it schedules by crawl value, and checks robots.txt before a fetch
+    # the frontier schedules by crawl value, and checks robots.txt before a fetch
+    "frontier": {"freshness", "robots"},
     "consent": {
         "robots",
         "extract",
-    },  # it matches paths as robots.txt does, and reads Link headers, directives and XML
-    "render": {"pages"},  # it compares the visible text of a page before and after rendering
+    },  # consent matches paths as robots.txt does, and reads Link headers, directives and XML
+    "render": {"pages"},  # render compares the visible text of a page before and after rendering
 }
 # The layers, lowest first: a layer imports only modules from the lines above its own line.
 LAYERS = (

@@ -19,7 +19,8 @@ td { padding: .2rem 0; overflow-wrap: anywhere } pre { overflow-x: auto }
 </style>"""
 _DASHBOARD_STYLE = "<link rel=stylesheet href=/static/dashboard.css>"
 _LEDGER = """<h2>Requests to your host</h2>
-<form action=/bot/ledger><label>Host name <input name=host required></label> <button>Show</button></form>
+<form action=/bot/ledger><input type=hidden name=format value=html>
+<label>Host name <input name=host required></label> <button>Show</button></form>
 """
 
 
@@ -36,7 +37,12 @@ def page(config: Config, *, public: bool = False) -> bytes:
         if robots.policy == "obey"
         else "not obeyed (the operator is testing their own site)"
     )
-    least = f"{politeness.delay:g} s, or {politeness.delay_factor:g} times as long as your last answer took"
+    least = f"{politeness.delay:g} s"
+    if politeness.delay_factor:
+        least += (
+            f", or {politeness.delay_factor:g} times as long as your last answer took "
+            f"(but not more than {politeness.delay_max:g} s for this reason)"
+        )
     errors = f"a pause of {politeness.backoff_first:g} s that doubles up to {politeness.backoff_max / 3600:g} hours"
     rows = [
         ("User-Agent begins with", f"<code>{escape(identity.token)}/</code>"),

@@ -6,6 +6,7 @@ from typing import Any
 
 from crawler.consent.statements import USES
 from crawler.consent.summary import ANSWERS, total
+from crawler.wording import several
 
 HOSTS_SHOWN = 200  # maximum number of rows that the page shows; /consent?format=json has all rows
 
@@ -20,7 +21,9 @@ def page(rows: Sequence[Mapping[str, Any]], missing: Sequence[str]) -> bytes:
     if missing:
         notes.append(f"Without the hosts of {escape(', '.join(missing))}, which did not answer.")
     if without := sum(row["without_receipt"] for row in rows):
-        notes.append(f"{without:,} pages have no receipt: they were fetched by an earlier version.")
+        notes.append(
+            f"{several(without, 'page', 'have')} no receipt, because an earlier version fetched them."
+        )
     return f"""<!doctype html>
 <html lang=en><head><meta charset=utf-8><meta name=viewport content="width=device-width">
 <title>What sites allow</title><link rel=stylesheet href=/static/dashboard.css></head>

@@ -6,6 +6,7 @@ from crawler.admin.status import Status
 from crawler.admin.wait_causes import describe_cause
 from crawler.clock import iso_time
 from crawler.records import HostStatus
+from crawler.wording import several
 
 LONG_WAIT = 2.0  # seconds; shorter waits of a crawl are not shown
 
@@ -30,7 +31,7 @@ class CrawlWait(NamedTuple):
 
     def described(self, now: float) -> str:
         """Return the wait in words, as seen at `now`."""
-        others = f" and {self.others:,} other hosts" if self.others else ""
+        others = f" and {several(self.others, 'other host')}" if self.others else ""
         clock = iso_time(self.until)[11:19]
         return f"waits until {clock} UTC ({self.until - now:,.0f} s) for {self.host}{others}: {self.reason}"
 

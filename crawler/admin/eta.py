@@ -15,8 +15,10 @@ from collections.abc import Mapping
 
 import msgspec
 
-# If a page leads to this many new URLs or more, on average, it is too uncertain how many URLs are still to be
-# found.
+from crawler.wording import several
+
+# If a page leads to this many new URLs or more on average, the number of URLs that are still to be found is
+# too uncertain to be stated.
 GROWS = 0.95
 
 
@@ -57,11 +59,10 @@ def describe_eta(view: Eta, refreshed: int = 0) -> str:
     if view.brings is None:
         return ""
     if view.left is None or view.seconds is None:
-        return (
-            f"about {view.urls:,.0f} URLs wait and the crawl grows: each page adds {view.brings:.1f} new ones"
-        )
+        waiting = several(round(view.urls), "URL", "wait")
+        return f"about {waiting} and the crawl grows: each page adds {view.brings:.1f} new ones"
     time = duration(view.seconds)
-    return f"about {view.left:,.0f} URLs, {time} at this rate; each page adds {view.brings:.2f} new ones"
+    return f"about {several(round(view.left), 'URL')}, {time} at this rate; each page adds {view.brings:.2f} new ones"
 
 
 def duration(seconds: float) -> str:

@@ -21,6 +21,7 @@ import msgspec
 
 from crawler.admin.wait_causes import describe_cause
 from crawler.records import FrontierCounts, Outcome, PeerStatus
+from crawler.wording import several
 
 # Outcomes of pages and robots.txt that show trouble with a server or with the network of the crawl.
 TROUBLE = (
@@ -178,7 +179,10 @@ def _requests(status: CrawlSigns) -> Finding:
     severity = _of_share(failed, requests)
     if requests < REQUESTS_MIN or not severity:
         return UNHEALTHY, ""
-    return severity, f"{failed:,} of {requests:,} requests failed in the last minute{_mostly(status.recent)}"
+    return (
+        severity,
+        f"{failed:,} of {several(requests, 'request')} failed in the last minute{_mostly(status.recent)}",
+    )
 
 
 def _hosts(status: CrawlSigns) -> Finding:
@@ -186,7 +190,10 @@ def _hosts(status: CrawlSigns) -> Finding:
     severity = _of_share(failing, failing + answered)
     if failing < HOSTS_MIN or not severity:
         return UNHEALTHY, ""
-    return severity, f"{failing:,} hosts fail and {answered:,} have answered so far{_mostly(status.recent)}"
+    return (
+        severity,
+        f"{several(failing, 'host', 'fail')} and {answered:,} answered so far{_mostly(status.recent)}",
+    )
 
 
 def _failing(frontier: FrontierCounts) -> int:
@@ -215,7 +222,7 @@ def _mostly(recent: Mapping[str, float]) -> str:
 
 def _peers(status: CrawlSigns) -> Finding:
     lost = [
-        f"{name} to {peer} ({state.outbox_links:,} links wait)"
+        f"{name} to {peer} ({several(state.outbox_links, 'link', 'wait')})"
         for name, peers in status.peers.items()
         for peer, state in peers.items()
         if state.connected is False and state.outbox_links

@@ -12,6 +12,7 @@ from crawler.clock import iso_time
 from crawler.records import DueCounts, FrontierCounts, HostStatus, SplitterCounts
 from crawler.urlfilter.rule_names import RULES
 from crawler.version import __version__
+from crawler.wording import several, words
 
 _NO_COUNTERS: dict[str, Any] = {"pages": {}, "bytes": {}, "urls": {}, "robots": {}}  # always present
 # Outcomes that show that fetching works.
@@ -59,8 +60,8 @@ _WORDS = {
 def _said(outcome: str, n: int) -> str:
     """Describe an outcome and its count in words."""
     kind = outcome.removeprefix("robots.txt ")
-    plain = outcome.replace("_", " ")
-    return f"{plain.removesuffix(kind.replace('_', ' '))}{_WORDS.get(kind, kind.replace('_', ' '))} {n}"
+    plain = words(outcome)
+    return f"{plain.removesuffix(words(kind))}{_WORDS.get(kind, words(kind))} {n}"
 
 
 class Report(msgspec.Struct, kw_only=True):
@@ -124,7 +125,7 @@ class Report(msgspec.Struct, kw_only=True):
 
     def why_nothing(self, refused: int) -> str:
         """Return a short reason why no seed could be fetched. `refused` is the number of seeds that were not URLs."""
-        reasons = [f"{refused} seeds are not http(s) URLs"] if refused else []
+        reasons = [f"{several(refused, 'seed', 'are')} not http(s)"] if refused else []
         for host in self.hosts[:REASONS_SHOWN]:
             cause = describe_cause(host.cause) or ("no answer" if host.failures else "")
             hint = (

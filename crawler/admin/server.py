@@ -6,7 +6,7 @@
     GET  /fetches?outcome=O&text=T /log?level=L&text=T   the latest lines that match
     GET  /events                         server-sent events, at least one per second
     GET  /healthz /readyz
-    GET  /bot /bot/ledger?host=H
+    GET  /bot /bot/ledger?host=H[&format=html]
     POST /do                             {"command": ...}, with X-Admin-Token
 
 Reading needs no token: by default the server listens on loopback only. A
@@ -25,7 +25,7 @@ from urllib.parse import parse_qs, unquote
 
 import msgspec
 
-from crawler.admin import actions, bot, consent_page, host_pages, ledger, tails, withdrawal
+from crawler.admin import actions, bot, consent_page, host_pages, ledger, ledger_page, tails, withdrawal
 from crawler.admin.explanation import explanation, may_be_unfollowed
 from crawler.admin.sampling import Sampler
 from crawler.admin.status_source import Answers, StatusSource
@@ -231,7 +231,8 @@ class AdminServer:
         made = await asyncio.to_thread(lambda: ledger.of_host(ledger.tail_lines(path), host))
         found = await self._source.ask({"command": "host", "host": host})
         robots = [each for answer in found for each in answer.get("robots", [])]
-        return _json(made | {"robots": robots, "missing": list(found.missing)})
+        made |= {"robots": robots, "missing": list(found.missing)}
+        return _reply(ledger_page.page(made), "text/html") if fields.get("format") == "html" else _json(made)
 
     async def _hosts(self, fields: dict[str, str]) -> Reply:
         limit = _number(fields, "limit", 100)

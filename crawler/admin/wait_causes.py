@@ -1,5 +1,7 @@
 """Describes why a host or URL waits, for status, `why`, progress lines and the log of -v."""
 
+from crawler.wording import words
+
 # Outcomes and causes whose names need an explanation; other names are shown as they are.
 _WORDS = {
     "connect_error": "connection refused or timed out",
@@ -17,4 +19,4 @@ _WORDS = {
 
 def describe_cause(cause: str) -> str:
     """Describe in words a cause of `HostStatus`, or an outcome."""
-    return _WORDS.get(cause, cause.replace("_", " "))
+    return _WORDS.get(cause, words(cause))

@@ -27,6 +27,7 @@ from crawler.crawl.restart import rename_file_to_numbered, rename_to_numbered
 from crawler.crawl.start_checks import check_start
 from crawler.errors import UsageError
 from crawler.printable import printable
+from crawler.wording import several
 
 log = logging.getLogger("crawler")
 
@@ -71,7 +72,7 @@ class _SignalStop:
     def _receive(self, *_: object) -> None:
         self.restore()
         self._came = True
-        # not `print`, because the signal may have interrupted another `print`
+        # `os.write` is used, because the signal may have interrupted a `print`
         os.write(2, b"stopping; press Ctrl-C again to stop at once\n")
         if self._stop is not None:
             self._stop()
@@ -181,8 +182,8 @@ def _start_anew(options: dict[str, Any], cached: bool) -> None:
 def _summary(report: Mapping[str, Any], directory: CrawlDirectory) -> str:
     fetched = report["run"].get("pages", {}).get("fetched", 0)
     return (
-        f"stopped by a signal after {report['seconds']:.1f} s: {fetched:,} pages fetched, "
-        f"{report['frontier']['todo']:,} URLs to do (report: {directory.report_file})"
+        f"stopped by a signal after {report['seconds']:.1f} s: {several(fetched, 'page')} fetched, "
+        f"{several(report['frontier']['todo'], 'URL')} to do (report: {directory.report_file})"
     )
 
 
@@ -205,7 +206,7 @@ def run(*positional: Any, **options: Any) -> dict[str, Any]:
     Ctrl-C stops the crawl cleanly, and `run` returns the report so far; run the script again to
     continue. A second Ctrl-C raises KeyboardInterrupt.
 
-    In this example, `url` is a site of two pages, `folder` a Path and `settings` a mapping:
+    In this example, `url` is the URL of a site of two pages, `folder` is a Path, and `settings` is a mapping:
 
         >>> report = crawler.run(url, directory=folder / "run", config=settings)
         >>> report["stopped_by"], report["pages"]

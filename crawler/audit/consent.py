@@ -11,6 +11,7 @@ from crawler.export.archives import opened
 from crawler.export.consent_columns import stored_uses
 from crawler.printable import csv_line, printable
 from crawler.urls.canonical import hostname
+from crawler.wording import several
 
 _HOST_WIDTH = 40
 
@@ -41,9 +42,11 @@ def text(rows: Sequence[Row], limit: int) -> str:
         host = printable(row["host"])[:_HOST_WIDTH]
         lines.append(f"{host:<{_HOST_WIDTH}} {row['pages']:>9,}" + "".join(f" {cell:>21}" for cell in cells))
     if len(rows) > limit:
-        lines.append(f"{len(rows) - limit:,} more hosts (--limit)")
+        lines.append(f"{several(len(rows) - limit, 'more host')} (--limit)")
     if missing := sum(row["without_receipt"] for row in rows):
-        lines.append(f"{missing:,} pages have no receipt: they were fetched by an earlier version")
+        lines.append(
+            f"{several(missing, 'page', 'have')} no receipt, because an earlier version fetched them"
+        )
     return "\n".join(lines) + "\n"
 
 

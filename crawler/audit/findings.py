@@ -20,6 +20,7 @@ from crawler.audit.check_table import CHECKS, DEEP_HOPS, SLOW_SECONDS
 from crawler.audit.hreflang import ReturnLinks
 from crawler.audit.on_page import SOURCES_MAX, Finding, PageFacts
 from crawler.records import NO_PAGE, REDIRECT_LOOP, LinkFlag, Outcome, PageState
+from crawler.wording import several, words
 
 LISTED_MAX = 1000  # default number of findings that are listed per section
 # maximum number of URLs of unreachable servers that are remembered one by one; further ones are only counted
@@ -328,7 +329,7 @@ class Auditor:
         for fingerprint, (url, behind, via) in ranked:
             count, sources = self._sources.get(fingerprint, (0, []))
             if not sources and fingerprint in self._external_ends & self._external_hops:
-                continue  # not listed: the link that redirects to this page is listed instead
+                continue  # the link that redirects to this page is listed, so the page itself is left out
             if not sources and via:  # the page `via` is not stored
                 count, sources = 1, [via]
             self._add(name, Finding(url, behind, tuple(sources), count))
@@ -437,10 +438,10 @@ def _found_on(url: str, via: str | None, value: str = "") -> Finding:
 
 def unreachable(cause: str, tries: int) -> str:
     """Return the verdict on a URL whose server does not answer: the reason, and the number of tries."""
-    words = _CAUSES.get(cause) or (
+    reason = _CAUSES.get(cause) or (
         _behind(None, Outcome(cause)) if cause in _OUTCOMES else cause or "no answer"
     )
-    return f"{words.replace('_', ' ')} after {tries} {'try' if tries == 1 else 'tries'}"
+    return f"{words(reason)} after {several(tries, 'try')}"
 
 
 def _is_dead(row: Mapping[str, Any]) -> bool:
@@ -452,8 +453,8 @@ def _dead(row: Mapping[str, Any]) -> _Dead:
 
 
 def _behind(status: int | None, outcome: Outcome) -> str:
-    words = "gone" if status == 410 else _OUTCOMES.get(outcome, outcome.value.replace("_", " "))
-    return f"{status} {words}" if status else words
+    reason = "gone" if status == 410 else _OUTCOMES.get(outcome, words(outcome.value))
+    return f"{status} {reason}" if status else reason
 
 
 def _percentiles(took: array) -> dict[str, float]:

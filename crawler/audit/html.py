@@ -11,6 +11,7 @@ from crawler.audit.comparison import row_of
 from crawler.audit.findings import Audit, Section
 from crawler.audit.on_page import Finding
 from crawler.audit.render import headline
+from crawler.wording import several, words
 
 _STYLE = """
 :root{color-scheme:light dark;--ground:#fff;--raised:#f5f6f8;--ink:#1b1f24;--soft:#5b6470;--line:#dfe3e8;
@@ -58,7 +59,7 @@ def page(audit: Audit) -> str:
     """Return the report as a complete HTML document."""
     title = f"Crawl report: {next(iter(audit.hosts), 'nothing')}"
     if len(audit.hosts) > 1:
-        title += f" and {len(audit.hosts) - 1} more hosts"
+        title += f" and {several(len(audit.hosts) - 1, 'more host')}"
     parts = [
         "<!doctype html><html lang=en><head><meta charset=utf-8>",
         '<meta name=viewport content="width=device-width,initial-scale=1">',
@@ -103,14 +104,14 @@ def _charts(audit: Audit) -> str:
     if audit.external:
         charts.append(_bars("External links", audit.external))
     if audit.sitemap["listed"]:
-        charts.append(_bars("Sitemaps", {name.replace("_", " "): n for name, n in audit.sitemap.items()}))
+        charts.append(_bars("Sitemaps", audit.sitemap))
     return f"<div class=charts>{''.join(charts)}</div>"
 
 
 def _bars(title: str, values: Mapping[str, int] | Mapping[int, int]) -> str:
     most = max(values.values(), default=0) or 1
     rows = "".join(
-        f'<span>{escape(str(name))}</span><i style="width:{100 * n / most:.1f}%"></i><span>{n:,}</span>'
+        f'<span>{escape(words(str(name)))}</span><i style="width:{100 * n / most:.1f}%"></i><span>{n:,}</span>'
         for name, n in values.items()
     )
     return f"<section><h2>{escape(title)}</h2><div class=bars>{rows}</div></section>"

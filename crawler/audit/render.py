@@ -10,6 +10,7 @@ from crawler.audit.comparison import row_of
 from crawler.audit.findings import Audit, Section, rows
 from crawler.audit.on_page import Finding
 from crawler.printable import csv_line, printable, printable_text
+from crawler.wording import several, words
 
 # The number of findings per section that the text report shows.
 _TEXT_FINDINGS = {Severity.ERROR: 10, Severity.WARNING: 10, Severity.NOTICE: 3}
@@ -25,13 +26,15 @@ def text(audit: Audit) -> str:
         "answer": {name: f"{seconds:g} s" for name, seconds in audit.seconds.items()},
     }
     if audit.sitemap["listed"]:
-        tables["sitemap"] = {name.replace("_", " "): n for name, n in audit.sitemap.items()}
+        tables["sitemap"] = audit.sitemap
     if audit.external:
         tables["external"] = audit.external
     if audit.unfetched:
         tables["left"] = audit.unfetched
     for name, values in tables.items():
-        shown = ", ".join(f"{key} {n:,}" if isinstance(n, int) else f"{key} {n}" for key, n in values.items())
+        shown = ", ".join(
+            f"{words(str(key))} {n:,}" if isinstance(n, int) else f"{key} {n}" for key, n in values.items()
+        )
         lines.append(f"{name + ':':<10}{shown or 'nothing'}")
     if audit.compared_with:
         lines += ["", f"Since {printable(audit.compared_with)}: {_since(audit) or 'nothing has changed'}"]
@@ -45,13 +48,13 @@ def text(audit: Audit) -> str:
 def headline(audit: Audit) -> str:
     """Return one sentence with the number of URLs, the hosts and the time."""
     hosts = len(audit.hosts)
-    of = next(iter(audit.hosts), "no host") if hosts == 1 else f"{hosts:,} hosts"
+    of = next(iter(audit.hosts), "no host") if hosts == 1 else several(hosts, "host")
     when = (
         f", fetched from {audit.started[:10]} {audit.started[11:16]} to {audit.ended[:10]} {audit.ended[11:16]} UTC"
         if audit.ended
         else ""
     )
-    return f"{audit.urls:,} URLs of {of}, {audit.pages:,} HTML pages{when}"
+    return f"{several(audit.urls, 'URL')} of {of}, {several(audit.pages, 'HTML page')}{when}"
 
 
 def _since(audit: Audit) -> str:

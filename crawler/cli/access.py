@@ -84,6 +84,10 @@ def names(directory: CrawlDirectory) -> list[str]:
     return names
 
 
+class NotRunningError(UsageError):
+    """The crawl is not running."""
+
+
 def ask_first(path: Path, request: dict[str, Any]) -> Any:
     """Send a request to one process, which forwards it to the others; return its answer."""
     directory = CrawlDirectory(path)
@@ -117,15 +121,15 @@ def ask_running(path: Path, request: dict[str, Any]) -> list[Any]:
     stopped even if its crawl.toml is damaged.
 
     Raises:
-        UsageError: the crawl is not running.
+        NotRunningError: the crawl is not running.
     """
     directory = CrawlDirectory(path)
     stops = request["command"] == "stop"
     known = directory.process_names() if stops else names(directory)
     found = {name: _ask_running(directory, name, request) for name in known}
     if not any(answered for answered, _ in found.values()):
-        names(directory)  # raises an error if there is no crawl
-        raise UsageError(f"{path}: the crawl is not running")
+        names(directory)  # this call raises an error if there is no crawl
+        raise NotRunningError(f"{path}: the crawl is not running")
     if not stops:
         for name in [name for name, (answered, _) in found.items() if not answered]:
             found[name] = _ask_running(directory, name, request, wait=RESTART_WAIT)

@@ -1,6 +1,6 @@
 """`crawler seed`, `signal`, `block`, `unblock`, `retire`, `set`: change a crawl, running or not.
 
-`pause`, `resume` and `stop` need a running crawl.
+`pause` and `resume` need a running crawl.
 """
 
 import argparse
@@ -15,6 +15,7 @@ from crawler.crawl import rendered_parts, safe_settings
 from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import UsageError
 from crawler.upgrade.ready import ready
+from crawler.wording import several
 
 _TEXTS = {
     "seed": (
@@ -90,7 +91,15 @@ def main(command: str, argv: list[str]) -> int:
     if command == "set":
         return _set(args)
     if command in _RUNNING:
-        access.ask_running(args.dir, {"command": command})
+        try:
+            access.ask_running(args.dir, {"command": command})
+        except access.NotRunningError as error:
+            if command != "stop":
+                raise
+            if args.wait:  # a process that has ended its work may still hold a lock
+                access.wait_for_end(args.dir)
+            print(error)  # not an error, because this is the state that was asked for
+            return 0
         if command == "stop" and args.wait:
             access.wait_for_end(args.dir)
         stopping = "stopped" if command == "stop" and args.wait else "stopping"
@@ -175,5 +184,5 @@ def _said(command: str, answers: list[Any]) -> str:
                 "0 waiting URLs dropped: the URLs that match are stored already, and stored pages are kept; "
                 "`crawler withdraw URL` takes them down"
             )
-        return f"{count:,} waiting URLs dropped; stored pages are kept and refreshed as before"
+        return f"{several(count, 'waiting URL')} dropped; stored pages are kept and refreshed as before"
     return f"{answers[0]['host']}: {command}ed"

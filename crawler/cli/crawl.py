@@ -35,6 +35,14 @@ _SPIDER_WAITS = {
     "frontier.retry_delays": [5.0, 10.0],
     "robots.unreachable_delays": [5.0, 10.0, 300.0, 1800.0, 3600.0],
 }
+# The waits that `--check-external` sets if the user does not set them. Links often lead to hosts that are down,
+# and the user waits for the report. With these waits, the crawl ends a minute after its last page at
+# the latest, while a host that fails or asks for a pause still gets a pause of `politeness.backoff_first`.
+_EXTERNAL_WAITS = {
+    "crawl.patience": 60.0,
+    "frontier.retry_delays": [5.0, 10.0],
+    "robots.unreachable_delays": [5.0, 10.0, 300.0, 1800.0, 3600.0],
+}
 
 
 def main(_command: str, argv: list[str]) -> int:
@@ -51,7 +59,7 @@ def main(_command: str, argv: list[str]) -> int:
             "--dry-run keeps nothing: it cannot be combined with --fresh, --cached, --login, --mirror or --report"
         )
     anew = args.fresh or args.cached
-    layers = options.layers(args, None if anew else directory, _SPIDER_WAITS if args.spider else {})
+    layers = options.layers(args, None if anew else directory, _waits(args))
     if args.spider:
         layers.set_for_run("--spider", "pages.store", "none")
     add_logins(args, layers)
@@ -92,6 +100,13 @@ def main(_command: str, argv: list[str]) -> int:
             file=sys.stderr,
         )
     return exit_code(report) or (CUT_CODE if broken_off or _misses_files(args, config, report) else 0)
+
+
+def _waits(args: argparse.Namespace) -> dict[str, Any]:
+    """Return the waits that the flags imply for this run."""
+    if args.spider:
+        return _SPIDER_WAITS
+    return _EXTERNAL_WAITS if getattr(args, "crawl.check_external") else {}
 
 
 def _move_existing(args: argparse.Namespace, layers: Layers, directory: CrawlDirectory) -> Config:

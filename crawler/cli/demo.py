@@ -20,6 +20,7 @@ from crawler.cli.parsing import quoted
 from crawler.config import Config, Layers
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.restart import rename_to_numbered
+from crawler.wording import several
 
 SETTINGS: dict[str, Any] = {
     "crawl": {"scope": "any", "depth": 12, "patience": 10.0, "concurrency": 16},
@@ -80,7 +81,7 @@ def _config(args: argparse.Namespace, *more: dict[str, Any]) -> Config:
 
 
 async def _demo(args: argparse.Namespace) -> None:
-    """Crawl the web and print the result. Then let the web change, keep the copies fresh, and print that result."""
+    """Crawl the web and print the result. Then keep the copies fresh, and print that result."""
     from crawler.cli.demo_web import HOSTS, DemoWeb
     from crawler.cli.summary import summary
 
@@ -93,14 +94,16 @@ async def _demo(args: argparse.Namespace) -> None:
         report = await _crawl(config if renders else _config(args, STATIC), args, demo_web.seeds())
         print(summary(report, args.dir), flush=True)
         if shown := report["rendered"].get("pages", 0) if "rendered" in report else 0:
-            print(f"shown in a browser without network: {shown} pages of the shop `app`", flush=True)
+            print(
+                f"shown in a browser without network: {several(shown, 'page')} of the shop `app`", flush=True
+            )
         if report["stopped_by"] != "done":
             return
         print(
-            f"\nnow the shop's prices and the news change, for {REFRESH_SECONDS:.0f} s (`crawler refresh`):",
+            "\nthe shop's prices and the news change all the time; "
+            f"`crawler refresh` keeps the copies current, for {REFRESH_SECONDS:.0f} s:",
             flush=True,
         )
-        demo_web.change()
         report = await _crawl(_config(args, REFRESH, *(() if renders else (STATIC,))), args, [])
         print(_refreshed(report, *demo_web.current()))
         app = demo_web.url("app", "/tea/Oolong") if shown else ""
@@ -139,12 +142,14 @@ async def _crawl(config: Config, args: argparse.Namespace, seeds: list[str]) -> 
 
 
 def _refreshed(report: dict[str, Any], current: int, changing: int, changes: int) -> str:
-    """Return the results of the refreshes, counted both by the crawl and by the web itself."""
+    """Return the results of the refreshes, and the share of current copies: as estimated and as counted by the web."""
     asked, kept = report["run"].get("refresh", {}), report["refreshing"]
+    estimated, counted = kept["expected_freshness"] or 0.0, 1.0 - (changing - current) / (kept["pages"] or 1)
     return (
-        f"{asked.get('done', 0):,} pages fetched again, {asked.get('content_changed', 0):,} of them had changed; "
-        f"{kept['expected_freshness'] or 0.0:.0%} of {kept['pages']:,} copies are expected to be current\n"
-        f"checked against the web: {changing:,} pages changed {changes:,} times; {current:,} copies of them are current"
+        f"{several(asked.get('done', 0), 'page')} fetched again, {asked.get('content_changed', 0):,} of them had "
+        f"changed; of {several(kept['pages'], 'copy')}, the crawl expects {estimated:.0%} to be current\n"
+        f"checked against the web: {several(changing, 'page')} changed {changes:,} times, and {counted:.0%} of the "
+        "copies are current"
     )
 
 

@@ -7,9 +7,8 @@ busy      127.0.0.14    answers 429 with Retry-After to requests that come too f
 endless   127.0.0.15    a calendar without end, which only a depth limit stops
 app       127.0.0.16    a tea shop that a script builds: without a browser its first page has neither text nor links
 
-After a call of `change`, articles change every few seconds (those with higher numbers less often), and the
-price of every fourth product changes. Each such page has an ETag, and the server answers 304 until the page
-changes.
+Articles change every few seconds (those with higher numbers less often), and the price of every fourth
+product changes. Each such page has an ETag, and the server answers 304 until the page changes.
 """
 
 import gzip
@@ -69,7 +68,8 @@ class DemoWeb(LoopbackSites):
     def __init__(self) -> None:
         super().__init__(self._answer, HOSTS.values())
         self._busy: deque[float] = deque()
-        self._changing_since: float | None = None
+        # Pages change from the start, so that the crawl's forecast rests on change rates that stay the same.
+        self._started = time.monotonic()
         self._sent: dict[tuple[str, str], int] = {}  # (host, page) -> the version that was sent last
         self._answers: dict[str, Callable[[web.BaseRequest], web.Response]] = {
             "manual": self._manual,
@@ -88,10 +88,6 @@ class DemoWeb(LoopbackSites):
 
     # -- change
 
-    def change(self) -> None:
-        """Let pages change from now on."""
-        self._changing_since = time.monotonic()
-
     def current(self) -> tuple[int, int, int]:
         """Return three numbers: the number of current pages, of pages that change, and of changes so far.
 
@@ -103,9 +99,7 @@ class DemoWeb(LoopbackSites):
     def _version(self, host: str, name: str) -> int:
         """Return the number of times that a page has changed."""
         period = _period(host, name)
-        if self._changing_since is None or not period:
-            return 0
-        return int((time.monotonic() - self._changing_since) / period)
+        return int((time.monotonic() - self._started) / period) if period else 0
 
     def _versioned(self, request: web.BaseRequest, host: str, title: str, text: str) -> web.Response:
         """Return the present version of a page, or 304 if the client has it."""

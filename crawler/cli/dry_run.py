@@ -19,6 +19,7 @@ from crawler.config import Config
 from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import NoSeedError
 from crawler.signing.key_file import with_key_file
+from crawler.wording import several, words
 
 SHOWN_RULES = 8  # the number of rules listed; the rules that reject most URLs come first
 
@@ -54,7 +55,7 @@ def dry_run(config: Config, directory: CrawlDirectory, run: Crawling, given: Ite
         f"{len(asked):,} fetched now, {len(next_ones):,} would be fetched next{_limits(config)}; nothing is kept"
     )
     if rejected:
-        _say("links not followed: " + ", ".join(f"{name.replace('_', ' ')} {n:,}" for name, n in rejected))
+        _say("links not followed: " + ", ".join(f"{words(name)} {n:,}" for name, n in rejected))
     if config.crawl.depth == 0:
         _say("--depth 0: links of the seeds would be parked, not fetched")
     return 0
@@ -70,9 +71,9 @@ def _go_on(directory: CrawlDirectory, given: Iterable[str]) -> int:
             print(url)
     for url in new:
         print(url)
-    seeds = f", {len(new):,} seeds if they are new" if new else ""
+    seeds = f", {several(len(new), 'seed')} if new" if new else ""
     _say(
-        f"{count:,} URLs would be fetched next{seeds}, then their links; {parked:,} are parked; nothing was fetched"
+        f"{several(count, 'URL')} would be fetched next{seeds}, then their links; parked: {parked:,}; nothing was fetched"
     )
     return 0
 

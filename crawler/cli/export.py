@@ -3,6 +3,7 @@
 import argparse
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from crawler.cli import options
@@ -11,7 +12,7 @@ from crawler.consent.use_rule import USE_NAMES
 from crawler.errors import DamageError
 from crawler.export.uploading import output_place
 from crawler.export.worker_pool import PROCESSES_MAX, processes
-from crawler.export.writing import FORMATS, Export, ExportRequest
+from crawler.export.writing import FORMATS, TEXT_EXTRA, Export, ExportRequest
 from crawler.pages.formats.rows import FIELDS
 from crawler.pages.formats.selection import ignore
 from crawler.printable import printable, raw_stream
@@ -43,9 +44,20 @@ def main(_command: str, argv: list[str]) -> int:
             progress.end()
     for problem in [*problems, *export.damage]:
         print(f"crawler: {problem}", file=sys.stderr)
-    if args.where and not count and not args.quiet:
-        print(f"crawler: no page matches {args.where}", file=sys.stderr)
+    if not args.quiet:
+        for line in _missing(args, export, count):
+            print(f"crawler: {line}", file=sys.stderr)
     return DamageError.exit_code if export.incomplete else 0
+
+
+def _missing(args: argparse.Namespace, export: Export, count: int) -> Iterator[str]:
+    """Yield a line for each reason why the export has less than the user may expect."""
+    if args.where and not count:
+        yield f"no page matches {args.where}"
+    elif args.allow and not count:
+        yield f"no copy may be used for {args.allow}; `crawler report --consent` shows what sites allow"
+    if export.empty_fields:
+        yield f"empty columns: {', '.join(export.empty_fields)}; to fill them, {TEXT_EXTRA}"
 
 
 def _parse(argv: list[str]) -> argparse.Namespace:

@@ -19,6 +19,7 @@ from crawler.cli import access, options
 from crawler.errors import CrawlerError, UsageError
 from crawler.printable import printable
 from crawler.records import CACHED, HostStatus
+from crawler.wording import several, words
 
 
 def main(command: str, argv: list[str]) -> int:
@@ -63,16 +64,14 @@ def _summary(status: Status) -> list[str]:
     frontier, count = status.frontier, status.counters.get
     filtered = sum(group(status.counters, "urls.filtered").values())
     received = count("bytes.wire", 0)
-    known = (
-        f"{_count(status.due.new, 'URL')} of {_count(count('urls.links', 0), 'link')}, {filtered:,} filtered"
-    )
+    known = f"{several(status.due.new, 'URL')} of {several(count('urls.links', 0), 'link')}, {filtered:,} filtered"
     numbers = msgspec.structs.asdict(frontier)
     hosts = {name.removeprefix("hosts_"): n for name, n in numbers.items() if name.startswith("hosts_")}
     parked = {name.removeprefix("parked_"): n for name, n in numbers.items() if name.startswith("parked_")}
     rows = {
         "pages": _numbers(group(status.counters, "pages")) or "none yet",
-        "to do": f"{_count(frontier.todo, 'URL')}, {frontier.in_flight:,} of them in flight; "
-        f"{_count(status.due.pending, 'link')} pending",
+        "to do": f"{several(frontier.todo, 'URL')}, {frontier.in_flight:,} of them in flight; "
+        f"{several(status.due.pending, 'link')} pending",
         "known": known,
         "received": f"{received / 1e6:,.1f} MB" if received >= 1e6 else f"{received / 1e3:.1f} kB",
         "requests": _connections(group(status.counters, "connections")),
@@ -86,7 +85,9 @@ def _summary(status: Status) -> list[str]:
         rows["fresh"] = text
     rows = _running(status) | rows
     if status.splitter is not None:
-        rows["splitter"] = f"{status.splitter.sent:,} links sent, {status.splitter.waiting:,} waiting"
+        rows["splitter"] = (
+            f"{several(status.splitter.sent, 'link')} sent, {status.splitter.waiting:,} waiting"
+        )
     return [f"{name + ':':<10}{text}" for name, text in rows.items() if text]
 
 
@@ -128,7 +129,7 @@ def _refreshing(refreshing: Mapping[str, Any], hosts: int) -> list[str]:
     lines = [f"{name + ':':<10}{text}" for name, text in rows.items()]
     for host in refreshing.get("hosts", [])[:hosts]:
         lines.append(
-            f"  {host['host']}: {_count(host['pages'], 'page')}, {host['fresh']:.1%} expected to be current"
+            f"  {host['host']}: {several(host['pages'], 'page')}, {host['fresh']:.1%} expected to be current"
         )
     for arm in refreshing.get("arms", []):
         lines.append(f"  arm {arm['policy']}: {_arm_text(arm)}")
@@ -137,8 +138,8 @@ def _refreshing(refreshing: Mapping[str, Any], hosts: int) -> list[str]:
 
 def _arm_text(arm: Mapping[str, Any]) -> str:
     """Return the results of one arm of a comparison, with 95 % intervals."""
-    found = f"{arm['refreshes']:,} refreshes, {arm['changed']:,} of them found a change"
-    parts = [_count(arm["pages"], "page"), found]
+    found = f"{several(arm['refreshes'], 'refresh')}, {arm['changed']:,} of them found a change"
+    parts = [several(arm["pages"], "page"), found]
     for name, text in (
         ("expected", "expected to be current"),
         ("seen", "of the time current, as measured by refreshes"),
@@ -153,7 +154,7 @@ def _freshness(refreshing: Mapping[str, Any]) -> str:
     if not refreshing.get("pages"):
         return ""
     expected = refreshing.get("expected_freshness")
-    parts = [f"{_count(refreshing['pages'], 'page')} kept"]
+    parts = [f"{several(refreshing['pages'], 'page')} kept"]
     if expected is not None:
         parts.append(f"{expected:.1%} expected to be current")
     rows = refreshing.get("calibration", [])
@@ -187,7 +188,11 @@ def _running(status: Status) -> dict[str, str]:
 def _reached(recent: Mapping[str, float]) -> str:
     """Return text about the number of hosts per minute that answered for the first time."""
     span = recent.get("span", 0.0)
-    return f", {60.0 * recent.get('hosts', 0.0) / span:,.0f} new hosts per minute" if span > 0.0 else ""
+    return (
+        f", {several(round(60.0 * recent.get('hosts', 0.0) / span), 'new host')} per minute"
+        if span > 0.0
+        else ""
+    )
 
 
 def _connections(counts: Mapping[str, int]) -> str:
@@ -195,12 +200,12 @@ def _connections(counts: Mapping[str, int]) -> str:
     cached = counts.get(CACHED, 0)
     total = sum(counts.values()) - cached
     if not total:
-        return f"none; {cached:,} answers of earlier runs" if cached else ""
+        return f"none; {several(cached, 'answer')} of earlier runs" if cached else ""
     kept = counts.get("reused", 0) / total
     return (
         f"{kept:.0%} of {total:,} over a kept connection; {counts.get('full', 0):,} full and "
         f"{counts.get('resumed', 0):,} resumed TLS handshakes, {counts.get('plain', 0):,} without TLS"
-        + (f"; {cached:,} answers of earlier runs" if cached else "")
+        + (f"; {several(cached, 'answer')} of earlier runs" if cached else "")
     )
 
 
@@ -209,14 +214,14 @@ def _rendered(counts: Mapping[str, int]) -> str:
     pages, failed, held_back = (counts.get(name, 0) for name in ("pages", "failed", "held_back"))
     later = f"{held_back:,} put off after failed attempts" if held_back else ""
     if not pages:
-        parts = [f"{_count(failed, 'page')} that no browser could show" if failed else "", later]
+        parts = [f"{several(failed, 'page')} that no browser could show" if failed else "", later]
         return "; ".join(filter(None, parts))
     why = _numbers({word: counts.get(f"why_{name}", 0) for name, word in REASONS.items()})
     parts = [
-        f"{_count(pages, 'page')}, {counts.get('added', 0):,} of them gained links or text"
+        f"{several(pages, 'page')}, {counts.get('added', 0):,} of them gained links or text"
         + f" ({why})" * bool(why),
         f"{counts.get('cpu_ms', 0) / pages / 1000:.2f} CPU s and {counts.get('ms', 0) / pages / 1000:.1f} s per page",
-        f"{_count(counts.get('requests', 0), 'request')}, {counts.get('cached', 0):,} from the cache, "
+        f"{several(counts.get('requests', 0), 'request')}, {counts.get('cached', 0):,} from the cache, "
         f"{counts.get('missing', 0):,} without an answer",
         f"{failed:,} failed" if failed else "",
         later,
@@ -225,14 +230,10 @@ def _rendered(counts: Mapping[str, int]) -> str:
     return "; ".join(filter(None, parts))
 
 
-def _count(n: int, noun: str) -> str:
-    return f"{n:,} {noun}{'' if n == 1 else 's'}"
-
-
 def _numbers(values: dict[str, int]) -> str:
     """Return the values that are not 0, the largest first."""
     ranked = sorted(values.items(), key=lambda item: -item[1])
-    return ", ".join(f"{name} {n:,}" for name, n in ranked if n)
+    return ", ".join(f"{words(name)} {n:,}" for name, n in ranked if n)
 
 
 def _every_number(status: Status) -> list[str]:
@@ -252,12 +253,10 @@ def _host_lines(status: Status, hosts: int) -> list[str]:
     ranked = sorted(status.waiting, key=_busy_and_failing_first)
     for host in ranked[:hosts]:
         wait = f", ready in {host.wait:.1f} s" if host.wait > 0 else ""
-        failed = f", {_count(host.failures, 'failure')} in a row" if host.failures else ""
+        failed = f", {several(host.failures, 'failure')} in a row" if host.failures else ""
         cause = f" ({describe_cause(host.cause)})" if host.cause else ""
         best = f" (best {host.best:.2g})" if host.best else ""
-        lines.append(
-            f"  {host.host}: {host.todo:,} to do{best}, {host.state.replace('_', ' ')}{cause}{failed}{wait}"
-        )
+        lines.append(f"  {host.host}: {host.todo:,} to do{best}, {words(host.state)}{cause}{failed}{wait}")
     return lines
 
 
@@ -269,13 +268,13 @@ def _process_text(part: Status) -> str:
     """Return the state of one process: its share of the work, unreachable peers, and links that wait for a peer."""
     fetched, frontier = part.counters.get("pages.fetched", 0), part.frontier
     line = (
-        f"{part.name + ':':<10}fetched {fetched:,}, todo {frontier.todo:,}, in_flight {frontier.in_flight:,}"
+        f"{part.name + ':':<10}fetched {fetched:,}, to do {frontier.todo:,}, in flight {frontier.in_flight:,}"
     )
     for peer, state in part.peers[part.name].items():
         if state.connected is False:
             line += f"; {peer} is not connected ({state.last_ending or 'not tried yet'})"
         if state.outbox_links:
-            line += f"; {state.outbox_links:,} links wait for {peer}"
+            line += f"; {several(state.outbox_links, 'link', 'wait')} for {peer}"
     return line
 
 

@@ -50,6 +50,14 @@ def parser_of(main: Callable[[str, list[str]], int], command: str) -> argparse.A
     return None
 
 
+def _commands_with(flag: str) -> str:
+    """Return `; it is a flag of crawler X` with the commands that have this flag; "" if there is none."""
+    from crawler.cli.completion import parsers  # imported here because it is rarely needed
+
+    found = [f"`crawler {name}`" for name, parser in parsers() if flag in parser._option_string_actions]
+    return f"; it is a flag of {', '.join(found)}" if found else ""
+
+
 class PlainHelp(argparse.RawDescriptionHelpFormatter):
     """Help whose usage line shows only required flags and arguments."""
 
@@ -94,7 +102,8 @@ class Parser(argparse.ArgumentParser):
 
                 if instead := translation([found[1], *found[2].split()]):
                     return f"; {instead}"
-            return suggestion(found[1].partition("=")[0], self._flags())
+            flag = found[1].partition("=")[0]
+            return _commands_with(flag) or suggestion(flag, self._flags())
         if found := re.match(r"argument (\S+?): invalid choice: '(.*?)' \(", message):
             for action in self._actions:
                 if found[1].split("/")[0] in (*action.option_strings, action.dest, action.metavar):

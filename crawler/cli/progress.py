@@ -10,6 +10,7 @@ from crawler.admin.health import DEGRADED, missing_words
 from crawler.admin.status import Status, group
 from crawler.printable import printable, raw_stream
 from crawler.records import HostStatus
+from crawler.wording import several, words
 
 if TYPE_CHECKING:
     from rich.console import RenderableType  # imported only for a terminal
@@ -83,7 +84,7 @@ def line(status: Status, rates: dict[str, float]) -> str:
     return (
         f"{fetched(status)} ({rates['pages']:.1f}/s), "
         f"{count('bytes.wire', 0) / 1e6:,.1f} MB ({rates['bytes'] / 1e6:.2f} MB/s), "
-        f"{frontier.todo:,} to do on {frontier.hosts:,} hosts, "
+        f"{frontier.todo:,} to do on {several(frontier.hosts, 'host')}, "
         f"{frontier.in_flight:,} in flight, {count('urls.failed', 0):,} failed{waiting_for(status)}"
         f"{'; ' * bool(missing_words(status))}{missing_words(status)}"
     )
@@ -92,7 +93,7 @@ def line(status: Status, rates: dict[str, float]) -> str:
 def fetched(status: Status) -> str:
     """Return a text with the numbers of pages fetched and fetched again, as `crawler status` names and counts them."""
     again = status.counters.get("refresh.done", 0)
-    return f"{status.counters.get('pages.fetched', 0):,} pages fetched" + (
+    return f"{several(status.counters.get('pages.fetched', 0), 'page')} fetched" + (
         f", {again:,} fetched again" if again else ""
     )
 
@@ -156,9 +157,9 @@ def _totals(status: Status) -> "RenderableType":
     others = sorted(((n, name) for name, n in outcomes if name != "fetched" and n), reverse=True)
     rows = {
         "pages": f"{fetched(status)}, {count('bytes.wire', 0) / 1e6:,.1f} MB",
-        "others": ", ".join(f"{name.replace('_', ' ')} {n:,}" for n, name in others) or "none",
-        "links": f"{count('urls.links', 0):,} found, {status.due.new:,} new URLs",
-        "to do": f"{frontier.todo:,} on {frontier.hosts:,} hosts, "
+        "others": ", ".join(f"{words(name)} {n:,}" for n, name in others) or "none",
+        "links": f"{count('urls.links', 0):,} found, {several(status.due.new, 'new URL')}",
+        "to do": f"{frontier.todo:,} on {several(frontier.hosts, 'host')}, "
         f"{frontier.in_flight:,} in flight, {frontier.parked:,} parked",
     }
     if left := status.outlook:
@@ -188,5 +189,5 @@ def _hosts(hosts: list[HostStatus]) -> "RenderableType":
         )
     for host in hosts[:HOSTS_SHOWN]:
         ready = f"{host.wait:.1f} s" if host.todo and host.wait > 0 else ""
-        table.add_row(printable(host.host), f"{host.todo:,}", host.state.replace("_", " "), ready)
+        table.add_row(printable(host.host), f"{host.todo:,}", words(host.state), ready)
     return table

@@ -11,6 +11,7 @@ from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.journal import Journal, end_journal, keep_journal
 from crawler.errors import DirectoryError, UsageError
 from crawler.upgrade.ready import ready
+from crawler.wording import several
 
 if TYPE_CHECKING:
     from crawler.splitter.partition import Partition
@@ -120,5 +121,5 @@ def _recover(argv: list[str]) -> int:
         print(f"crawler: {problem}", file=sys.stderr)
     directory.forget_begun(args.name)
     end_journal(directory.path)
-    print(f"{args.dir}: {total:,} links wait for {args.name}")
+    print(f"{args.dir}: {several(total, 'link', 'wait')} for {args.name}")
     return 0

@@ -5,6 +5,7 @@ from typing import Any
 
 from crawler.cli.parsing import quoted
 from crawler.errors import StoreError
+from crawler.wording import several, words
 
 # the exit codes 14 and 15 are those of Browsertrix
 LIMIT_CODES = {"disk": StoreError.exit_code, "max_bytes": 14, "max_time": 15}
@@ -49,21 +50,22 @@ def summary(report: dict[str, Any], directory: Path, command: str = "crawl") -> 
     frontier, where = report["frontier"], quoted(directory)
     lines = [
         f"{report['stopped_by'] or 'ended'} after {report['seconds']:.1f} s: "
-        f"{pages.get('fetched', 0):,} pages fetched, "
+        f"{several(pages.get('fetched', 0), 'page')} fetched, "
         f"{run.get('bytes', {}).get('wire', 0) / 1e6:,.1f} MB received; "
-        f"{frontier['todo']:,} URLs to do, {frontier['parked']:,} parked",
+        f"{several(frontier['todo'], 'URL')} to do, {frontier['parked']:,} parked",
     ]
     if refreshed := run.get("refresh", {}):
+        same = refreshed.get("content_same", 0) + refreshed.get("unchanged", 0)
         lines.append(
-            f"refreshed: {refreshed.get('done', 0):,} pages fetched again; {refreshed.get('content_changed', 0):,} had "
-            f"changed, {refreshed.get('content_same', 0) + refreshed.get('unchanged', 0):,} had not"
+            f"refreshed: {several(refreshed.get('done', 0), 'page')} fetched again; "
+            f"{refreshed.get('content_changed', 0):,} had changed, {same:,} had not"
         )
     if command == "crawl" and _nothing_new(report):
         lines.append(
             "complete; known pages are not fetched again (use crawler refresh, or --fresh to start over)"
         )
     if failed:
-        lines.append("not fetched: " + ", ".join(f"{name} {n:,}" for name, n in failed.items()))
+        lines.append("not fetched: " + ", ".join(f"{words(name)} {n:,}" for name, n in failed.items()))
     if unwritten := run.get("bodies", {}).get("unwritten"):
         lines.append(
             f"stored without their bodies because of an error in the crawler (see the log): {unwritten:,}"

@@ -43,6 +43,7 @@ from crawler.records import Link
 from crawler.storage.keys import DUE_FLUSHED, DUE_LINKS
 from crawler.storage.kv import Batch, KeyValue
 from crawler.storage.reshard import load, pack
+from crawler.wording import several
 
 
 class Appended(msgspec.Struct, frozen=True, array_like=True):
@@ -88,7 +89,7 @@ class Eliminator:
         self.known_set = KnownSet(files, files.opened, chunk_bytes=config.merge_chunk_bytes)
         if len(self.known_set) != self._flushed.new:
             raise DamageError(
-                f"{directory}: the store counts {self._flushed.new} known URLs, "
+                f"{directory}: the store counts {several(self._flushed.new, 'known URL')}, "
                 f"but the runs hold {len(self.known_set)}"
             )
         self.compactor = Compactor(self.known_set, self._run_list)
@@ -115,7 +116,7 @@ class Eliminator:
         self._waiting.committed()
         if self.links != self._appended.links:
             raise DamageError(
-                f"{self._directory}: the links log and the flushed runs account for {self.links} links, "
+                f"{self._directory}: the links log and the flushed runs account for {several(self.links, 'link')}, "
                 f"but the store counts {self._appended.links}"
             )
 

@@ -16,6 +16,7 @@ from crawler.due.pending_links import Piece
 from crawler.due.runs import Reached, Run
 from crawler.errors import DamageError
 from crawler.records import Link
+from crawler.wording import several
 
 
 class Flushed(msgspec.Struct, frozen=True, array_like=True):
@@ -87,7 +88,9 @@ class FlushPlan:
         places = self._places[: self._part_links_max + BLOCK_LINKS_MAX].tolist()
         self.new_links, passed, position = self._log.read(begin, end, places, self._part_links_max)
         if passed > self.count or (position == end and passed != self.count):
-            raise DamageError(f"due: the links log holds {passed} links, but {self.count} were appended")
+            raise DamageError(
+                f"due: the links log holds {several(passed, 'link')}, but {self.count} were appended"
+            )
         new = len(self.new_links)
         self.new_run = self._write_run() if new else None
         self.after = Flushed(position, self._before.known + passed - new, self._before.new + new)

@@ -18,10 +18,10 @@ from crawler.export.archives import Crawled, opened
 from crawler.export.consent_columns import consent_columns, receipt_block
 from crawler.export.page_tasks import Done, LinkWork, MirrorWork, RowWork, may_have_text
 from crawler.export.worker_pool import WorkerPool, batches
-from crawler.pages.formats import dataset, mirror, wacz
+from crawler.pages.formats import dataset, language, mirror, text, wacz
 from crawler.pages.formats.crawl_log import crawl_log_lines
 from crawler.pages.formats.duplicates import Originals
-from crawler.pages.formats.rows import CONTENT_FIELDS, FIELDS, Known, known_rows
+from crawler.pages.formats.rows import CONTENT_FIELDS, FIELDS, METADATA_FIELDS, Known, known_rows
 from crawler.pages.formats.selection import Say, Selection, ignore, shows_content
 from crawler.pages.formats.warc_stream import ReceiptOf, cdxj_lines, warc_chunks
 from crawler.pages.formats.where import compile_where, did_you_mean
@@ -32,6 +32,7 @@ from crawler.storage.files import named_output, new_folder, refuse_occupied
 from crawler.storage.rotating_file import generations, open_generation
 
 PIECE_PAGES = 64
+TEXT_EXTRA = "install the extra text (scripts/setup text, or pip install 'crawler[text]')"
 _TEXT_FIELDS = ("id", "url", "fetched_at", "content_type", "text")
 
 
@@ -91,6 +92,9 @@ class Export:
         self._where = compile_where(request.where, FIELDS) if request.where else None
         self._check_options()
         self._writer.prepare()
+        lacking = _fields_without_library()
+        # the fields that stay empty because a library is not installed
+        self.empty_fields = [name for name in self._fields if self._writer.rows and name in lacking]
         self._select = Selection(with_noarchive=request.with_noarchive, static=request.static)
         self._count = 0
         self.damage: list[str] = []  # segments that are missing or too short; a line for each
@@ -105,6 +109,8 @@ class Export:
             raise UsageError("export: --part-size needs -o FOLDER")
         if request.fields and not writer.rows:
             raise UsageError("export: --fields is for the formats jsonl and parquet")
+        if request.main_content and not text.is_installed():
+            raise UsageError(f"export: --main-content needs resiliparse: {TEXT_EXTRA}")
         UseRule.of(request.allow, ConsentConfig())
         if request.unknown and not request.allow:
             raise UsageError("export: --unknown needs --allow USE")
@@ -116,6 +122,8 @@ class Export:
             )
         if self._where is None:
             return
+        if empty := self._where.fields & _fields_without_library():
+            raise UsageError(f"export: --where: {', '.join(sorted(empty))} would be empty: {TEXT_EXTRA}")
         if not writer.selects:
             raise UsageError(
                 f"export: --where selects pages; the format {request.format} contains all captures"
@@ -410,6 +418,12 @@ def renew_mirror(path: Path, folder: Path, *, processes: int, report: Say = igno
     )
     export.run(path)
     return str(folder / export.entry)
+
+
+def _fields_without_library() -> frozenset[str]:
+    """Return the fields that stay empty, because the library that reads them is not installed."""
+    found = frozenset() if text.is_installed() else METADATA_FIELDS
+    return found if language.is_installed() else found | {"language", "language_confidence"}
 
 
 def chosen_fields(text: str) -> tuple[str, ...]:

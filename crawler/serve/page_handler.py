@@ -467,8 +467,8 @@ def _is_current(shown: CachedResponse) -> bool:
 _HEAD_BYTES = 4096  # memory of a cached head of ordinary length
 _CONSENT_LINES_MAX = 1024  # number of receipts whose lines are remembered; a line takes 300 bytes
 _DISALLOWED_NOTE = b"X-Note: robots.txt forbade this page when it was last due for a fetch\r\n"
-# The status of the answer to a request with `refresh=1` if there is no copy. It depends on the `AheadState`.
-# In other states, the status is 404, and the page's own state is shown.
+# The status of the answer to a request with `refresh=1` if there is no copy. The status depends on the
+# `AheadState`. In states that are not listed, the status is 404, and the page's own state is shown.
 _AHEAD = {
     AheadState.QUEUED: 202,
     AheadState.BLOCKED: 409,

@@ -1,5 +1,6 @@
 """Parses a request: converts the request target and the header fields to one `ParsedRequest`.
 
+    /                                                               a form for people
     /page?url=U[&at=TIME][&max-stale=S][&refresh=1][&rewrite=1][&static=1]     a copy of U
     /view?url=U[&at=TIME]                                           the picture of U that a browser took
     /timegate/U           with Accept-Datetime                      the copy nearest to it (RFC 7089)
@@ -39,6 +40,7 @@ _PARSED_CHARS = 512
 class Route(StrEnum):
     """The service of this server that is selected by the target of a request."""
 
+    FRONT = "front"
     PAGE = "page"
     VIEW = "view"
     PROXY = "proxy"
@@ -84,6 +86,8 @@ def _parse(target: str) -> ParsedRequest:
     if target[:1] != "/":
         return _proxy(target)
     path, _, query = target.partition("?")
+    if path == "/":
+        return ParsedRequest(Route.FRONT)
     if path == "/page":
         return _page(query)
     if path == "/view":

@@ -13,6 +13,7 @@ from crawler.errors import CrawlerError, ShippedError
 from crawler.serve import host_check
 from crawler.serve.client_headers import ClientHeaders, ClientHeadersCache, without_condition
 from crawler.serve.client_headers import read as read_fields
+from crawler.serve.front_page import front_page
 from crawler.serve.http_error import HttpError
 from crawler.serve.http_server import (
     HttpListener,
@@ -156,14 +157,16 @@ class PageServer:
             host_check.check_same_site(
                 request.headers, host, "a page of another origin may not request fetches"
             )
+        if method == "POST" and asked.door in _READS:
+            raise _not_allowed("GET, HEAD")
         if asked.door in _PAGES:
-            if method == "POST":
-                raise _not_allowed("GET, HEAD")
             base = f"http://{host}" if host else http_origin(*self.listener.address)
             client_headers = read_fields(request.headers, base)
             if host and method == "GET" and request.version == (1, 1):
                 self._remember(request, client_headers)
             return self._handler.reply(asked, client_headers, self._now())
+        if asked.door is Route.FRONT:
+            return front_page()
         if asked.door in (Route.HEALTHZ, Route.READYZ):
             return self._health(asked.door)
         if self._receive is None:
@@ -187,7 +190,7 @@ class PageServer:
 
 _PLAIN_LINE = re.compile(rb"GET (/page\?[!\"$-~]{1,500}) HTTP/1\.1")
 _PAGES = (Route.PAGE, Route.VIEW, Route.PROXY, Route.TIMEGATE, Route.TIMEMAP)
-_READS = (*_PAGES, Route.HEALTHZ, Route.READYZ)
+_READS = (*_PAGES, Route.FRONT, Route.HEALTHZ, Route.READYZ)
 
 
 def _not_allowed(methods: str) -> HttpError:

@@ -16,6 +16,7 @@ from typing import Any, Final, Literal
 
 from crawler.errors import DamageError, DirectoryError, UsageError
 from crawler.storage.kv import DiskStore
+from crawler.wording import several
 
 Engine = Literal["leveldb", "rocksdict"]
 Choice = Literal["auto", "leveldb", "rocksdict"]
@@ -123,5 +124,5 @@ def repair(path: Path, engine: Choice = AUTO, before: Callable[[], None] = lambd
     before()
     module.rebuild(path)
     lost = sum(1 for _ in path.glob("lost/*"))
-    done = f"{found.partition(';')[0]}: rebuilt, {lost} files that could not be read are in {path / 'lost'}"
+    done = f"{found.partition(';')[0]}: rebuilt; {path / 'lost'} holds {several(lost, 'unreadable file')}"
     return done, True

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from crawler.errors import ObjectStoreError, UsageError
+from crawler.errors import ObjectPlaceError, ObjectStoreError, UsageError
 from crawler.storage.faults import reach
 from crawler.storage.files import UNFINISHED, new_file
 
@@ -27,6 +27,8 @@ WHOLE_BYTES_MAX = 8 << 20
 _PART_BYTES = 8 << 20  # size of a part in bytes; S3 allows 10,000 parts, so a file may have up to 80 GB
 _PARTS_AT_ONCE = 2
 _READ_BYTES = 1 << 20
+# The codes of S3, of Google Cloud Storage and of Azure for a bucket that does not exist.
+_NO_BUCKET = ("NoSuchBucket", "bucket does not exist", "ContainerNotFound")
 _RETRIES: Any = {"max_retries": 4}
 
 
@@ -95,7 +97,7 @@ class ObjectStore:
 
     def replace(self, name: str, path: Path) -> None:
         """Write an object with the content of a file. An existing object of this name is replaced."""
-        with _named(self.place(name)), path.open("rb") as file:
+        with _named(self.place(name), writing=True), path.open("rb") as file:
             self._library.put(self._store, name, file, chunk_size=_PART_BYTES, max_concurrency=_PARTS_AT_ONCE)
 
     def size(self, name: str) -> int | None:
@@ -126,7 +128,7 @@ class ObjectStore:
                 )
 
     def _put_new(self, name: str, path: Path) -> None:
-        with _named(self.place(name)), path.open("rb") as file:
+        with _named(self.place(name), writing=True), path.open("rb") as file:
             if path.stat().st_size <= WHOLE_BYTES_MAX:
                 self._library.put(self._store, name, file.read(), mode="create")
                 return
@@ -167,15 +169,26 @@ def load_obstore() -> Any:
 
 
 @contextlib.contextmanager
-def _named(place: str) -> Iterator[None]:
-    """Convert errors of the library and of the file system to one-line errors that name the object."""
+def _named(place: str, *, writing: bool = False) -> Iterator[None]:
+    """Convert errors of the library and of the file system to one-line errors that name the object.
+
+    If an object is written and the storage answers "not found", its bucket does not exist.
+    """
     exceptions = load_obstore().exceptions
     try:
         yield
     except (exceptions.AlreadyExistsError, ObjectStoreError):
         raise
     except FileNotFoundError as error:
-        raise ObjectStoreError(f"{place}: there is no such bucket or object") from error
+        if error.errno is not None:  # a file of this machine
+            raise ObjectStoreError(f"{place}: {_first_line(error)}") from error
+        if writing or any(code in str(error) for code in _NO_BUCKET):
+            raise ObjectPlaceError(f"{place}: the bucket does not exist") from error
+        raise ObjectStoreError(f"{place}: there is no such object") from error
+    except (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError) as error:
+        raise ObjectPlaceError(
+            f"{place}: the storage rejects the credentials in the environment ({_first_line(error)})"
+        ) from error
     except (exceptions.BaseError, OSError) as error:
         raise ObjectStoreError(f"{place}: {_first_line(error)}") from error
 

@@ -17,6 +17,7 @@ from crawler.crawl.directory import CrawlDirectory
 from crawler.process.opening.stages import Stages, at_rest
 from crawler.upkeep.recover import Recovery
 from crawler.upkeep.repair import RepairNote
+from crawler.wording import several
 
 
 class Exchanged(NamedTuple):
@@ -51,8 +52,8 @@ class Behind(NamedTuple):
 
     def __str__(self) -> str:
         return (
-            f"{self.name}: {self.links:,} links from {self.peer} that it had confirmed are missing: "
-            "its store is of an earlier state"
+            f"{self.name}: its store is of an earlier state and lacks {several(self.links, 'link')} from {self.peer} "
+            "that it had confirmed"
         )
 
 
@@ -97,7 +98,8 @@ def recover_behind(
             queued[name] += links
             problems += unread
     done += [
-        f"{name}: {queued[name]:,} links from the archives of its peers are queued for it" for name in queued
+        f"{name}: {several(queued[name], 'link')} queued for it, from the archives of its peers"
+        for name in queued
     ]
     for name in rebuilt:
         RepairNote(directory, name).end()

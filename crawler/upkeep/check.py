@@ -223,7 +223,7 @@ def repaired(stages: Stages) -> list[str]:
     """Return the repairs that were made when these stages were opened, one line each."""
     lines = [stages.mended] if stages.mended else []
     if stages.restored:
-        lines.append(f"{stages.restored} pages whose copies are lost are queued to be fetched again")
+        lines.append(f"pages queued to be fetched again for lack of a copy: {stages.restored:,}")
     return lines
 
 

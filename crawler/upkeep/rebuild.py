@@ -80,4 +80,4 @@ def _remove_garbage(repair: Repair) -> None:
             repair.lost.add(int.from_bytes(key[2:], "big"))
         repair.writer.delete(key)
     repair.writer.flush()
-    repair.done += [f"store: {n} unreadable values {prefix} were removed" for prefix, n in gone.items()]
+    repair.done += [f"store: unreadable values {prefix} removed: {n:,}" for prefix, n in gone.items()]

@@ -126,7 +126,7 @@ class Recapture:
                     record_key(fingerprint), pack(msgspec.structs.replace(record, receipt=b""))
                 )
         self._repair.writer.flush()
-        self._repair.done += [f"{gone} copies have lost their consent receipts"] if gone else []
+        self._repair.done += [f"consent receipts lost: {gone:,}"] if gone else []
 
     def _take_back(self, folder: Path) -> None:
         """Move segments back from lost+found.

@@ -29,7 +29,7 @@ def refind(stages: Stages, lost: Iterable[int], links: Iterable[Link], *, reread
     """
     lines, due, commits, owner = [], stages.due, stages.commits, stages.topology.partition.owner
     if again := _again(stages, lost):
-        lines.append(f"{again} pages whose copies are lost are queued to be fetched again")
+        lines.append(f"pages queued to be fetched again for lack of a copy: {again:,}")
     before = due.new
     _queue(due, commits, [link for link in links if owner(link.fingerprint) == stages.name])
     if reread:
@@ -39,7 +39,7 @@ def refind(stages: Stages, lost: Iterable[int], links: Iterable[Link], *, reread
         while portion := list(itertools.islice(found, _LINKS_AT_ONCE)):
             _queue(due, commits, portion)
     if new := due.new - before:
-        lines.append(f"{new} forgotten URLs were found again in stored pages and waiting links")
+        lines.append(f"forgotten URLs found again in stored pages and waiting links: {new:,}")
     return lines
 
 

@@ -37,6 +37,7 @@ from crawler.storage.keys import (
 from crawler.storage.kv import DiskStore, scan_prefix, seal, unseal
 from crawler.storage.reshard import load, pack
 from crawler.upkeep.repair import WAITING_LINKS, Repair
+from crawler.wording import several
 
 
 class Requeue:
@@ -74,7 +75,7 @@ class Requeue:
                     rules[RULES[entry.rule]] += 1
         if dropped:
             self._repair.done.append(
-                f"{dropped} queue entries that were duplicates or whose host record is lost were removed"
+                f"queue entries removed, as duplicates or for lack of their host record: {dropped:,}"
             )
         for host, payload in hosts.items():
             fields = list(RECORD.unpack_from(payload))
@@ -116,7 +117,7 @@ class Requeue:
         self._repair.writer.put(DUE_LINKS, pack(Appended(0, repeats + len(known))))
         self._repair.writer.put(DUE_FLUSHED, pack(Flushed(0, repeats, len(known))))
         self._repair.writer.put(COUNTERS, pack(self._counters(repeats, len(known))))
-        self._repair.done.append(f"due: one run of the {len(known)} known URLs was written")
+        self._repair.done.append(f"due: one run of {several(len(known), 'known URL')} was written")
         return links
 
     def _waiting_links(self) -> list[Link]:

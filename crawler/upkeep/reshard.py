@@ -37,6 +37,7 @@ from crawler.storage.kv import DiskStore
 from crawler.upkeep.build import Build, keep_counts, open_source, problems_of
 from crawler.upkeep.deliver_pending import deliver_pending
 from crawler.urls.fingerprint import Fingerprinter
+from crawler.wording import several
 
 COMMAND = "reshard"
 
@@ -155,7 +156,7 @@ class Resharding:
             found = problems_of(config, built / name, seed, Topology(name, self._target), self._clock)
             if found:
                 raise DirectoryError(
-                    f"{built / name}: {found[0]} ({len(found)} problems); nothing was changed"
+                    f"{built / name}: {found[0]} ({several(len(found), 'problem')}); nothing was changed"
                 )
 
     def _switch(self) -> None:

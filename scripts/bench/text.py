@@ -5,7 +5,7 @@
     scripts/bench/text.py FOLDER [--per-site 80] [--seed 1]
 
 Each subfolder of FOLDER is a site. The true main content is the element that the page marks as such
-(`[role=main]`, `main`, `article`, `#content`, `div.body`); pages without such an element are left out. The
+(`[role=main]`, `main`, `article`, `#content`, `div.body`), if there is exactly one. Other pages are left out. The
 score of an extractor is the F1 score over words. A planted near-duplicate is a text in which a share of the
 words is replaced. Different pages of one site must not be identified as copies.
 """
@@ -50,8 +50,9 @@ def marked_content(page: bytes) -> str:
     """Return the text of the element that the page marks as its content, or "" if there is no such element."""
     tree = LexborHTMLParser(page)
     for selector in MARKED:
-        node = tree.css_first(selector)
-        if node is not None:
+        nodes = tree.css(selector)
+        if len(nodes) == 1:
+            node = nodes[0]
             for each in node.css("script, style, nav, .headerlink"):
                 each.decompose()
             return node.text(separator=" ")

@@ -21,6 +21,8 @@ from crawler.config import convert
         ({"robots": {"copy_max_age": "12 h"}}, "at most 12 hours"),
         ({"robots": {"copy_max_age": "12 h"}}, "within 12 hours"),
         ({"politeness": {"delay": 3, "delay_factor": 7}}, "3 s, or 7 times as long as your last answer took"),
+        ({"politeness": {"delay": 3, "delay_factor": 0}}, "<td>3 s</td>"),
+        ({"politeness": {"delay_max": 20}}, "not more than 20 s"),
         ({"politeness": {"backoff_first": 60, "backoff_max": "6 h"}}, "a pause of 60 s that doubles up to 6 hours"),
         ({"politeness": {"crawl_delay_max": "2 h"}}, "obeyed, up to 2 hours"),
     ],

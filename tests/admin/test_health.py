@@ -56,7 +56,7 @@ ILL: list[tuple[str, dict[str, Any], str]] = [
     (
         "hosts",
         {"frontier": FrontierCounts(todo=9, hosts=440, hosts_reached=40, hosts_failing=400), "recent": {}},
-        "400 hosts fail and 40 have answered so far",
+        "400 hosts fail and 40 answered so far",
     ),
     (
         "deaths",
@@ -66,7 +66,7 @@ ILL: list[tuple[str, dict[str, Any], str]] = [
     (
         "hosts",
         {"frontier": FrontierCounts(todo=9, hosts=30, hosts_failing=30, hosts_nameless=30), "recent": {}},
-        "30 hosts fail and 0 have answered so far",
+        "30 hosts fail and 0 answered so far",
     ),
     ("peers", {"peers": DISCONNECTED}, "no connection from p0 to p1 (7 links wait)"),
 ]  # fmt: skip
@@ -79,7 +79,7 @@ WEAK: list[tuple[str, dict[str, Any], str]] = [
     (
         "hosts",
         {"frontier": FrontierCounts(todo=9, hosts=70, hosts_reached=40, hosts_failing=30), "recent": {}},
-        "30 hosts fail and 40 have answered so far",
+        "30 hosts fail and 40 answered so far",
     ),
     (
         "deaths",

@@ -2,11 +2,12 @@
 
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawler.admin import ledger
+from crawler.admin import ledger, ledger_page
 
 
 def line(url: str, ts: str, took: float = 0.5, status: int = 200) -> bytes:
@@ -82,3 +83,26 @@ def test_the_latest_requests_to_a_host_have_the_gaps_of_the_ledger(tmp_path: Pat
     assert ledger.latest_of_host(path, "a.org", 50) == rows[:-51:-1]
     assert ledger.latest_of_host(path, "a.org", 500) == rows[::-1]
     assert ledger.latest_of_host(path, "b.org", 50) == []
+
+
+def test_the_page_shows_the_requests_with_their_gaps() -> None:
+    entry = {
+        "ts": "2026-11-27T21:00:00Z",
+        "url": "http://a.example/?a&b",
+        "status": 404,
+        "outcome": "client_error",
+    }
+    lines = [msgspec.json.encode(entry | {"took": 0.5}) + b"\n"]
+    lines.append(
+        msgspec.json.encode(entry | {"ts": "2026-11-27T21:00:09.5Z", "outcome": "fetched", "bytes": 1234})
+        + b"\n"
+    )
+    robots = [{"of": "http://a.example", "outcome": "fetched"}]
+    shown = ledger_page.page(
+        ledger.of_host(lines, "a.example") | {"robots": robots, "missing": ["p1"]}
+    ).decode()
+    assert "2 requests, at least 9 s apart" in shown and "Without p1." in shown
+    assert "http://a.example/?a&amp;b" in shown and "<td>client error</td>" in shown
+    assert shown.index("<td>9.0 s</td>") < shown.index("<td>client error</td>")  # the latest comes first
+    none = ledger_page.page(ledger.of_host([], "a.example") | {"robots": [], "missing": []}).decode()
+    assert "No request is in the log." in none and "<table>" not in none

@@ -88,7 +88,7 @@ def test_a_report_without_pages_explains_why() -> None:
     nothing = report(run_counters={"pages.dns_error": 2, "pages.retried": 4})
     assert (
         not nothing.any_success
-        and nothing.why_nothing(1) == "1 seeds are not http(s) URLs; dns error 2 (see `crawler why URL`)"
+        and nothing.why_nothing(1) == "1 seed is not http(s); dns error 2 (see `crawler why URL`)"
     )
     assert "no URL is left" in report(counters={"urls.seeds": 1}).why_nothing(0)
     assert report().why_nothing(0) == "no seeds were given"

@@ -8,6 +8,7 @@ import pytest
 
 from crawler.change_signals import NAMES, Signalled
 from crawler.cli import access, change
+from tests.end_to_end.web import Web, crawl, page, run
 
 SAID = Signalled(noted=1200, sent=3, out_of_scope=2, refused=1, why={"scope": 2, "scheme": 1}).plain()
 
@@ -75,3 +76,14 @@ def test_retire_reports_what_it_did(
         capsys.readouterr().out
         == "1,002 waiting URLs dropped; stored pages are kept and refreshed as before\n"
     )
+
+
+def test_a_stop_of_a_crawl_at_rest_is_no_error(tmp_path: Path) -> None:
+    """A crawl may end by itself just before it is stopped. The exit code was 2."""
+    assert run("stop", "--dir", tmp_path / "none").code == 3
+    with Web({}, other=page()) as web:
+        crawl(tmp_path / "crawl", web.url())
+    for flags in ((), ("--wait",)):
+        ran = run("stop", "--dir", tmp_path / "crawl", *flags)
+        assert (ran.code, ran.err) == (0, "") and "the crawl is not running" in ran.text, ran
+    assert run("pause", "--dir", tmp_path / "crawl").code == 2

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from crawler.cli import crawl as crawl_command
 from crawler.config import Config, convert
 from crawler.crawl.directory import CrawlDirectory
 from tests.end_to_end.web import FAST, Answer, ReceivedRequest, Web, crawl, page, run
@@ -35,20 +36,30 @@ def test_spider_follows_all_and_stores_nothing(tmp_path: Path) -> None:
     assert run("check", "--dir", tmp_path).code == 0
 
 
-@pytest.mark.parametrize("processes", [1, 2])
-@pytest.mark.parametrize(("given", "patience"), [((), 40), (("--set", "crawl.patience=7"), 7)])
-def test_the_settings_of_spider_are_not_saved(
-    tmp_path: Path, given: tuple[str, ...], patience: int, processes: int
-) -> None:
-    """A later run has the waits that were set before `--spider`.
+@pytest.mark.parametrize("flag", ["--spider", "--check-external"])
+def test_hosts_that_are_down_do_not_delay_a_report(flag: str) -> None:
+    """They are tried three times, and the next wait exceeds the patience."""
+    waits = crawl_command._waits(crawl_command._parse(["http://a.test/", flag]))
+    delays = waits["robots.unreachable_delays"]
+    assert sum(delays[:2]) <= 15.0 and max(delays[:2]) <= waits["crawl.patience"] < delays[2]
+    assert crawl_command._waits(crawl_command._parse(["http://a.test/"])) == {}
 
-    The relaxed settings of `--spider` are not saved, so a later run may have seeds on other sites.
+
+@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("flag", ["--spider", "--check-external"])
+@pytest.mark.parametrize(("given", "patience"), [((), 40), (("--set", "crawl.patience=7"), 7)])
+def test_the_waits_that_a_flag_implies_are_not_saved(
+    tmp_path: Path, flag: str, given: tuple[str, ...], patience: int, processes: int
+) -> None:
+    """A later run has the waits that were set before `--spider` or `--check-external`.
+
+    The relaxed settings of these flags are not saved, so a later run may have seeds on other sites.
     """
     quick = ("--delay", "0", "--delay-factor", "0", "--progress", "none", "--processes", str(processes))
     local = ("--allow-network", "127.0.0.0/8")
     settings = CrawlDirectory(tmp_path).settings
     with Web({}, other=page()) as web:
-        for flags in (("--patience", "40"), ("--spider", *given)):
+        for flags in (("--patience", "40"), (flag, *given)):
             assert run("crawl", web.url(), "--dir", tmp_path, *quick, *local, *flags).code == 0
         saved, defaults = convert(settings.load()), Config()
         assert (saved.crawl.patience, saved.pages.store) == (patience, "raw")

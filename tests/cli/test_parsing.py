@@ -22,6 +22,11 @@ from tests.end_to_end.web import FAST, Web, crawl, page, run
         (["crawl", "localhost:8000/a"], "did you mean http://localhost:8000/a ?"),
         (["crawl", "--max-page", "3"], "did you mean --max-pages?"),
         (["crawl", "--max-page=3"], "did you mean --max-pages?"),
+        (
+            ["crawl", "--items", "teas.csv"],
+            "--items (crawler.run): a program with a callback (`crawler new NAME`);",
+        ),
+        (["crawl", "--where", "status == 200"], "it is a flag of `crawler export`;"),
         (["crawl", "--log-format", "jsn"], "did you mean json?"),
         (["crawl", "--set", "crawl.dept=3"], "did you mean crawl.depth?"),
         (["crawl", "--set", "crawl.body_bytes_max=3"], "did you mean fetch.body_bytes_max?"),

@@ -187,6 +187,19 @@ def test_a_crawl_continues_if_the_storage_does_not_answer(
     assert told.code == 75 and len(told.err.strip().splitlines()) == 1
 
 
+def test_a_bucket_that_does_not_exist_is_the_users_mistake(web: Web, place: str, tmp_path: Path) -> None:
+    """The exit code was 75, as for a storage that does not answer, which means: try again later."""
+    directory, missing = tmp_path / "crawl", "s3://no-such-bucket/prefix"
+    crawl(directory, web.url())
+    for command in (
+        ("ship", "--dir", directory, "--to", missing),
+        ("export", "--dir", directory, "--format", "cdxj", "--to", f"{missing}/pages.cdxj"),
+    ):
+        told = run(*command)
+        assert told.code == 2 and "the bucket does not exist" in told.err, told
+        assert len(told.err.strip().splitlines()) == 1
+
+
 def test_no_kill_loses_a_segment_or_ships_it_twice(
     web: Web, s3: S3, place: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:

@@ -93,6 +93,30 @@ def test_where_selects_rows_and_fields_select_columns(crawled: tuple[Path, Web])
     }
 
 
+def test_a_use_that_no_site_allows_is_reported(crawled: tuple[Path, Web]) -> None:
+    directory, _ = crawled
+    ran = run("export", "--dir", directory, "--format", "jsonl", "--allow", "train-ai")
+    assert (ran.code, ran.text) == (0, "") and "no copy may be used for train-ai" in ran.err
+
+
+def test_columns_that_need_a_missing_library_are_reported(
+    crawled: tuple[Path, Web], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A condition on such a column is an error, as is `--main-content`."""
+    directory, _ = crawled
+    fields = ("export", "--dir", directory, "--format", "jsonl", "--fields", "url,language,author")
+    assert "empty columns" not in run(*fields).err
+    monkeypatch.setattr("crawler.pages.formats.language.is_installed", lambda: False)
+    assert "empty columns: language; to fill them, install the extra text" in run(*fields).err
+    monkeypatch.setattr("crawler.pages.formats.text.is_installed", lambda: False)
+    ran = run(*fields)
+    assert ran.code == 0 and "empty columns: language, author;" in ran.err
+    assert "empty columns" not in run(*fields[:-1], "url").err
+    for flags in (("--where", 'language == "en"'), ("--main-content",)):
+        ran = run(*fields, *flags)
+        assert ran.code == 2 and "install the extra text" in ran.err, ran
+
+
 def test_an_empty_selection_is_reported(crawled: tuple[Path, Web]) -> None:
     directory, _ = crawled
     for form in ("jsonl", "links"):

@@ -533,6 +533,18 @@ async def test_a_damaged_copy_gives_502(served: Served) -> None:
         assert statuses <= {200, 502} and 502 in statuses
 
 
+async def test_the_front_page_has_a_form_for_people(served: Served) -> None:
+    """The address that `crawler serve` prints was answered with 404."""
+    async with served:
+        shown = await served.get("/")
+        assert shown.status == 200 and b"<form action=/page>" in shown.body
+        policy = shown.fields["content-security-policy"]
+        assert "default-src 'none'" in policy and "form-action 'self'" in policy
+        for path in ("/", "/healthz", "/readyz"):
+            assert (await served.get(path, method="POST")).status == 405, path
+        assert (await served.get("/nothing")).status == 404
+
+
 async def test_health_checks_and_allowed_methods(served: Served) -> None:
     async with served:
         assert (await served.get("/healthz")).status == 200

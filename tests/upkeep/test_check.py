@@ -53,8 +53,8 @@ from tests.upkeep.support import (
     write,
 )
 
-AGAIN = "1 forgotten URLs were found again in stored pages and waiting links"
-RENEWED = "due: one run of the {} known URLs was written"
+AGAIN = "forgotten URLs found again in stored pages and waiting links: 1"
+RENEWED = "due: one run of {} known URLs was written"
 FACTS = ("url", "state", "outcome", "status", "depth", "redirects", "fetched_at", "content_type", "digest")
 FACTS += ("location",)
 
@@ -105,7 +105,7 @@ def test_an_intact_process_is_not_changed(directory: CrawlDirectory) -> None:
             [
                 "new = done + todo + parked: 7 != 5",
                 "store: 2 keys t/, but the host records say 0",
-                "3 queue entries that were duplicates or whose host record is lost were removed",
+                "queue entries removed, as duplicates or for lack of their host record: 3",
                 RENEWED.format(4),
                 AGAIN.replace("1", "4", 1),
             ],
@@ -168,7 +168,7 @@ def test_a_broken_record_is_blanked_and_its_pages_are_fetched_again(directory: C
     assert (
         f"{broken.segment} at {broken.offset}: a broken record of {broken.length} bytes was blanked" in said
     )
-    assert "2 pages whose copies are lost are queued to be fetched again" in said
+    assert "pages queued to be fetched again for lack of a copy: 2" in said
     after = held(directory)
     gone = {"http://a.org/", "http://a.org/same"}
     assert after.captures == {url: capture for url, capture in before.items() if url not in gone}
@@ -181,7 +181,7 @@ def test_a_page_whose_record_is_truncated_is_fetched_again(directory: CrawlDirec
     data = segment(directory).read_bytes()
     segment(directory).write_bytes(data[: cut.offset + 10])
     said, left = repair(config(), directory, "p0", VirtualClock())
-    assert left == [] and "1 pages whose copies are lost are queued to be fetched again" in said
+    assert left == [] and "pages queued to be fetched again for lack of a copy: 1" in said
     assert held(directory).todo == TO_DO | LATE | {"http://a.org/r": 1}
     assert held(directory).captures.keys() == set(WEB) - {"http://a.org/r"} | {"http://a.org/robots.txt"}
 
@@ -211,7 +211,7 @@ def test_a_damaged_value_is_named_and_removed(directory: CrawlDirectory, prefix:
         write(store, {key: value[:-1] + bytes([value[-1] ^ 1])})
         break
     done, left = repair(config(), directory, "p0", VirtualClock())
-    assert left == [] and any(line.startswith("store: 1 unreadable values ") for line in done), done
+    assert left == [] and any(line.startswith("store: unreadable values ") for line in done), done
     after = held(directory)
     assert after.todo.keys() == (TO_DO | LATE).keys() and after.parked == PARKED_URLS
     assert set(after.records) == set(before.records) and after.captures == before.captures
@@ -226,7 +226,7 @@ def test_an_unknown_key_is_named_and_removed(directory: CrawlDirectory) -> None:
             "store: the key b'zz' is unknown",
         ]
     said = mend(directory)
-    assert "store: 1 unreadable values zz were removed" in said
+    assert "store: unreadable values zz removed: 1" in said
     assert held(directory).todo == TO_DO | LATE
 
 
@@ -236,7 +236,7 @@ def test_a_url_that_is_queued_twice_is_kept_once(directory: CrawlDirectory) -> N
         order = int.from_bytes(key[10:], "big") + 7
         write(store, {key[:10] + order.to_bytes(8, "big"): value})
     said = mend(directory)
-    assert "2 queue entries that were duplicates or whose host record is lost were removed" in said
+    assert "queue entries removed, as duplicates or for lack of their host record: 2" in said
     assert held(directory).todo == TO_DO | LATE
 
 

@@ -108,7 +108,7 @@ def test_a_reference_to_a_receipt_that_nothing_can_restore_is_removed(crawled: t
     rows = run("export", "--dir", directory, "--format", "jsonl", "--fields", "url", *loose).text.splitlines()
     # the lost receipt might have contained a refusal
     assert rows and capture.url not in {json.loads(row)["url"] for row in rows}
-    assert "1 copies have lost their consent receipts" in check(directory, "--repair")
+    assert "consent receipts lost: 1" in check(directory, "--repair")
     check(directory)
 
 

@@ -19,8 +19,8 @@ from crawler.upkeep.rediscover import refind
 from tests.process.support import Joint, fetch, redirect
 
 A, B, C = "http://a.org/", "http://a.org/b", "http://b.org/c"
-AGAIN = "{} pages whose copies are lost are queued to be fetched again"
-FOUND = "{} forgotten URLs were found again in stored pages and waiting links"
+AGAIN = "pages queued to be fetched again for lack of a copy: {}"
+FOUND = "forgotten URLs found again in stored pages and waiting links: {}"
 Open = Callable[..., Joint]
 
 

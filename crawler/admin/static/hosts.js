@@ -71,7 +71,7 @@ function reveal(name) {
   $("host").hidden = false;
   say($("host-name"), name);
   say($("host-said"), "");
-  $("host-ledger").href = `/bot/ledger?host=${encodeURIComponent(name)}`;
+  $("host-ledger").href = `/bot/ledger?format=html&host=${encodeURIComponent(name)}`;
   $("host-close").focus();
   show(name);
 }

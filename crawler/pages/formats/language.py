@@ -11,6 +11,7 @@ gave the right language to 87.4 % of all pages and to 362 of the English pages. 
 text.
 """
 
+import importlib.util
 import re
 from functools import cache
 from typing import Any, NamedTuple
@@ -54,6 +55,11 @@ def language(text: str, declared: str = "") -> Language | None:
     code = max(chances, key=chances.__getitem__)
     confidence = chances[code] / sum(chances.values())
     return None if code == _NO_LANGUAGE or confidence < CONFIDENCE_MIN else Language(code, confidence)
+
+
+def is_installed() -> bool:
+    """Return whether the library is installed."""
+    return importlib.util.find_spec("py3langid") is not None
 
 
 @cache

@@ -14,6 +14,7 @@ functions read only a bounded number of bytes, elements, blocks, items and level
 """
 
 import ctypes
+import html
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator
@@ -32,8 +33,6 @@ BLOCK_CHARACTERS_MAX = 256 << 10  # number of characters that are read in all JS
 ELEMENTS_MAX = 1_000  # maximum number of children of the head that are examined, and of script elements
 ITEMS_MAX = 300  # number of JSON-LD objects that are examined
 PROPERTIES_MAX = 200  # number of microdata items and needed properties that are examined
-NESTING_MAX = 50  # maximum number of levels between a property and the item to which it belongs
-ANCESTORS_MAX = 5_000  # number of ancestors of microdata properties that are examined
 NAMES_MAX = 20  # maximum number of authors listed
 _ITEM_DEPTH_MAX = 6  # maximum number of arrays and objects around an item in a block
 _DATE_CHARACTERS_MAX = 64
@@ -78,8 +77,6 @@ _LONG_FRACTION = re.compile(r"(?<=\.\d{6})\d+")
 
 Item = dict[str, Any]
 Links = Iterable[tuple[str, frozenset[str]]]
-# the item to which an element belongs, if there is one, and the number of levels between them
-_Place = tuple[Item | None, int]
 
 
 class _Declared(NamedTuple):
@@ -105,10 +102,7 @@ def read_metadata(tree: Any, utf8: bytes, url: str, header_links: Links = ()) ->
         header_links: (raw URL, relation types in lower case) of the header's fields `Link`.
     """
     document = tree.document
-    head = _head(tree)
-    declared = _Declared(
-        _metas(head["meta"]), _links(head["link"], head["base"], header_links), _lang(document), [], {}
-    )
+    declared = _Declared(*_read_head(tree, header_links), _lang(document), [], {})
     _add_items(declared, document, utf8)
     base = (resolve(url, declared.links["<base>"]) or url) if "<base>" in declared.links else url
     return {column: _first(read, sources, declared, base) for column, read, sources in _COLUMNS}
@@ -146,58 +140,66 @@ _URL_NAMES = frozenset({"url", "image", "thumbnailUrl"})
 # -- elements
 
 
-_RELATIONS = {
-    name for sources in PRECEDENCE.values() for kind, name in map(str.split, sources) if kind == "link"
-}
-_IN_HEAD = ", ".join(
-    ["head > meta[content]", "head > base[href]"]
-    + [f'head > link[rel~="{relation}" i]' for relation in sorted(_RELATIONS)]
+# The elements of a serialized head (HTML, 13.3). In this form, values are in double quotes and contain no `<`, and
+# each element with content is closed. The content of the last alternatives is passed over, because it is text or no
+# child of the head. The groups are name and content of a usual meta element, or element and attributes of another one.
+_IN_HEAD = re.compile(
+    r'<meta (?:property|name)="([^"]*)" content="([^"]*)">|<(meta|link|base) ([^<]*)>'
+    r"|<(?:(script|style|template|noscript)\b.*?</\5>|!--.*?-->)",
+    re.DOTALL,
 )
+_ATTRIBUTE = re.compile(r'([^\s="]+)="([^"]*)"')
+_RELATION = re.compile(
+    "|".join(
+        re.escape(name)
+        for sources in PRECEDENCE.values()
+        for kind, name in map(str.split, sources)
+        if kind == "link"
+    ),
+    re.IGNORECASE,
+)
+_META_NAMES = {
+    name for sources in PRECEDENCE.values() for kind, name in map(str.split, sources) if kind == "meta"
+}
 
 
-def _head(tree: Any) -> dict[str, list[Any]]:
-    """Return the children of the head that `PRECEDENCE` needs, by element name."""
-    found: dict[str, list[Any]] = {"meta": [], "link": [], "base": []}
-    if tree.head is not None:
-        for node in _selected(tree.head, _IN_HEAD, ELEMENTS_MAX):
-            found[node.tag].append(node)
-    return found
+def _read_head(tree: Any, header_links: Links) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the metas and the links of a page.
 
+    The metas are the content of the first `<meta>` of each name that has content; for authors, the contents of
+    all. The links are the raw URL of the first link of each relation. Links in the HTTP header precede those in
+    the page, and the relation "<base>" stands for the base URL.
 
-def _metas(nodes: list[Any]) -> dict[str, str]:
-    """Map each name to the content of its first `<meta>` that has content; for authors, join the contents of all."""
-    found: dict[str, str] = {}
-    authors: dict[str, list[str]] = {}
-    for node in nodes:
-        content = node.getattr("content")
-        if not content or content.isspace():
-            continue
-        for attribute in ("property", "name", "http-equiv"):
-            for name in (node.getattr(attribute) or "").lower().split():
-                found.setdefault(name, content)
-                if name.endswith(("author", "creator")):
-                    authors.setdefault(name, []).append(content)
-    return found | {name: _joined(contents) for name, contents in authors.items()}
-
-
-def _links(nodes: list[Any], bases: list[Any], header_links: Links) -> dict[str, str]:
-    """Return the raw URL of the first link of each relation.
-
-    Links in the HTTP header precede those in the page. The relation "<base>" stands for the base URL.
+    The head is serialized, because an object for each of its elements takes five times as long.
     """
-    found: dict[str, str] = {}
+    metas: dict[str, str] = {}
+    authors: dict[str, list[str]] = {}
+    links: dict[str, str] = {}
     for raw_url, relations in header_links:
         for relation in relations:
-            found.setdefault(relation, raw_url)
-    for node in nodes:
-        href = node.getattr("href")
-        for relation in (node.getattr("rel") or "").lower().split():
-            if href:
-                found.setdefault(relation, href)
-    for node in bases:
-        if href := node.getattr("href"):
-            found.setdefault("<base>", href)
-    return found
+            links.setdefault(relation, raw_url)
+    serialized = tree.head.html if tree.head is not None else ""
+    for names, content, element, attributes, _ in _IN_HEAD.findall(serialized)[:ELEMENTS_MAX]:
+        if element == "link" and not _RELATION.search(attributes):  # a style sheet or an icon
+            continue
+        if element:
+            values = dict(_ATTRIBUTE.findall(attributes))
+            if element != "meta":
+                href = html.unescape(values.get("href", ""))
+                names = ["<base>"] if element == "base" else values.get("rel", "").lower().split()
+                for relation in names if href else ():
+                    links.setdefault(relation, href)
+                continue
+            names = " ".join(values.get(each, "") for each in ("property", "name", "http-equiv"))
+            content = values.get("content", "")
+        for name in names.lower().split():
+            if name in _META_NAMES and content and not content.isspace():
+                text = html.unescape(content) if "&" in content else content
+                if name.endswith(("author", "creator")):
+                    authors.setdefault(name, []).append(text)
+                else:
+                    metas.setdefault(name, text)
+    return metas | {name: _joined(texts) for name, texts in authors.items()}, links
 
 
 def _lang(document: Any) -> str:
@@ -313,41 +315,25 @@ _IN_ITEMS = f"[itemscope],[itemprop]:is({_NAMED})"
 def _microdata(document: Any) -> list[Item]:
     """Return the items of the page's microdata, in the same structure as JSON-LD. `itemref` is not followed."""
     items: list[Item] = []
-    places: dict[Any, _Place] = {}
+    # the items around the current element, each with its own element; the innermost is last
+    around: list[tuple[Any, Item]] = []
     for node in _selected(document, _IN_ITEMS, PROPERTIES_MAX):
+        while around and not around[-1][0].contains(node):
+            around.pop()
+        read = node.getattr
+        item = around[-1][1] if around else None
         value: Any = None
         if node.hasattr("itemscope"):
-            value = {"@type": (node.getattr("itemtype") or "").split()}
+            value = {"@type": (read("itemtype") or "").split()}
             items.append(value)
-            places[node] = value, 0
-        names = (node.getattr("itemprop") or "").split()
-        if names and (item := _enclosing(node, places)) is not None:
+            around.append((node, value))
+        names = (read("itemprop") or "").split() if item is not None else ()
+        if item is not None and names:
             if value is None:
                 value = _property(node)
             for name in names[:NAMES_MAX]:
                 item[name] = [*item[name], value][:NAMES_MAX] if name in item else [value]
     return items
-
-
-def _enclosing(node: Any, places: dict[Any, _Place]) -> Item | None:
-    """Return the item to which a property belongs, or None if it belongs to no item.
-
-    `places` has the items, and receives the place of each ancestor that is examined. So no ancestor is examined
-    twice.
-    """
-    passed: list[Any] = []
-    above = node.parent
-    while above is not None and above not in places:
-        if len(places) + len(passed) >= ANCESTORS_MAX:
-            above = None
-            break
-        passed.append(above)
-        above = above.parent
-    item, level = (None, 0) if above is None else places[above]
-    for each in reversed(passed):
-        level += 1
-        places[each] = item, level
-    return item if level < NESTING_MAX else None
 
 
 # Maps elements to the attribute that holds the value of a property (HTML, 5.2.4). In other elements, the text
@@ -373,6 +359,8 @@ def _text(value: Any, by_id: dict[str, Item], name: str) -> str:
     For an object, this is its `name` or URL. For a list, it is the first text or, if the argument `name` is
     "name", all texts, joined.
     """
+    if isinstance(value, list) and len(value) == 1:
+        value = value[0]
     if not isinstance(value, list):
         return _scalar(value, by_id, name)
     texts = [text for each in value[:NAMES_MAX] if (text := _scalar(each, by_id, name))]
@@ -380,6 +368,8 @@ def _text(value: Any, by_id: dict[str, Item], name: str) -> str:
 
 
 def _scalar(value: Any, by_id: dict[str, Item], name: str) -> str:
+    if isinstance(value, str):
+        return value[: 4 * CHARACTERS_MAX]
     if isinstance(value, dict):
         reference = value.get("@id")
         known = by_id.get(reference, value) if isinstance(reference, str) else value
@@ -400,7 +390,7 @@ def _joined(texts: Iterable[str]) -> str:
 def _line(text: str) -> str:
     """Return a text as one line that UTF-8 can encode, cut to CHARACTERS_MAX."""
     line = " ".join(text[: 4 * CHARACTERS_MAX].split())[:CHARACTERS_MAX]
-    return line.encode("utf-8", "replace").decode()
+    return line if line.isascii() else line.encode("utf-8", "replace").decode()
 
 
 def _plain(text: str, _: str) -> str | None:
@@ -416,7 +406,7 @@ def _url(text: str, base: str) -> str | None:
     text = text.strip()
     if not text or len(text) > URL_CHARACTERS_MAX:
         return None
-    return resolve(base, text.encode("utf-8", "replace").decode())
+    return resolve(base, text if text.isascii() else text.encode("utf-8", "replace").decode())
 
 
 def _language(text: str, _: str) -> str | None:
@@ -444,13 +434,15 @@ def iso_date(text: str) -> str | None:
     text = text.strip() if len(text) <= _DATE_CHARACTERS_MAX else ""
     if not text.isascii():
         return None
-    if match := _SLASHED.fullmatch(text):
+    if "/" in text and (match := _SLASHED.fullmatch(text)):
         text = "-".join(part.zfill(2) for part in match.groups() if part)
     try:
         if _PARTIAL.fullmatch(text):
             return text if int(text[:4]) >= _YEAR_MIN else None
         if _ISO_START.match(text):
-            moment = datetime.fromisoformat(_LONG_FRACTION.sub("", _SPACED_ZONE.sub("", text)))
+            if " " in text or "." in text:
+                text = _LONG_FRACTION.sub("", _SPACED_ZONE.sub("", text))
+            moment = datetime.fromisoformat(text)
         elif _MAIL_DATE.match(text):
             moment = parsedate_to_datetime(text)
         else:

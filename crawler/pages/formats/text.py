@@ -7,6 +7,7 @@ parsing the page. Callers that have a cheaper check (`crawler/export`) therefore
 """
 
 import html
+import importlib.util
 import re
 from functools import cache
 from typing import Any
@@ -23,11 +24,13 @@ _SKIPPED = re.compile(
 )
 _TAG = re.compile(rb"</?[a-zA-Z][a-zA-Z0-9]*+")
 _SLASH = ord("/")
-# Shares of a page's text. Main content that is less than `_MAIN_SHARE` of the text is doubted. If it is less
-# than `_LITTLE`, it is discarded.
+# The heuristics are doubted if they find less than the first share of the text of the page, or less than the second
+# share of the text of the marked element. They have then taken lists of the content for menus.
 _MAIN_SHARE = 0.25
-_LITTLE = 0.1
-_MAIN_ELEMENTS = ("main, [role=main]", "article")
+_MARKED_SHARE = 0.5
+_MARKED_CHARACTERS_MIN = 200  # a marked element with less text may be a frame that a script fills
+_LITTLE = 0.1  # without a marked element, main content that is less than this share of the text is discarded
+_MARKS = ("article", "main, [role=main]")
 # The heuristics of resiliparse discard every `<ul>` that has at most two elements between itself and the body.
 _SHALLOW_LISTS = "body > ul, body > * > ul, body > * > * > ul"
 _LISTS_MAX = 500  # number of shallow lists that are examined
@@ -66,21 +69,21 @@ def text_in(tree: Any, utf8: bytes, *, main_content: bool = False) -> str:
 def _main(library: tuple[Any, Any], tree: Any, whole: str) -> str:
     """Return the main content of a page whose whole text is `whole`.
 
-    On pages that consist of links, such as tables of contents, resiliparse's heuristics find nearly nothing.
-    For such a page, the result is the text of the only element that is marked as main content. An element
-    with less than `_LITTLE` of `whole` does not count. Without such an element, the result is the text that
-    the heuristics found. If this text, too, is less than `_LITTLE` of `whole`, the result is `whole`.
+    It is what resiliparse's heuristics find, with two exceptions. If the heuristics find little, as on tables of
+    contents, and exactly one element is marked as main content, the result is the text of the element. Without
+    such an element, the result is `whole` if the heuristics find less than `_LITTLE` of it.
     """
     _deepen_lists(tree)
     found: str = library[1](tree, main_content=True)
-    if len(found) >= _MAIN_SHARE * len(whole):
+    if len(found) >= _MARKED_SHARE * len(whole):
         return found
-    for selector in _MAIN_ELEMENTS:
+    for selector in _MARKS:
         marked = tree.body.query_selector_all(selector) if tree.body is not None else []
         if len(marked) == 1:
             inside: str = library[1](marked[0].html)
-            if len(inside) >= _LITTLE * len(whole):
-                return inside
+            if len(inside) >= _MARKED_CHARACTERS_MIN:
+                least = max(_MAIN_SHARE * len(whole), _MARKED_SHARE * len(inside))
+                return found if len(found) >= least else inside
     return found if len(found) >= _LITTLE * len(whole) else whole
 
 
@@ -128,6 +131,11 @@ def _nesting_name(tag: bytes) -> bytes:
     """
     name = tag.lstrip(b"</")
     return b"" if name.lower() in _VOID else name
+
+
+def is_installed() -> bool:
+    """Return whether resiliparse is installed."""
+    return importlib.util.find_spec("resiliparse") is not None
 
 
 @cache

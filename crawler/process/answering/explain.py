@@ -12,6 +12,7 @@ from crawler.admin.wait_causes import describe_cause
 from crawler.records import Outcome, PageState
 from crawler.serve.interfaces import Ahead, AheadState
 from crawler.urlfilter.rule_names import WITHDRAWN
+from crawler.wording import several
 
 # What each state of a host means for a URL that waits in the host's queue.
 _HOSTS = {
@@ -131,7 +132,9 @@ def _wants(record: Mapping[str, Any]) -> str:
 def _tried(record: Mapping[str, Any], answer: Mapping[str, Any]) -> str:
     state, status, at = record["state"], record["status"], record["fetched_at"]
     robots, kept = answer.get("robots", {}), _kept(answer)
-    answered = f"{status} at {at}" if status else f"{record['outcome']} after {_tries(record['attempts'])}"
+    answered = (
+        f"{status} at {at}" if status else f"{record['outcome']} after {several(record['attempts'], 'try')}"
+    )
     if status == 304:
         answered = f"unchanged (304) at {at}"
     if state == PageState.DENIED:
@@ -159,7 +162,7 @@ def _shown(record: Mapping[str, Any]) -> str:
     if not facts:
         return text
     missing = f", {facts['missing']} of them without an answer" if facts["missing"] else ""
-    requests = f"{facts['requests']} request{'' if facts['requests'] == 1 else 's'}{missing}"
+    requests = f"{several(facts['requests'], 'request')}{missing}"
     cut = f"; stopped at its limit of {facts['broke']}" if facts["broke"] else ""
     gained = "gained links or text by it" if facts["added"] else "gained nothing by it"
     why = REASONS.get(facts["why"], facts["why"])
@@ -177,7 +180,7 @@ def _withdrawn(withdrawn: Mapping[str, Any]) -> str:
     copies = withdrawn["copies"]
     kept = "no copy is kept"
     if copies:
-        kept = f"{copies} {'copy is' if copies == 1 else 'copies are'} kept, but not served or exported"
+        kept = f"{several(copies, 'copy', 'are')} kept, but not served or exported"
     again = "it may be fetched again" if withdrawn.get("again") else "it is not fetched again"
     return f"Withdrawn by the operator at {withdrawn['at']}{_why(withdrawn['reason'])}: {kept}; {again}."
 
@@ -213,10 +216,6 @@ def withheld(answer: Mapping[str, Any]) -> str:
     return "robots.txt" if robots.get("withheld") else ""
 
 
-def _tries(attempts: int) -> str:
-    return "1 try" if attempts == 1 else f"{attempts} tries"
-
-
 def _times(fetches: int) -> str:
     return "fetched once" if fetches <= 1 else f"fetched {fetches} times"
 
@@ -247,4 +246,4 @@ def _waits(answer: Mapping[str, Any]) -> str:
     if paused := answer.get("paused"):
         text = f"the crawl is paused ({', '.join(paused)}); {text}"
     todo = waiting.get("todo", 0)
-    return f"{text}; this host has {todo:,} {'URL' if todo == 1 else 'URLs'} to do"
+    return f"{text}; this host has {several(todo, 'URL')} to do"

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 from crawler.admin.wait_causes import describe_cause
 from crawler.clock import iso_time
 from crawler.records import HostStatus
+from crawler.wording import several, words
 
 HOSTS_MAX = 200  # maximum number of hosts examined per pass; the hosts in memory come first
 # A gap, or a wait for an address or a look-up, is logged if it lasts at least this many seconds.
@@ -77,15 +78,14 @@ def _long_wait(host: HostStatus) -> tuple[object, ...]:
 
 def _line(host: HostStatus) -> str:
     reasons = [describe_cause(host.cause)] if host.cause else []
-    if host.failures:
-        reasons.append("1 failure" if host.failures == 1 else f"{host.failures} failures in a row")
-    reasons += [f"refused {host.refusals} times in a row"] if host.refusals else []
+    for count, noun in ((host.failures, "failure"), (host.refusals, "refusal")):
+        reasons += [several(count, noun) + " in a row" * (count > 1)] if count else []
     reasons += [f"slowed {host.slowdown:.1f} times by 429 or 503"] if host.slowdown > 1.0 else []
     if host.state == "waits" and host.gap >= LONG_WAIT:
         reasons.append(f"{host.gap:.0f} s between requests")
     why = f" ({', '.join(reasons)})" if reasons else ""
     again = f"; next try {iso_time(host.ready_at)}" if host.wait > 0.0 else ""
-    return f"{host.host}: {host.state.replace('_', ' ')}{why}{again}"
+    return f"{host.host}: {words(host.state)}{why}{again}"
 
 
 def _fields(host: HostStatus) -> dict[str, Any]:

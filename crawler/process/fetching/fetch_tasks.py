@@ -44,6 +44,7 @@ from crawler.records import Extracted, Fetch, FetchTask, LinkFlag, Outcome, Requ
 from crawler.storage.commit import Change, Maker, Making, steps
 from crawler.storage.faults import reach
 from crawler.storage.kv import KeyValue
+from crawler.wording import words
 
 if TYPE_CHECKING:
     from crawler.process.fetching.page_rendering import PageRendering
@@ -65,8 +66,8 @@ HEAVY_BYTES, HEAVY_LINKS = (2 << 20, 1_000)
 HEAVY_ROBOTS = 64 << 10
 # Bytes of memory: for a str in a list, without its characters; and for a pair of a URL and a date.
 _STRING_BYTES, _DATE_BYTES = (57, 150)
-# Maximum number of large sitemaps whose links are in memory at once. Each uses at most 13 MB, from the end of
-# its download to its commit.
+# Maximum number of large sitemaps whose links are in memory at once. Each of these sitemaps uses at most 13
+# MB, from the end of its download to its commit.
 MAPS_READ_MAX = 2
 
 
@@ -506,5 +507,5 @@ def _say(fetch: Fetch) -> None:
         status = f" {fetch.status}" if fetch.status else ""
         error = f": {fetch.error}" if fetch.error else ""
         fields = {"url": fetch.url, "outcome": fetch.outcome, "status": fetch.status, "error": fetch.error}
-        text = f"{fetch.url or 'look-up'}: {fetch.outcome.replace('_', ' ')}{status}{error}"
+        text = f"{fetch.url or 'look-up'}: {words(fetch.outcome)}{status}{error}"
         log.debug("%s", text, extra={"fields": {name: value for name, value in fields.items() if value}})

@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 
 from crawler.errors import CrawlerError
 from crawler.printable import flush_output
+from crawler.wording import several
 
 T = TypeVar("T")
 
@@ -126,7 +127,7 @@ def stacks(loop: asyncio.AbstractEventLoop | None = None) -> str:
         frames = [f'  File "{f.f_code.co_filename}", line {f.f_lineno}' for f in task.get_stack()]
         parts.append("\n".join([f"task {task.get_name()}:", *frames[-FRAMES_SHOWN:]]) + "\n")
     if len(tasks) > TASKS_SHOWN:
-        parts.append(f"and {len(tasks) - TASKS_SHOWN} more tasks\n")
+        parts.append(f"and {several(len(tasks) - TASKS_SHOWN, 'more task')}\n")
     return "".join(parts)
 
 
@@ -164,6 +165,6 @@ class Watchdog:
         while not self._over.wait(self._interval):
             looks = looks + 1 if self._turns == seen else 0
             seen = self._turns
-            # Count checks and not seconds, because a suspended process makes no checks.
+            # Checks are counted instead of seconds, because a suspended process makes no checks.
             if looks == LOOKS:
                 log.error("the event loop is blocked for %g s\n%s", self._limit, stacks(self._loop))

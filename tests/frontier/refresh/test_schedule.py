@@ -440,7 +440,7 @@ def test_very_noisy_signals_have_nearly_no_effect() -> None:
     """At this noise, the value was once far too low, because only the first 100,000 terms of a series were summed."""
     noisy, silent = PageParameters(1.0, 0.1, 0.5, 1e5), PageParameters(1.0, 0.1, 0.0, 0.0)
     schedule = plain(noisy, silent, level=1e-9)
-    # The silent page has at 2.5 the value that the noisy page has at 5, because half of the changes of the
-    # noisy page are signalled.
+    # Half of the changes of the noisy page are signalled, so its value at the time 5.0 is the value of the
+    # silent page at the time 2.5.
     value = schedule.overview.page(1, 2.5).value
     assert schedule.overview.page(0, 5.0).value == pytest.approx(value, rel=1e-4)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from crawler.errors import DamageError
-from crawler.frontier.refresh import RefreshOutcome, Schedule, Settings, state
+from crawler.frontier.refresh import RefreshOutcome, Schedule, Settings, clock_repair, state
 from crawler.storage import keys
 from crawler.storage.kv import MemoryStore, scan_prefix, seal, unseal
 
@@ -273,6 +273,53 @@ def test_a_run_with_a_clock_that_was_behind_adds_no_time_to_later_crawls() -> No
         assert after.records.page_state(after.find(fingerprint)) == again.records.page_state(
             again.find(fingerprint)
         )
+
+
+@pytest.mark.parametrize("restarts", [1, 2])
+def test_a_first_run_with_a_clock_that_was_behind_adds_no_time_to_later_crawls(restarts: int) -> None:
+    """The clock starts in 1970 in the first runs of the crawl, and is right in the later ones.
+
+    No page seems to have been watched for fifty years. At the start with a right clock, each copy is as old as it
+    was at the end of the last run. If the crawl is opened again later, the corrected instants are the same.
+    """
+    store, at = MemoryStore(), 1.0
+    batch = store.batch()
+    for restart in range(restarts):
+        known, at = Schedule(STILL), at + DAY * restart
+        known.rate = 60 / (10 * DAY)
+        assert state.load(known, store, at).lead == 0.0
+        if restart == 0:
+            for number in range(60):
+                page = known.add(1000 + number, number % 4, 100 + number % 12, at, at, 1.0)
+                state.stage(known, page, batch)
+        for _ in range(20):
+            at += DAY / 6
+            page = known.claim_next(at)
+            known.record_outcome(page, at, RefreshOutcome.CHANGED)
+            state.stage(known, page, batch)
+        store.write(batch)
+        batch = store.batch()
+    before = {row[0]: row for row in map(known.records.page_state, range(60))}
+    right = clock_repair.EARLIEST + 400 * DAY
+    again = Schedule(STILL)
+    assert state.load(again, store, right) == (60, 0.0)
+    again.rate = known.rate
+    for fingerprint, row in before.items():
+        found = again.records.page_state(again.find(fingerprint))
+        assert right - found[3] == pytest.approx(at - row[3], abs=1.0)
+    counted = [[each.records.site_state(site)[1][2] for site in range(4)] for each in (known, again)]
+    ages = [(at - old, right - new) for old, new in zip(*counted, strict=True) if old > 1.0]
+    assert ages and all(new == pytest.approx(old, abs=1.0) for old, new in ages)
+    page = again.claim_next(right)
+    again.record_outcome(page, right, RefreshOutcome.UNCHANGED)
+    assert again.records.page_state(page)[5] - before[again.records.page_state(page)[0]][5] < 10 * DAY
+    state.stage(again, page, batch)
+    store.write(batch)
+    later = Schedule(STILL)
+    state.load(later, store, right + 5 * DAY)
+    for fingerprint in before:
+        found = (each.records.page_state(each.find(fingerprint))[3] for each in (again, later))
+        assert np.ptp(list(found)) < 1.0
 
 
 def test_a_pause_after_a_clock_that_was_ahead_is_time() -> None:

@@ -205,8 +205,8 @@ def test_blocks_items_and_nesting_are_bounded(monkeypatch: pytest.MonkeyPatch) -
     assert _said(other * metadata.BLOCKS_MAX + mine) == {}
     assert _said(_ld([{"@type": "Thing"}] * metadata.ITEMS_MAX + [ARTICLE | {"author": "Ann"}])) == {}
     scope = '<div itemscope itemtype="/Article">%s<p itemprop=author>Ann</p>'
-    assert _said(scope % ("<div>" * (metadata.NESTING_MAX - 1))) == {"author": "Ann"}
-    assert _said(scope % ("<div>" * metadata.NESTING_MAX)) == {}
+    assert _said(scope % ("<i itemprop=description>x</i>" * (metadata.PROPERTIES_MAX - 2)))["author"] == "Ann"
+    assert "author" not in _said(scope % ("<i itemprop=description>x</i>" * (metadata.PROPERTIES_MAX - 1)))
     block = json.dumps(ARTICLE | {"author": "Ann"})
     monkeypatch.setattr(metadata, "BLOCK_CHARACTERS_MAX", len(block))
     assert _said(mine) == {"author": "Ann"}
@@ -247,6 +247,42 @@ PIECES = st.sampled_from(
 )
 
 
+@pytest.mark.parametrize(
+    "head",
+    [
+        "<script>'<meta name=author content=no>'</script><meta name=author content=Ann>",
+        "<style>/*<meta name=author content=no>*/</style><meta name=author content=Ann>",
+        "<template><meta name=author content=no></template><meta name=author content=Ann>",
+        "<noscript><link rel=x><meta name=author content=no></noscript><meta name=author content=Ann>",
+        "<!-- <meta name=author content=no> --><meta name=author content=Ann>",
+        "<title>&lt;meta name=author content=no></title><meta name=author content=Ann>",
+        "<meta content=Ann data-x=1 NAME=Author>",
+        "<meta name='x' content='\">'><meta property='' name=author content=Ann>",
+        "<meta content='<meta name=author content=no>'><META NAME=AUTHOR CONTENT=Ann />",
+    ],
+)
+def test_only_children_of_the_head_count(head: str) -> None:
+    """The head is read from its serialized form, in which content and values may look like elements."""
+    assert _said(f"<head>{head}</head>") == {"author": "Ann"}
+
+
+def test_values_in_the_head_are_unescaped() -> None:
+    said = _said(
+        """<meta name=author content='A &lt;b> &amp;amp; "c" &nbsp;d'><link rel=canonical href='/?a=1&amp;b="2'>"""
+    )
+    assert said == {"author": 'A <b> &amp; "c" d', "canonical": "https://site.example/?a=1&b=%222"}
+
+
+def test_a_property_belongs_to_the_innermost_item() -> None:
+    html = (
+        "<i itemprop=author>no</i><div itemscope itemtype=/Article>"
+        "<p itemprop=author itemscope><b itemprop=name>Ann</b></p>"
+        "<i itemprop=description>mine</i></div><i itemprop=description>no</i>"
+        "<div itemscope itemtype=/Person><i itemprop=description>no</i></div>"
+    )
+    assert _said(html) == {"author": "Ann", "description": "mine"}
+
+
 @pytest.mark.parametrize("opening", ["", "<!-- ", " //<![CDATA[\n", "<![CDATA["])
 @pytest.mark.parametrize("closing", ["", " -->\n", "\n//]]> ", "]]>"])
 def test_comment_marks_around_a_block_are_ignored(opening: str, closing: str) -> None:
@@ -285,7 +321,7 @@ def test_no_page_raises(value: object, soup: list[str]) -> None:
         _ld(ARTICLE | {"author": "Ann", "text": "-->]]> " * 9000}),
     ],
 )
-def test_many_elements_take_linear_time(body: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_elements_take_linear_time(body: str) -> None:
     """1,000 scripts once took 2.4 s of CPU.
 
     The parser builds its list of elements again at each step of a loop.
@@ -296,7 +332,6 @@ def test_many_elements_take_linear_time(body: str, monkeypatch: pytest.MonkeyPat
         nonlocal calls
         calls += 1
 
-    monkeypatch.setattr(metadata, "ANCESTORS_MAX", 500)
     tree, utf8 = text.tree_of(body.encode(), tame=True), body.encode()
     sys.setprofile(count)
     try:

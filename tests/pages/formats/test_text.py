@@ -48,6 +48,33 @@ def test_a_page_of_links_keeps_its_main_content(body: str, wanted: str) -> None:
     assert ("imprint" in found) == (wanted == "whole")
 
 
+ADVICE = "Roses are lifted in November, when their leaves have dropped, and sent with bare roots. " * 3
+
+
+@pytest.mark.parametrize(
+    "mark", ["<main>%s</main>", "<div role=main>%s</div>", "<main><article>%s</article></main>"]
+)
+def test_a_marked_element_keeps_its_lists_of_links(mark: str) -> None:
+    """The heuristics find the introduction, which is a quarter of the page, but take the lists for menus."""
+    content = f"<h1>The handbook</h1><p>{ADVICE * 5}</p><ul>{LINKS}</ul>"
+    found = text.text_of(
+        f"<nav>menu</nav>{mark % content}<footer>imprint</footer>".encode(), tame=True, main_content=True
+    )
+    assert found.count("of the book") == 80 and "Roses are lifted" in found
+    assert "imprint" not in found
+
+
+@pytest.mark.parametrize(
+    ("marked", "menus"),
+    [(f"<p>{ADVICE}</p>", False), ("<p>Loading</p>", True)],
+)
+def test_a_short_page_between_long_menus_loses_the_menus(marked: str, menus: bool) -> None:
+    """A marked element with less than a tenth of the text did not count. Nearly empty ones still do not count."""
+    page = f"<body><div class=menu><ul>{LINKS * 3}</ul></div><main>{marked}</main></body>"
+    found = text.text_of(page.encode(), tame=True, main_content=True)
+    assert ("of the book" in found) == menus
+
+
 PAGES = sorted(Path(__file__).parents[3].glob("crawler/**/*.md"))
 ENTRIES = [f"<li><a href=/{n}>Section {n} of the handbook</a></li>" for n in range(40)]
 MENU, SMALL_MENU = "".join(ENTRIES), "".join(ENTRIES[:12])

@@ -42,7 +42,7 @@ def test_each_back_off_is_logged_once() -> None:
     assert said(waits, FAILING) == [text]
     slowed = replace(CALM, host="b.example", slowdown=4.0, cause="refusals", refusals=20)
     assert said(waits, slowed) == [
-        "b.example: waits (refused too often, refused 20 times in a row, slowed 4.0 times by 429 or 503)"
+        "b.example: waits (refused too often, 20 refusals in a row, slowed 4.0 times by 429 or 503)"
     ]
 
 

@@ -1,0 +1,83 @@
+"""Numbers with their nouns, and a check that the messages of the crawler use `several` for them."""
+
+import ast
+import itertools
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import crawler
+from crawler.wording import several, words
+
+ROOT = Path(crawler.__file__).parent
+# The lab and the benchmarks print tables and figures of experiments, whose numbers are large.
+EXEMPT = {"lab", "bench"}
+AFTER_A_NUMBER = re.compile(
+    r" (?:[a-z]+ )?(?:URLs|hosts|pages|links|copies|seeds|refreshes|tries|problems|answers|clients|tasks)\b"
+)
+
+
+@pytest.mark.parametrize(
+    ("count", "noun", "verb", "text"),
+    [
+        (0, "page", "", "0 pages"),
+        (1, "page", "", "1 page"),
+        (1, "copy", "are", "1 copy is"),
+        (2, "copy", "are", "2 copies are"),
+        (1, "other host", "wait", "1 other host waits"),
+        (1234, "waiting URL", "have", "1,234 waiting URLs have"),
+    ],
+)
+def test_noun_and_verb_agree_with_the_number(count: int, noun: str, verb: str, text: str) -> None:
+    assert several(count, noun, verb) == text
+
+
+def test_a_name_becomes_words() -> None:
+    assert words("hosts_given_up") == "hosts given up"
+
+
+def test_messages_use_several_for_numbers() -> None:
+    """Numbers that are constants, shares, rates or parts ("of 3 pages") may stand before a noun in plural."""
+    found = [
+        place for path in sorted(ROOT.rglob("*.py")) if _top(path) not in EXEMPT for place in _plurals(path)
+    ]
+    assert not found, "\n".join(found)
+
+
+def _top(path: Path) -> str:
+    return path.relative_to(ROOT).parts[0]
+
+
+def _plurals(path: Path) -> Iterator[str]:
+    """Yield the places in a file where a message has a number and a noun in plural."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    internal = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Assert) or (isinstance(node, ast.FunctionDef) and node.name == "__repr__")
+        for inner in ast.walk(node)
+    }
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.JoinedStr) or id(node) in internal:
+            continue
+        for before, (number, text) in zip(["", *node.values], itertools.pairwise(node.values), strict=False):
+            if not isinstance(number, ast.FormattedValue) or not isinstance(text, ast.Constant):
+                continue
+            if AFTER_A_NUMBER.match(text.value) and not _is_exempt(number, before):
+                yield f"{path.relative_to(ROOT)}:{node.lineno}: {ast.unparse(node)[:100]}"
+
+
+def _is_exempt(number: ast.FormattedValue, before: object) -> bool:
+    shown = ast.unparse(number.value)
+    spec = ast.unparse(number.format_spec) if number.format_spec else ""
+    said = before.value if isinstance(before, ast.Constant) else ""
+    return (
+        shown.isupper()
+        or number.conversion == ord("r")
+        or "several(" in shown
+        or "%" in spec
+        or ".1f" in spec
+        or said.endswith((" of ", "most "))
+    )

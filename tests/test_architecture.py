@@ -355,7 +355,7 @@ MANY_METHODS = {
     "Answer": 29,
     "ChangingWeb": 31,
     "Client": 27,
-    "ClockCache": 28,
+    "ClockCache": 27,
     "Delivery": 25,
     "FetchTasks": 27,
     "OperatorActs": 26,

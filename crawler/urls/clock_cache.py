@@ -81,7 +81,6 @@ class ClockCache:
     _hand: cython.ulonglong
     _hits: cython.ulonglong
     _misses: cython.ulonglong
-    _moves: cython.ulonglong
     _busy: cython.bint
 
     def __init__(self, bits: cython.int) -> None:
@@ -108,7 +107,7 @@ class ClockCache:
         for slot in range(self._slot_count):
             self._words[slot] = slot << 2
         self._count = self._next_free = self._hand = 0
-        self._hits = self._misses = self._moves = 0
+        self._hits = self._misses = 0
         self._busy = False
 
     def add(self, key: cython.ulonglong) -> bool:
@@ -186,11 +185,6 @@ class ClockCache:
     def misses(self) -> int:
         """The number of requests whose key was not in the cache."""
         return self._misses
-
-    @property
-    def moves(self) -> int:
-        """The number of keys that were moved to make room for another key."""
-        return self._moves
 
     def keys(self) -> list[int]:
         """Return all keys in the cache, ordered by home slot.
@@ -348,7 +342,6 @@ class ClockCache:
         # victim, in which the circle begins, must stay in use. So the successor moves to this slot. If the
         # successor linked to the victim, it now links to itself.
         self._words[victim] = self._words[successor] | 2
-        self._moves += 1
         return successor
 
     @cython.cfunc
@@ -362,7 +355,6 @@ class ClockCache:
         """
         self._set_link(self._predecessor(source), target)
         self._words[target] = self._words[source]
-        self._moves += 1
 
     @cython.cfunc
     @cython.inline

@@ -303,34 +303,6 @@ def test_the_first_stop_reason_and_the_shortest_grace_win(alone: Callable[..., A
     assert (process.run_end.reason, process.run_end._at, process.run_end.grace) == ("signal", at, 0.5)
 
 
-@pytest.mark.parametrize(
-    ("grace", "after", "late"),
-    [
-        (9.0, 5.0, False),
-        (9.0, 5.01, True),
-        (0.5, 0.5, False),
-        (0.5, 0.51, True),
-        (9.0, 6.0, True),
-    ],
-)
-def test_seeds_are_taken_for_a_while_after_a_stop(
-    alone: Callable[..., Alone], grace: float, after: float, late: bool
-) -> None:
-    one = alone()
-    one.clock.advance(100.0)
-    assert not one.process.seed_feed.is_late()
-    one.process.run_end.grace = grace
-    one.process.run_end.stop("signal", grace=grace)
-    one.clock.advance(after)
-    assert one.process.seed_feed.is_late() is late
-
-
-def test_seeds_count_as_late_after_a_disk_failure(alone: Callable[..., Alone]) -> None:
-    one = alone()
-    one.process.run_end.failure = StoreError("disk")
-    assert one.process.seed_feed.is_late()
-
-
 def test_seeds_are_never_far_ahead_of_their_commits(
     alone: Callable[..., Alone], monkeypatch: pytest.MonkeyPatch
 ) -> None:

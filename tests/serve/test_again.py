@@ -46,6 +46,19 @@ def served(tmp_path: Path) -> Served:
     return made
 
 
+async def test_a_page_of_another_process_is_refused_on_both_paths(served: Served) -> None:
+    """A client whose header fields are known gets the same answer as a new client."""
+    async with served:
+        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+        writer.write(asks())
+        assert (await answers(reader, 1))[0].status == 200
+        served.crawl.elsewhere = True
+        writer.write(asks(AT + "a"))
+        assert (await answers(reader, 1))[0].status == 421
+        writer.close()
+        assert (await served.get(AT + "a")).status == 421
+
+
 async def test_a_repeated_request_gets_the_same_answer(served: Served) -> None:
     """A repeated request is counted, too.
 

@@ -162,7 +162,7 @@ class CacheMachine(RuleBasedStateMachine):
         first._check()
         second._check()
         assert first.keys() == second.keys() == self.model.keys()
-        assert repr(first) == repr(second) and first.moves == second.moves
+        assert repr(first) == repr(second)
         assert set(first.keys()) <= self.asked
         assert len(first) == min(self.size, len(self.asked))
 
@@ -291,11 +291,7 @@ def test_add_many_is_add_one_by_one(form: type) -> None:
     buffer = np.array(asked, np.uint64)
     buffer.flags.writeable = False
     assert many.add_many(buffer[:1000]) + many.add_many(buffer[1000:]) == expected
-    assert many.keys() == one.keys() and (many.hits, many.misses, many.moves) == (
-        one.hits,
-        one.misses,
-        one.moves,
-    )
+    assert many.keys() == one.keys() and repr(many) == repr(one)
     assert many.add_many(np.zeros(0, np.uint64)) == b""
 
 
@@ -315,7 +311,7 @@ def test_both_forms_agree_on_a_crawl() -> None:
     links = crawl_links(30_000, hosts=6)
     first, second = (cache(9) for cache in FORMS.values())
     assert first.add_many(links) == second.add_many(links)
-    assert first.keys() == second.keys() and first.moves == second.moves
+    assert first.keys() == second.keys()
 
 
 @pytest.mark.parametrize("bits", [8, 10, 12])

@@ -27,7 +27,7 @@ from contextlib import contextmanager
 REOPEN = signal.SIGUSR1
 AT_ONCE = 130  # exit code after a second signal, or after a Ctrl-C before anything has begun
 _came: list[int] = []
-_begun: list[bool] = []  # has an element as soon as a crawl handles the signals itself
+_begun: list[bool] = []  # this list has an element as soon as a crawl handles the signals itself
 
 
 def stop_signals() -> tuple[signal.Signals, ...]:

@@ -109,8 +109,8 @@ def fork_children(
             if helpers:
                 end_with_parent(parent)
             for sibling in (*siblings, *children):
-                # otherwise, a sibling would not notice that the parent has ended, because this child would
-                # keep the sibling's link open
+                # if this child kept a sibling's link open, the sibling would not notice that the parent has
+                # ended
                 sibling.link.close()
             _be_child(work, theirs)
         theirs.close()

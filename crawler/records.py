@@ -21,7 +21,7 @@ from crawler.storage.parts import Part
 Unsigned64 = Annotated[int, msgspec.Meta(ge=0)]
 Small = Annotated[int, msgspec.Meta(ge=0, le=(1 << 31) - 1)]
 
-# All exceptions that msgspec raises for malformed bytes. For invalid UTF-8 and deep nesting, it raises
+# All exceptions that msgspec raises for malformed bytes. For invalid UTF-8 and deep nesting, msgspec raises
 # exceptions of Python.
 UNDECODABLE = (msgspec.MsgspecError, RecursionError, UnicodeDecodeError, OverflowError)
 
@@ -59,7 +59,7 @@ class LinkFlag:
     RENDER = 16384  # render this page in a browser, even if the configuration says otherwise
     STATIC = 32768  # never render this page in a browser
     # `crawler retire` dropped the URL while the link waited for its owner; the URL is never fetched. The 8
-    # bits below this one hold the class of the link (`orders/classes.py`).
+    # bits below the bit of this flag hold the class of the link (`orders/classes.py`).
     RETIRED = 1 << 24
 
 
@@ -484,8 +484,8 @@ class PageRecord(msgspec.Struct, gc=False, array_like=True):
     metas: int = -1
     rendered: bool = False  # the content is the DOM that a browser made
     receipt: bytes = b""  # the consent receipt of the page's last fetch (`consent/receipts.py`)
-    # If `rendered` is True: facts about the stored rendering. Otherwise: facts about the last attempt to
-    # render, which failed.
+    # If `rendered` is True: facts about the stored rendering. If `rendered` is False: facts about the last
+    # attempt to render, which failed.
     shown: RenderingFacts | None = None
 
 

@@ -49,7 +49,7 @@ def scheduled(settings: Settings, steps: int = 150) -> dict[str, Any]:
         keys, numbers % 3, 100 + numbers % 9, -DAY * numbers, 1.0 + numbers % 2, 0.0,
         changes=numbers % 4, watched=50 * DAY, signals=numbers % 2,
     )  # fmt: skip
-    schedule.rate = 8 / DAY
+    schedule.pace.rate = 8 / DAY
     if not settings.pooling:
         for page, parameters in enumerate(PARAMETERS):
             schedule.facts.set_page(page, PageParameters(*parameters), 0.0)
@@ -82,7 +82,7 @@ def scheduled(settings: Settings, steps: int = 150) -> dict[str, Any]:
         "sites": [schedule.records.site_state(host) for host in range(3)],
         "quality": [schedule.overview.quality(host) for host in range(3)],
         "directories": [schedule.records.directory_state(page) for page in pages[:9]],
-        "level": schedule.level,
+        "level": schedule.pace.level,
         "price": schedule.marginal_value(now),
         "wakeup": schedule.next_wakeup(now),
     }

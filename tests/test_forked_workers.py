@@ -1,5 +1,6 @@
 """Test that forked workers run each test once and report what pytest itself would report."""
 
+import os
 import re
 import subprocess
 import sys
@@ -20,7 +21,7 @@ def made():
     yield name
     os.rename(name, name + "-ended")
 
-@pytest.mark.parametrize("number", range(40))
+@pytest.mark.parametrize("number", range(12))
 def test_number(number, made, tmp_path, capfd):
     print("number", number)
     (tmp_path / "own").write_text("")
@@ -58,17 +59,18 @@ def run(folder: Path, suite: str, *words: str) -> "subprocess.CompletedProcess[s
     return subprocess.run(
         [sys.executable, "-m", "pytest", *arguments, *words, str(folder)],
         cwd=ROOT, capture_output=True, text=True, check=False, timeout=120,
+        env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},  # plugins would take half of the CPU time
     )  # fmt: skip
 
 
-@pytest.mark.parametrize("count", [1, 3, 100])
+@pytest.mark.parametrize("count", [1, 3, 30])
 def test_each_test_runs_once_and_is_reported(tmp_path: Path, count: int) -> None:
     runs = tmp_path / "runs"
     runs.mkdir()
     done = run(tmp_path, SUITE.format(folder=str(runs)), "--forked-workers", str(count))
-    assert done.returncode == 1 and "1 failed, 41 passed, 1 skipped, 1 error" in done.stdout, done.stdout
+    assert done.returncode == 1 and "1 failed, 13 passed, 1 skipped, 1 error" in done.stdout, done.stdout
     assert "said before" in done.stdout and "ValueError: at the end" in done.stdout
-    assert len(list(runs.glob("ran-*"))) == 40
+    assert len(list(runs.glob("ran-*"))) == 12
     assert 1 <= len(list(runs.glob("made-*-ended"))) == len(list(runs.glob("made-*"))) <= count
 
 

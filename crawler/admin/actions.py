@@ -40,8 +40,8 @@ COMMANDS: dict[str, tuple[str, type]] = {
     "set": ("settings", dict),
 }
 TO_ONE = frozenset({"seed"})
-# a process that does not answer would miss these commands; it reads settings and pauses at its start, because
-# they are stored
+# if a process does not answer one of these commands, the client gets an error, because this process has
+# missed the change; settings and pauses are stored instead, so a process reads them at its next start
 TO_OWNERS = frozenset({"block", "unblock", "retire"})
 # optional arguments of `seed`; the command line has them as --render and --set
 _SEED_OPTIONS = ("render", "settings")
@@ -56,7 +56,7 @@ def token(directory: Path) -> str:
     path = directory / TOKEN_FILE
     try:
         text = path.read_text("ascii", "replace").strip() if path.exists() else ""
-        if not text:  # not created yet, or lost in a power cut
+        if not text:  # the file was not created yet, or its content was lost in a power cut
             text = os.urandom(16).hex()
             atomic_write(path, text.encode() + b"\n", mode=0o600)
     except OSError as error:

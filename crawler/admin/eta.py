@@ -17,8 +17,8 @@ import msgspec
 
 from crawler.wording import several
 
-# If a page leads to this many new URLs or more, on average, it is too uncertain how many URLs are still to be
-# found.
+# If a page leads to this many new URLs or more on average, the number of URLs that are still to be found is
+# too uncertain to be stated.
 GROWS = 0.95
 
 

@@ -72,7 +72,7 @@ class _SignalStop:
     def _receive(self, *_: object) -> None:
         self.restore()
         self._came = True
-        # not `print`, because the signal may have interrupted another `print`
+        # `os.write` is used, because the signal may have interrupted a `print`
         os.write(2, b"stopping; press Ctrl-C again to stop at once\n")
         if self._stop is not None:
             self._stop()
@@ -206,7 +206,7 @@ def run(*positional: Any, **options: Any) -> dict[str, Any]:
     Ctrl-C stops the crawl cleanly, and `run` returns the report so far; run the script again to
     continue. A second Ctrl-C raises KeyboardInterrupt.
 
-    In this example, `url` is a site of two pages, `folder` a Path and `settings` a mapping:
+    In this example, `url` is the URL of a site of two pages, `folder` is a Path, and `settings` is a mapping:
 
         >>> report = crawler.run(url, directory=folder / "run", config=settings)
         >>> report["stopped_by"], report["pages"]

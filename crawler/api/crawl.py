@@ -280,7 +280,7 @@ class Crawl:
         if self.process.commits.writing:
             return  # a thread still writes to the store; the next run continues from the last commit
         self._opened = False
-        self.process.changes.commit_rest()  # needed if the crawl was opened but never run
+        self.process.changes.commit_rest()  # this call is needed if the crawl was opened but never run
         self.process.close()
         self.stages.close(
             clean=self.process.run_end.failure is None,

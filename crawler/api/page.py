@@ -194,13 +194,14 @@ class Page(msgspec.Struct, frozen=True, dict=True):
     """A fetched page, which is already stored durably.
 
     `url` is the URL in the form in which it was requested, and `content` is the body without content coding.
-    `fetched_at` is an instant. `links` are the raw URLs of the page's links, and `meta` is the `meta` of its
-    `Request`. If the crawler rendered the page in a browser (`render.when`), `rendered` is true and `content`
-    is the DOM in UTF-8. If the answer is not a page but a file of more than `fetch.body_bytes_max`, `content`
-    is b"", and the file is only in the archive and in a mirror. `consent` is the consent receipt of the page.
-    It says what the site allowed when the page was fetched: "y", "n" or "unknown" for each of `search`,
-    `ai_input`, `train_ai` and `tdm`. It also names the source that decided this, and contains the statements
-    of the site. `text` and `tree` are computed once, when they are first used.
+    `fetched_at` is the time of the fetch, in seconds since 1970. `links` are the raw URLs of the page's links,
+    and `meta` is the `meta` of its `Request`. If the crawler rendered the page in a browser (`render.when`),
+    `rendered` is true and `content` is the DOM in UTF-8. If the answer is not a page but a file of more than
+    `fetch.body_bytes_max`, `content` is b"", and the file is only in the archive and in a mirror. `consent` is
+    the consent receipt of the page. The receipt says what the site allowed when the page was fetched: "y", "n"
+    or "unknown" for each of `search`, `ai_input`, `train_ai` and `tdm`. The receipt also names the source that
+    decided each answer, and contains the statements of the site. `text` and `tree` are computed once, when
+    they are first used.
 
         >>> from crawler import Page
         >>> page = Page.of("http://x/shop/", "<title>Shop</title><h1>Tea</h1><a href=green>Green</a>")
@@ -265,7 +266,7 @@ class Page(msgspec.Struct, frozen=True, dict=True):
 
     @property
     def encoding(self) -> str:
-        """The encoding of the text (its WHATWG name). It is found in a byte order mark, the header or the page itself.
+        """The WHATWG name of the text's encoding, which a byte order mark, the header or the page itself declares.
 
         >>> Page.of("http://x/", b"<meta charset=latin1>").encoding
         'windows-1252'

@@ -40,33 +40,33 @@ class Request(msgspec.Struct, frozen=True):
         >>> Request("/page/2", meta={"shelf": 7}).url
         '/page/2'
 
-    `priority`: requests with a higher priority (from -127 to 128; 0 by default) are sent before others to the
-    same host. `method` and `body`: a body is bytes, text (UTF-8), or a mapping, which is sent as a form. If
-    there is a body but no method, the request is a POST. The same form is sent to a URL only once. The
-    archive keeps the body without the values of secret fields. These are the fields that `secrets` names, and
-    fields with names like `password` or `token`. With `pages.request_bodies = false`, the archive keeps no
-    body at all. `headers` are added to this request; headers with credentials are sent only to the request's
-    own host. `dont_filter`: fetch the URL even if it was fetched before.
+    Of the requests to a host, those with a higher `priority` (from -127 to 128; 0 by default) are sent first.
+    `body` is bytes, text (sent as UTF-8), or a mapping, which is sent as a form. If there is a `body` but no
+    `method`, the request is a POST. The same form is sent to a URL only once. The
+    archive keeps the body without the values of secret fields. A field is secret if `secrets` names it, or if
+    it has a name like `password` or `token`. With `pages.request_bodies = false`, the archive keeps no body
+    at all. `headers` are added to this request; headers with credentials are sent only to the request's own
+    host. If `dont_filter` is true, the URL is fetched even if it was fetched before.
 
         >>> Request("/search", body={"q": "green tea"}).method
         'POST'
 
-    `errback` receives the page instead of `callback` if the request ends without a status 2xx. This happens
-    after an error status, after an unusable redirect, or if robots.txt forbids the URL (then the status is 0,
-    and `page.outcome` is the reason). `errback` is called only after the last retry. If a server cannot be
-    reached, its requests stay in the queue. Their errbacks are called with status 0 when the run has nothing
-    else to fetch, and the next run tries the requests again. If the URL filter rejects a request, for example
-    because it is out of scope, `errback` is called at once, with the outcome `filtered`. `errback` must be a
-    named function, like `callback`. `jar` names a cookie jar: only requests that name the same jar share its
-    cookies. `proxy` is the URL of a proxy for this request only. If this proxy fails, the request is tried as
-    often as after an error status, and the host's other requests do not wait.
+    `errback` receives the page instead of `callback` if the request ends without a status 2xx. The
+    reason may be an error status, an unusable redirect, or a robots.txt that forbids the URL (then the status
+    is 0, and `page.outcome` is the reason). `errback` is called only after the last retry. If a server cannot
+    be reached, its requests stay in the queue. When the run has nothing else to fetch, the errbacks of these
+    requests are called with status 0; the next run tries the requests again. If the URL filter rejects a
+    request, for example because it is out of scope, `errback` is called at once, with the outcome `filtered`.
+    `errback` must be a named function, like `callback`. `jar` names a cookie jar: only requests that name the
+    same jar share its cookies. `proxy` is the URL of a proxy for this request only. If this proxy fails, the
+    request is tried as often as after an error status, and the host's other requests do not wait.
 
         >>> Request("/account", jar="alice") == Request("/account", jar="bob")
         False
 
-    `render`: True renders this page in a browser, and False does not. Both override `render.when`. The same
-    applies when the page is refreshed, and to the targets of its redirects. With None, the configuration
-    decides.
+    If `render` is True, this page is rendered in a browser; if it is False, the page is not rendered. Both
+    values override `render.when`, also when the page is refreshed, and for the targets of its redirects. If
+    `render` is None, the configuration decides whether the page is rendered.
 
         >>> Request("/app", render=True).render
         True

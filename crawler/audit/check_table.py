@@ -12,7 +12,7 @@ from typing import NamedTuple
 from crawler.errors import UsageError
 
 SLOW_SECONDS = 1.0  # in seconds; an answer that takes longer than this is slow
-DEEP_HOPS = 4  # number of hops from the start; a page with at least this many is deep
+DEEP_HOPS = 4  # a page with at least this depth, in links from a seed, is deep
 # In characters: the limits that site audits usually apply, because search engines cut longer texts.
 TITLE_CHARACTERS = 60
 DESCRIPTION_CHARACTERS = 155
@@ -64,8 +64,8 @@ CHECKS = {
         "Answer 404 or 410.", "says",
     ),
     "mixed_content": Check(
-        "Mixed content", _E, "https pages that load parts over http: browsers block them.",
-        "Load the parts over https.", "parts", "loads", "->",
+        "Mixed content", _E, "https pages that load parts over http, which browsers block.",
+        "Load these parts over https.", "parts", "loads", "->",
     ),
     "canonical_conflicts": Check(
         "Canonical conflicts", _E, "Pages that name several canonical URLs.",
@@ -76,40 +76,42 @@ CHECKS = {
         "Name the URL of an indexable page that answers 200.", "target", "names", "->",
     ),
     "hreflang_codes": Check(
-        "Bad hreflang codes", _E, "Codes that are neither a language (ISO 639-1), with script or region, nor x-default.",
+        "Bad hreflang codes", _E,
+        "hreflang codes that are neither x-default nor a language (ISO 639-1) with optional script or region.",
         "Write the code as in en, en-GB or zh-Hant.", "code",
     ),
     "hreflang_targets": Check(
-        "hreflang to a URL that is not a page", _E, "Translations that redirect, are dead or may not be indexed.",
+        "hreflang to a URL that is not a page", _E, "URLs of translations that redirect, are dead or may not be indexed.",
         "Name the URL of an indexable page that answers 200.", "target", "names", "->",
     ),
     "hreflang_returns": Check(
-        "hreflang without return link", _E, "Pages whose translations do not link back: both links are ignored.",
+        "hreflang without return link", _E,
+        "Pages whose translations do not link back, so that search engines ignore both links.",
         "Name each page in the hreflang links of its translations.", "translations", "names", "->",
     ),
     "sitemap_errors": Check(
         "Errors in sitemaps", _E, "URLs in a sitemap that are dead or may not be indexed.",
-        "Remove them from the sitemap.", "reason",
+        "Remove these URLs from the sitemap.", "reason",
     ),
     "sitemap_redirects": Check(
         "Redirects in sitemaps", _W, "URLs in a sitemap that redirect.",
-        "List the targets instead.", "target",
+        "List the targets of the redirects instead.", "target",
     ),
     "redirect_chains": Check(
-        "Redirect chains", _W, "Redirects that need more than one hop.",
-        "Redirect to the last URL at once.", "hops", "path", "->",
+        "Redirect chains", _W, "URLs that reach their page through more than one redirect.",
+        "Redirect directly to the last URL.", "hops", "path", "->",
     ),
     "redirected_links": Check(
-        "Links to redirects", _W, "Redirects that pages link to.",
-        "Link to the target.", "target", "linked from",
+        "Links to redirects", _W, "Redirecting URLs that pages link to.",
+        "Link to the target of the redirect.", "target", "linked from",
     ),
     "meta_refreshes": Check(
-        "Meta refresh", _W, "Pages that lead elsewhere by a refresh in the page or its header.",
+        "Meta refresh", _W, "Pages that send visitors to another URL by a refresh in the page or its header.",
         "Answer with a redirect (301 or 302).", "target",
     ),
     "slow_pages": Check(
         "Slow pages", _W, f"Answers that took longer than {SLOW_SECONDS:g} s.",
-        "Find what the server waits for.", "seconds",
+        "Find out why the server is slow.", "seconds",
     ),
     "missing_titles": Check(
         "Missing titles", _W, "HTML pages without a title.",
@@ -120,8 +122,8 @@ CHECKS = {
         "Write a title for each page, or name one page canonical.", "pages", "pages", "=",
     ),
     "long_titles": Check(
-        "Long titles", _N, f"Titles of more than {TITLE_CHARACTERS} characters: search engines cut them.",
-        "Shorten them.", "characters",
+        "Long titles", _N, f"Titles of more than {TITLE_CHARACTERS} characters, which search engines cut off.",
+        "Shorten the titles.", "characters",
     ),
     "missing_descriptions": Check(
         "Missing descriptions", _N, "HTML pages without a meta description.",
@@ -133,48 +135,48 @@ CHECKS = {
     ),
     "long_descriptions": Check(
         "Long descriptions", _N,
-        f"Meta descriptions of more than {DESCRIPTION_CHARACTERS} characters: search engines cut them.",
-        "Shorten them.", "characters",
+        f"Meta descriptions of more than {DESCRIPTION_CHARACTERS} characters, which search engines cut off.",
+        "Shorten the descriptions.", "characters",
     ),
     "missing_headings": Check(
         "No h1", _W, "HTML pages without a main heading.",
-        "Put the page's subject into an h1.",
+        "Put the subject of the page into an h1 element.",
     ),
     "several_headings": Check(
         "Several h1", _N, "HTML pages with more than one main heading.",
-        "Keep one h1; make the others h2.", "headings", "headings", "=",
+        "Keep one h1 element, and turn the other h1 elements into h2.", "headings", "headings", "=",
     ),
     "missing_alts": Check(
         "Images without alt", _W, "Pages with images that have no alt attribute.",
         'Describe each image in alt; write alt="" for decoration.', "images", "shows", "->",
     ),
     "duplicate_contents": Check(
-        "Duplicate contents", _W, "The same bytes under several URLs.",
-        "Name one URL canonical, or redirect to it.", "pages", "pages", "=",
+        "Duplicate contents", _W, "Pages with the same bytes under several URLs.",
+        "Name one of the URLs canonical, or redirect the other URLs to it.", "pages", "pages", "=",
     ),
     "thin_pages": Check(
         "Thin pages", _N, f"Pages with fewer than {THIN_WORDS} words outside of navigation and footer.",
-        "Add content, or join pages.", "words",
+        "Add content, or merge short pages.", "words",
     ),
     "noindex_pages": Check(
-        "noindex", _N, "Pages that may not be indexed, by a robots meta tag or the header field.",
-        "Check that this is intended.", "", "found on",
+        "noindex", _N, "Pages that a robots meta tag or the header field excludes from indexing.",
+        "Check that the site intends this.", "", "found on",
     ),
     "robots_blocked": Check(
         "Blocked by robots.txt", _N, "URLs that the robots.txt of their host forbids.",
-        "Check that this is intended.", "", "found on",
+        "Check that the site intends this.", "", "found on",
     ),
     "orphans": Check(
         "Orphans", _W, "Pages that a sitemap lists but no crawled page links to.",
-        "Link to them.",
+        "Link to these pages.",
     ),
     "not_in_sitemap": Check(
         "Not in a sitemap", _N, "Pages found through links but missing from every sitemap.",
-        "List them.", "", "found on",
+        "List these pages in a sitemap.", "", "found on",
     ),
     "deep_pages": Check(
-        "Deep pages", _N, f"Pages at least {DEEP_HOPS} hops from the start.",
-        "Link to them from pages nearer to the start.", "hops", "found on",
+        "Deep pages", _N, f"Pages that are at least {DEEP_HOPS} links away from the start.",
+        "Link to these pages from pages nearer to the start.", "hops", "found on",
     ),
 }  # fmt: skip
 
@@ -208,7 +210,7 @@ def named(words: Iterable[str]) -> frozenset[str]:
 
 def page_table() -> str:
     """Return the table of checks in Markdown, as it is printed in `audit/README.md`."""
-    lines = ["| check | severity | meaning | what to do |", "|---|---|---|---|"]
+    lines = ["| check | severity | what the check finds | what to do |", "|---|---|---|---|"]
     lines += [
         f"| `{word(name)}` | {check.severity} | {check.meaning} | {check.advice} |"
         for name, check in CHECKS.items()

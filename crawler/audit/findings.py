@@ -329,7 +329,7 @@ class Auditor:
         for fingerprint, (url, behind, via) in ranked:
             count, sources = self._sources.get(fingerprint, (0, []))
             if not sources and fingerprint in self._external_ends & self._external_hops:
-                continue  # not listed: the link that redirects to this page is listed instead
+                continue  # the link that redirects to this page is listed, so the page itself is left out
             if not sources and via:  # the page `via` is not stored
                 count, sources = 1, [via]
             self._add(name, Finding(url, behind, tuple(sources), count))

@@ -137,10 +137,10 @@ def schedule(_folder: Path, page_count: int, picks: int) -> dict[str, float]:
         )  # fmt: skip
     pages.renew()
     memory = anonymous_bytes() - before
-    pages.rate = page_count / (30 * DAY)
+    pages.pace.rate = page_count / (30 * DAY)
     told = keys[rng.integers(0, page_count, 2 * picks)].tolist()
     results = (rng.random(picks) < 0.3).astype(int).tolist()
-    now, tick, began = 0.0, 1.0 / pages.rate, time.thread_time()
+    now, tick, began = 0.0, 1.0 / pages.pace.rate, time.thread_time()
     for k in range(picks):
         now += tick
         pages.signals.note_change(pages.find(told[2 * k]), now, 1)

@@ -128,7 +128,7 @@ def ask_running(path: Path, request: dict[str, Any]) -> list[Any]:
     known = directory.process_names() if stops else names(directory)
     found = {name: _ask_running(directory, name, request) for name in known}
     if not any(answered for answered, _ in found.values()):
-        names(directory)  # raises an error if there is no crawl
+        names(directory)  # this call raises an error if there is no crawl
         raise NotRunningError(f"{path}: the crawl is not running")
     if not stops:
         for name in [name for name, (answered, _) in found.items() if not answered]:

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Iterator
 WGET, CURL, HTTRACK, SCRAPY, BROWSERTRIX = "wget", "curl", "HTTrack", "Scrapy", "Browsertrix"
 PYTHON = "crawler.run"  # arguments of the Python API
 
-_NAMES = "--mirror has one naming scheme, in which every link works"
+_NAMES = "use --mirror, which always names the files so that every link works"
 _AGENT = "--token NAME and --contact"
-_LOG = "the log is on stderr and in DIR/crawler.log"
+_LOG = "not needed: the log is on stderr and in DIR/crawler.log"
 _AGAIN = "run the same command again to continue"
 
 # Each row has a tool, its flags, and what to use instead.
@@ -27,7 +27,7 @@ FOREIGN: tuple[tuple[str, tuple[str, ...], str], ...] = (
     (WGET, ("-c", "--continue", "--start-pos"), _AGAIN),
     (WGET, ("-nc", "--no-clobber"), "not needed: known pages are not fetched again"),
     (WGET, ("-np", "--no-parent"), "--scope prefix"),
-    (WGET, ("-H", "--span-hosts"), "--scope any; requisites of other hosts are fetched in any scope"),
+    (WGET, ("-H", "--span-hosts"), "--scope any; with --requisites, requisites on other hosts are fetched in any scope"),
     (WGET, ("-D", "--domains"), "--scope any with --include RE"),
     (WGET, ("--exclude-domains",), "--exclude RE"),
     (WGET, ("-I", "--include-directories"), "--include RE"),
@@ -40,9 +40,9 @@ FOREIGN: tuple[tuple[str, tuple[str, ...], str], ...] = (
     (WGET, ("-P", "--directory-prefix"), "--dir DIR"),
     (WGET, ("-o", "-a", "--output-file", "--append-output"), _LOG),
     (WGET, ("-nv", "--no-verbose"), "-q"),
-    (WGET, ("-b", "--background"), "nohup, or a service"),
+    (WGET, ("-b", "--background"), "nohup, or a system service"),
     (WGET, ("-w", "--wait"), "--delay S"),
-    (WGET, ("--random-wait", "--waitretry"), "not needed: gaps follow the response times (--delay-factor)"),
+    (WGET, ("--random-wait", "--waitretry"), "not needed: gaps between requests follow response times (--delay-factor)"),
     (WGET, ("-t", "--tries"), "--set frontier.tries=N"),
     (WGET, ("-T", "--timeout", "--read-timeout"), "--set fetch.total_timeout=S"),
     (WGET, ("--connect-timeout",), "--set fetch.connect_timeout=S"),
@@ -52,12 +52,12 @@ FOREIGN: tuple[tuple[str, tuple[str, ...], str], ...] = (
     (WGET, ("-U", "--user-agent"), _AGENT),
     (WGET, ("--referer",), "--header 'Referer: URL'"),
     (WGET, ("-S", "--server-response", "--save-headers"), "`crawler get URL --headers` after the crawl"),
-    (WGET, ("-e", "--execute"), "for robots=off, --robots ignore"),
+    (WGET, ("-e", "--execute"), "instead of robots=off, use --robots ignore"),
     (WGET, ("--no-check-certificate",), "--set fetch.tls=record"),
     (WGET, ("--user",), "--http-user USER"),
     (WGET, ("--password",), "--http-password PASSWORD"),
     (WGET, ("--post-data", "--post-file", "--save-cookies", "--keep-session-cookies"), "--login URL -d NAME=VALUE"),
-    (WGET, ("--no-cookies",), "not needed: cookies are off"),
+    (WGET, ("--no-cookies",), "not needed: no cookies are kept by default"),
     (WGET, ("--warc-file",), "not needed: pages are stored as WARC; `crawler export --format warc`"),
     (WGET, ("--warc-cdx",), "`crawler export --format cdxj` after the crawl"),
     (WGET, ("--delete-after",), "--spider"),
@@ -74,9 +74,9 @@ FOREIGN: tuple[tuple[str, tuple[str, ...], str], ...] = (
     (HTTRACK, ("--depth-limit", "--ext-depth"), "--depth N"),
     (HTTRACK, ("--sockets",), "--concurrency N"),
     (HTTRACK, ("--max-rate",), "--limit-rate B"),
-    (HTTRACK, ("--continue", "--update"), "run the same command again; --timestamping checks known pages"),
+    (HTTRACK, ("--continue", "--update"), "run the same command again; add --timestamping to check known pages"),
     (SCRAPY, ("-s",), "--set SECTION.KEY=VALUE"),
-    (SCRAPY, ("-a",), "arguments of your own program (crawler/api/SCRAPY.md)"),
+    (SCRAPY, ("-a",), "your own program parses its arguments (crawler/api/SCRAPY.md)"),
     (SCRAPY, ("-o", "-O", "--output"), "`crawler export --format jsonl -o FILE` after the crawl"),
     (SCRAPY, ("--nolog",), "-q"),
     (SCRAPY, ("-L", "--loglevel"), "-q or -v"),
@@ -132,7 +132,7 @@ def _flags_of(word: str) -> Iterator[str]:
 
 def page_table() -> str:
     """Return the table of this folder's README."""
-    lines = ["| tool | flags | here |", "|---|---|---|"]
+    lines = ["| tool | its flags | what to use instead |", "|---|---|---|"]
     for tool, flags, instead in FOREIGN:
         lines.append(f"| {tool} | {', '.join(f'`{flag}`' for flag in flags)} | {instead} |")
     return "\n".join(lines) + "\n"

@@ -209,6 +209,6 @@ class _Stopper:
             os._exit(130)
         self._asked = True
         said = f"stopping; continue later with: crawler {self._command} --dir {quoted(self._directory)}\n"
-        # not `print`, because the handler may have interrupted another `print`
+        # `os.write` is used, because the handler may have interrupted a `print`
         os.write(2, said.encode(errors="backslashreplace"))
         self._loop.call_soon_threadsafe(self._crawl.stop, "signal")

@@ -93,8 +93,7 @@ class Stamping:
             self._put_new(fingerprint, site.digest, site.data, batch)
             self._put_new(fingerprint, made.stamp.digest, made.data, batch)
             self._put[key] = (
-                # later pages may rely on keys that are not committed yet, because the process ends if a
-                # commit group fails
+                # later pages may rely on uncommitted keys, because the process ends if a commit group fails
                 None
             )
             if len(self._put) > KEYS_CACHED_MAX:

@@ -93,7 +93,7 @@ class KnownSet:
         for _ in range(len(self._replaced)):
             run = self._replaced.pop()
             # A count of 2 means that only this variable and the argument of `getrefcount` refer to the run.
-            # Otherwise, the run is closed when its last reader ends.
+            # If the count is higher, the run is closed when its last reader ends.
             if sys.getrefcount(run) <= 2:
                 run.close()
 

@@ -38,7 +38,8 @@ from crawler.errors import DamageError
 from crawler.storage.files import new_file, write_all
 
 Fingerprints = np.ndarray[Any, np.dtype[np.uint64]]  # (n,)
-# is called with the name of each step that was reached, so that tests can crash there
+# A function of this type is called with the name of each step that was reached, so that tests can crash
+# there.
 Reached = Callable[[str], None]
 
 # Number of bytes written between two calls of fdatasync. With a single call at the end, that call would delay

@@ -86,13 +86,15 @@ FOLLOWED = {element: row.attribute for row in LINK_ATTRIBUTES if row.followed fo
 
 def page_table() -> str:
     """Return the table in the format of `extract/README.md`."""
-    lines = ["| attribute | of | is | followed |", "|---|---|---|---|"]
+    lines = ["| attribute | elements | kind of URL | followed |", "|---|---|---|---|"]
     for row in LINK_ATTRIBUTES:
         kind = row.kind.value if row.form is Form.URL else f"{row.kind.value}, {row.form.value}"
         followed = "by `rel`" if row.by_relation else "yes" if row.followed else "with `all_attributes`"
         if row.of_form:
-            followed = "with `all_attributes`, GET only"
+            followed = "with `all_attributes`, if the form uses GET"
         if row.kind is Kind.BASE:
             followed = ""
-        lines.append(f"| `{row.attribute}` | {', '.join(row.elements) or 'any'} | {kind} | {followed} |")
+        lines.append(
+            f"| `{row.attribute}` | {', '.join(row.elements) or 'any element'} | {kind} | {followed} |"
+        )
     return "\n".join(lines)

@@ -85,8 +85,8 @@ class LinkScanner(TagReader):
         self.has_template = False
         if not cython.compiled:
             self.met_places = self.met_sizes = [0]  # not used
-        # The place in the innermost table: CAPTION, TD or TH inside an element of this name; TABLE where
-        # content would be misplaced; OTHER if no table is open.
+        # The place in the innermost open table. CAPTION, TD and TH mean that an element of this name is open.
+        # TABLE means that content at this place would be misplaced. OTHER means that no table is open.
         self.place = tags.OTHER
         self.section = tags.OTHER  # TBODY, TFOOT, THEAD
         self.tables: list[int] = []  # place and section of each outer table

@@ -19,8 +19,8 @@ class LoopShare(TurnShare[asyncio.Future[None]]):
     def __init__(self, seconds: float = READING, clock: Callable[[], float] = time.thread_time) -> None:
         super().__init__(seconds, clock)
         self._began = 0.0
-        # Expected seconds per page. A slower page raises this at once to its own time. A faster page lowers it
-        # by at most a tenth.
+        # Expected seconds per page. A slower page raises the expected time at once to its own time. A faster
+        # page lowers the expected time by at most a tenth.
         self._cost = 0.0
 
     async def mine(self) -> None:

@@ -44,8 +44,9 @@ REOPENED_MAX = 250_000
 # In a page with at most this number of tags, the cost of reopening is harmless. In the worst case, half of
 # the tags stay open, and each of the other tags reopens them.
 TAGS_HARMLESS = 1000
-# Distinct attributes have at least this mean length, in bytes. The real mean is at least 3.4: a blank and a
-# name of two characters take 3 bytes, but there are only some 4,000 such names, and longer names take more.
+# The mean length in bytes of the attributes of a tag is at least this, if all their names differ. A blank and
+# a name of two characters take 3 bytes. There are only some 4,000 such names, so tags with many attributes
+# need longer names, and their mean is at least 3.4.
 ATTRIBUTE_BYTES = 3
 # In a page of up to this number of bytes, no tag can have enough attributes to cost 0.1 s.
 ATTRIBUTES_HARMLESS_BYTES = 64 << 10

@@ -213,7 +213,8 @@ class _Lines:
 
     def feed(self, chunk: bytes) -> None:
         *lines, rest = (self._rest + chunk).replace(b"\r", b"\n").split(b"\n")
-        # If the line is already too long, the rest of it need not be kept: it stays too long.
+        # If the line is already too long, the rest of the line need not be kept, because it cannot make the
+        # line shorter.
         self._rest = rest[: LINE_BYTES_MAX + 1]
         for line in lines:
             self._take(line)

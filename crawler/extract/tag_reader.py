@@ -109,8 +109,8 @@ class TagReader:
         self.text = content if cython.compiled else content + b"\0"
         self.at = 0
         self.end = len(content)
-        # The caller sets the next three: whether CDATA sections exist at this place, whether `before` is
-        # wanted, and whether tags of OTHER elements are skipped.
+        # The caller sets the next three fields: whether CDATA sections exist at this place, whether `before`
+        # is wanted, and whether tags of OTHER elements are skipped.
         self.in_foreign = False
         self.sees_text = True
         self.skips_others = False

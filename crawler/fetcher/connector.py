@@ -1,8 +1,8 @@
 """Opens all connections, so that none bypasses the address guard. Libraries implement the protocols of proxies.
 
 The guard is called in `_socket`, just before it connects to an address. A guard in the resolver could be
-bypassed by an address in an odd spelling. Only the name of a proxy is looked up here. The fetch request
-contains the addresses of all other hosts. Connecting has a time limit, and so has the TLS handshake.
+bypassed by an address in an odd spelling. This module looks up only the names of proxies.
+The addresses of all other hosts come with the fetch request. Connecting has a time limit, and so has the TLS handshake.
 
     addresses -> guard -> TCP, as in RFC 8305 -> (TLS) -> the connection's protocol
     SOCKS proxy (python-socks; RFC 1928) -------^
@@ -147,7 +147,7 @@ class Connector:
         try:
             proxy = socks.async_.asyncio.Proxy.from_url(self._socks, rdns=True)
             made = await proxy.connect(target.hostname, target.port)
-        # Some errors that the proxy reports mean that the target has failed and not the proxy.
+        # Some errors that the proxy reports mean that the target has failed, while the proxy works.
         except socks.ProxyError as error:
             of_target = getattr(error, "error_code", None) in _SOCKS_TARGET
             failed = Outcome.CONNECT_ERROR if of_target else Outcome.PROXY_ERROR

@@ -24,7 +24,7 @@ HTTP = "http"  # the name of the default fetcher
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f]")
 _UNSAFE = re.compile(r"[^\x21-\x7e]")
 _DEFAULT_PORTS = {"http": 80, "https": 443}
-# HEAD is left out, because its answers are framed differently
+# HEAD is left out, because the answers to HEAD have no body
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
 # Requests with these methods have a Content-Length even if it is 0 (RFC 9110, 8.6).
 WITH_BODY = frozenset({"POST", "PUT", "PATCH"})

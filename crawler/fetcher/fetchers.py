@@ -25,7 +25,7 @@ from crawler.fetcher.fetch_request import HTTP, FetchRequest
 from crawler.records import Fetch
 
 # The maximum number of tasks that wait for a fetcher without holding a fetch slot, as a multiple of its
-# `places`. The limit bounds their memory.
+# `places`. The limit bounds the memory of these tasks.
 WAITING_A_PLACE = 16
 
 

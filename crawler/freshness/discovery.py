@@ -92,14 +92,16 @@ _FOUND = cython.declare(cython.Py_ssize_t, 0)  # these constants are the numbers
 _WATCHED = cython.declare(cython.Py_ssize_t, 1)
 _AT = cython.declare(cython.Py_ssize_t, 2)
 
-# The priors as pseudo observations: numbers of new pages and of days.
+# The priors count like observations that were made in addition to the real ones. `_CRAWL_FOUND` is a number
+# of new pages. The other constants are numbers of days.
 _CRAWL_FOUND = cython.declare(cython.double, 0.5)
 _CRAWL_DAYS = cython.declare(cython.double, 365.0)
 _SITE_DAYS = cython.declare(cython.double, 60.0)
 _DIRECTORY_DAYS = cython.declare(cython.double, 30.0)
 _HUB_DAYS = cython.declare(cython.double, 15.0)
-# The priors of lists as pseudo observations: a number of new pages, and the days for which a list was watched
-# times its number of links, summed over lists.
+# The priors of lists also count like additional observations. `_LIST_SHAPE` and `_LINK_FOUND` are numbers of
+# new pages. The other two constants are numbers of days, each of which counts once for each link of the list:
+# if a list of 10 links was watched for 3 days, they count as 30 days.
 _LIST_SHAPE = cython.declare(cython.double, 0.3)
 _LINK_FOUND = cython.declare(cython.double, 0.5)
 _LINK_DAYS = cython.declare(cython.double, 1500.0)

@@ -1,8 +1,10 @@
+from crawler.freshness.biases cimport Biases
 from crawler.freshness.change_rates cimport ChangeRates
 from crawler.freshness.discovery cimport Discovery
 from crawler.freshness.neighbourhood cimport Counts, Credence
 from crawler.freshness.page_kinds cimport PageKinds
 from crawler.freshness.seasons cimport Seasons
+from crawler.freshness.signal_evidence cimport SignalEvidence
 from crawler.freshness.signal_quality cimport SignalQuality
 from crawler.freshness.value_kernel cimport Parameters
 
@@ -11,19 +13,13 @@ cdef class Learning:
     cdef public double scale
     cdef public double plain_share
     cdef readonly double watched
-    cdef double counted_gain
-    cdef double counted_watched
-    cdef readonly double bias
-    cdef readonly double silent_bias
-    cdef readonly double found
-    cdef readonly double told
-    cdef readonly double silent_found
-    cdef readonly double silent_told
     cdef double hazard
     cdef double signalled
     cdef readonly ChangeRates rates
     cdef readonly SignalQuality quality
     cdef readonly PageKinds kinds
+    cdef readonly Biases biases
+    cdef readonly SignalEvidence evidence
     cdef readonly Counts directories
     cdef readonly Counts sites
     cdef readonly Credence credence
@@ -37,7 +33,6 @@ cdef class Learning:
     cdef double _said(self, Py_ssize_t site, Py_ssize_t directory, double now) noexcept
     cdef void _pace(
         self, Py_ssize_t site, double k, double t, double elapsed, double now, double silent, bint changed) noexcept
-    cdef double _put_right(self, double expected) noexcept
     cdef void _foresee(
         self, Py_ssize_t site, double k, double t, double clock, double[::1] counts, double trust) noexcept
     cdef double _judge(
@@ -50,18 +45,9 @@ cdef class Learning:
     cpdef void assign(self, Parameters page, Py_ssize_t site, double k, double t, double importance,
         double trust=*) noexcept
     cdef double _page_precision(self, Py_ssize_t site, double rate, double w) noexcept
-    cdef double _compare(
-        self, Py_ssize_t site, double k, double t, double elapsed, double clock, double[::1] counts, bint changed,
-        double trust) noexcept
-    cdef void _count(
-        self, Py_ssize_t site, double k, double t, double elapsed, double clock, double[::1] counts,
-        bint changed) noexcept
     cdef void _weigh_clock(
         self, Py_ssize_t site, Py_ssize_t directory, double k, double t, double elapsed, double clock, double now,
         double silent, bint changed) noexcept
-    cdef double _judge_signals(
-        self, Py_ssize_t site, double k, double t, double elapsed, double watched, double[::1] counts, bint changed,
-        double trust, double counted) noexcept
     cpdef double signals(self, Py_ssize_t site, double[::1] counts) noexcept
     cpdef double expected(
         self, Py_ssize_t site, double k, double t, double clock, double[::1] counts, double trust=*) noexcept

@@ -8,20 +8,6 @@
     after it         observe update k, T and all counts by what was found
                      renew, renew_crawl  means from sums, O(1)
 
-The changes that neighbours show are compared with the changes that the rates predict.
-Rates may be wrong on average, because their prior may not fit the pages that are crawled. Such an
-error must not be mistaken for changing neighbours: clocks would run too fast, times
-watched would be too long, and rates would fall further. So the hazards are first
-corrected by one factor for the whole crawl, the `bias`: changes found over changes
-expected (van Houwelingen 2000). On independent pages with log-normal rates it reduced
-the clocks from 1.75 times the elapsed time to .95.
-
-The probability that a page has changed (`expected`) is corrected by another factor, `silent_bias`.
-Pages are often crawled because a signal has announced a change, and such a change says nothing
-about changes without a signal. So each crawl has a weight in this factor: the probability that
-none of the page's signals was true. With one factor for both purposes, it was 1.5 to 2.2 on sites
-with good signals, and far too few copies were said to be fresh.
-
 Some sites have a trusted source of change signals. There, a change that the source announced is not evidence
 about neighbours, because the source would have announced the neighbours' changes as well. So on these sites,
 the clock learns only from crawls of pages for which the source has announced no change. It compares the number
@@ -46,37 +32,30 @@ The file is Cython in pure-Python mode (see `value_kernel.py`), with attributes 
 """
 
 import cython
-from cython.cimports.libc.math import exp, expm1, log, log1p
+from cython.cimports.libc.math import expm1, log1p
 
-from crawler.change_signals import SOURCES
 from crawler.freshness.value_kernel import ALL_TERMS, KINDS
 
 if cython.compiled:
-    from cython.cimports.crawler.freshness.change_rates import ChangeRates, gain_of
+    from cython.cimports.crawler.freshness.biases import Biases
+    from cython.cimports.crawler.freshness.change_rates import ChangeRates
     from cython.cimports.crawler.freshness.discovery import Discovery
     from cython.cimports.crawler.freshness.neighbourhood import Counts, Credence, clock_of, offset_of
     from cython.cimports.crawler.freshness.seasons import Seasons
-    from cython.cimports.crawler.freshness.signal_quality import SignalQuality, precision_at
+    from cython.cimports.crawler.freshness.signal_evidence import SignalEvidence, is_unannounced
+    from cython.cimports.crawler.freshness.signal_quality import SignalQuality
     from cython.cimports.crawler.freshness.value_kernel import Parameters
 else:
-    from crawler.freshness.change_rates import ChangeRates, gain_of
+    from crawler.freshness.biases import Biases
+    from crawler.freshness.change_rates import ChangeRates
     from crawler.freshness.discovery import Discovery
     from crawler.freshness.neighbourhood import Counts, Credence, clock_of, offset_of
     from crawler.freshness.seasons import Seasons
-    from crawler.freshness.signal_quality import SignalQuality, precision_at
+    from crawler.freshness.signal_evidence import SignalEvidence, is_unannounced
+    from crawler.freshness.signal_quality import SignalQuality
     from crawler.freshness.value_kernel import Parameters
 
-_SOURCES = cython.declare(cython.Py_ssize_t, SOURCES)
-# weight of the prior (that the rates are right), as a number of expected changes
-_BIAS_WEIGHT = cython.declare(cython.double, 10.0)
-# the maximum hazard that is counted; above it, a change is so probable that finding one says little
-_HAZARD_MAX = cython.declare(cython.double, 4.0)
 _NEARLY_SURE = cython.declare(cython.double, 0.999999)
-_BIAS_LOW = cython.declare(cython.double, 0.25)
-_BIAS_HIGH = cython.declare(cython.double, 4.0)
-# each crawl multiplies the sums by this factor, so they represent the last 2,000 crawls or so
-_KEPT = cython.declare(cython.double, 0.9995)
-_SURE = cython.declare(cython.double, 1e-9)  # smaller probabilities count as this one in logarithms
 # below this precision, the signals of a page are ignored
 _PRECISION_LEAST = cython.declare(cython.double, 0.1)
 
@@ -105,13 +84,13 @@ class Learning:
         self.terms = ALL_TERMS
         self.neighbourhood = neighbourhood
         self.scale, self.plain_share = scale, 1.0
-        self.watched = self.counted_gain = self.counted_watched = 0.0
-        self.bias = self.silent_bias = 1.0
-        self.found = self.told = self.silent_found = self.silent_told = 0.0
+        self.watched = 0.0
+        self.biases = Biases()
         self.rates = ChangeRates(unit)
         self.hazard = self.signalled = 0.0
         self.quality = SignalQuality()
         self.kinds = self.quality.kinds
+        self.evidence = SignalEvidence(self.rates, self.quality)
         self.directories = Counts(1.0)
         self.sites = Counts(3.0)
         self.credence = Credence()
@@ -261,7 +240,7 @@ class Learning:
     ) -> cython.double:
         """Return the probability that a crawl now finds a change, given the page's signals."""
         self._foresee(site, k, t, clock, counts, trust)
-        return -expm1(-self.silent_bias * self.hazard - self.signalled)
+        return -expm1(-self.biases.silent_bias * self.hazard - self.signalled)
 
     @cython.cfunc
     @cython.exceptval(check=False)
@@ -277,7 +256,7 @@ class Learning:
         """Set `hazard` and `signalled` to -ln P[no silent change] and -ln P[no true signal] since the last crawl."""
         w: cython.double = self.kinds.reliability(site, trust)
         k += self.quality.interim_changes(site, counts, trust)
-        t += self.quality.interim_watched(site, trust, _is_unannounced(counts)) * clock
+        t += self.quality.interim_watched(site, trust, is_unannounced(counts)) * clock
         silent: cython.double = self.rates.expected(
             site, k, t, (1.0 - self.quality.recall_of(site, w)) * clock
         )
@@ -294,7 +273,7 @@ class Learning:
     ) -> cython.double:
         """Return the combined precision of the signals of a page that is good with the probability `w`."""
         pooled: cython.double = -expm1(-self.quality.weights[site])
-        good: cython.double = self.quality.precision_of(site, pooled, rate)
+        good: cython.double = self.quality.false_signals.precision_of(site, pooled, rate)
         return w * good + (1.0 - w) * self.kinds.bad_precisions[site]
 
     @cython.ccall
@@ -317,22 +296,22 @@ class Learning:
         page changed without a signal, a part of this time is not counted (`ChangeRates.match`).
         """
         clock: cython.double = self.clock(site, directory, elapsed, now)
-        unannounced: cython.bint = _is_unannounced(counts)
+        unannounced: cython.bint = is_unannounced(counts)
         recall: cython.double = self.quality.recall_of(site, self.kinds.reliability(site, trust))
         told: cython.double = self.quality.share_watched(site)
         # the weight of the model in which the number of signals is evidence of the rate
-        counted: cython.double = self.quality.counted[site]
+        counted: cython.double = self.quality.false_signals.counted[site]
         if self.neighbourhood and unannounced:
             self._weigh_clock(site, directory, k, t, elapsed, clock, now, 1.0 - recall, changed)
         expected: cython.double = self._judge(site, k, t, clock, counts, changed, trust)
         if self.neighbourhood and (unannounced or told <= 0.0):
             if told > 0.0:
-                expected = self._put_right(self.rates.expected(site, k, t, (1.0 - recall) * clock))
+                expected = self.biases.put_right(self.rates.expected(site, k, t, (1.0 - recall) * clock))
             self.directories.observe(directory, now, self.scale, 1.0 if changed else 0.0, expected)
             self.sites.observe(site, now, self.scale, 1.0 if changed else 0.0, expected)
         plain: cython.double = told + (1.0 - told) * self.plain_share
         watched: cython.double = plain * elapsed + (1.0 - plain) * clock
-        gain: cython.double = self._judge_signals(
+        gain: cython.double = self.evidence.judge(
             site, k, t, elapsed, watched, counts, changed, trust, counted
         )
         self.watched = watched
@@ -343,9 +322,9 @@ class Learning:
             gain = self.rates.gain
             self.watched = quiet + self.rates.watched
         if counted > 0.0:
-            self._count(site, k, t, elapsed, watched, counts, changed)
-            gain += counted * (self.counted_gain - gain)
-            self.watched += counted * (self.counted_watched - self.watched)
+            self.evidence.count(site, k, t, elapsed, watched, counts, changed)
+            gain += counted * (self.evidence.gain - gain)
+            self.watched += counted * (self.evidence.watched - self.watched)
         return self.rates.observe(site, k, t, self.watched, gain)
 
     @cython.cfunc
@@ -368,143 +347,13 @@ class Learning:
         the full influence of the neighbours, and by the clock as it is used.
         """
         full: cython.double = clock_of(elapsed, self._said(site, directory, now), self.scale)
-        alone: cython.double = self._put_right(self.rates.expected(site, k, t, silent * elapsed))
-        heeding: cython.double = self._put_right(self.rates.expected(site, k, t, silent * full))
-        used: cython.double = self._put_right(self.rates.expected(site, k, t, silent * clock))
+        alone: cython.double = self.biases.put_right(self.rates.expected(site, k, t, silent * elapsed))
+        heeding: cython.double = self.biases.put_right(self.rates.expected(site, k, t, silent * full))
+        used: cython.double = self.biases.put_right(self.rates.expected(site, k, t, silent * clock))
         self.credence.observe(site, alone, heeding, changed)
         self.credence.score(site, alone, used, changed)
         if self.seasons.learns(site, elapsed):
             self._pace(site, k, t, elapsed, now, silent, changed)
-
-    @cython.cfunc
-    @cython.exceptval(check=False)
-    def _judge_signals(
-        self,
-        site: cython.Py_ssize_t,
-        k: cython.double,
-        t: cython.double,
-        elapsed: cython.double,
-        watched: cython.double,
-        counts: cython.double[::1],
-        changed: cython.bint,
-        trust: cython.double,
-        counted: cython.double,
-    ) -> cython.double:
-        """Learn the quality of the site's signals from a crawl. Return the increase of k.
-
-        The rates before the crawl, of a good page and of a bad page, take the signals into account, and the
-        silence about a page without signals.
-        """
-        evidence: cython.double = 0.0
-        if self.quality.heard(site):
-            evidence = self._compare(site, k, t, elapsed, watched, counts, changed, trust)
-        n: cython.double = counted * self.quality.counted_signals(site, counts)
-        quiet: cython.double = (1.0 - counted) * watched if _is_unannounced(counts) else 0.0
-        good_time: cython.double = t + quiet * self.quality.recalls[site]
-        bad_time: cython.double = t + quiet * self.kinds.bad_recalls[site]
-        good_time += counted * self.quality.per_change(site) * elapsed
-        bad_time += counted * self.kinds.per_bad_change(site) * elapsed
-        return self.quality.observe(
-            site,
-            counts,
-            self.rates.rate(site, k + n, good_time),
-            watched,
-            changed,
-            trust,
-            evidence,
-            self.rates.rate(site, k + n, bad_time),
-        )
-
-    @cython.cfunc
-    @cython.exceptval(check=False)
-    def _compare(
-        self,
-        site: cython.Py_ssize_t,
-        k: cython.double,
-        t: cython.double,
-        elapsed: cython.double,
-        clock: cython.double,
-        counts: cython.double[::1],
-        changed: cython.bint,
-        trust: cython.double,
-    ) -> cython.double:
-        """Return the evidence, in nats, that the page is good.
-
-        Also update two log scores: that of the number of signals, and that of the two kinds of pages.
-        """
-        w: cython.double = self.kinds.reliability(site, trust)
-        n: cython.double = self.quality.counted_signals(site, counts)
-        c: cython.double = self.quality.counted[site]
-        signals: cython.double = self.quality.signals(site, counts)
-        precision: cython.double = -expm1(-self.quality.weights[site])
-        r: cython.double = self.quality.recalls[site]
-        quiet: cython.double = r * clock if n <= 0.0 else 0.0
-        own: cython.double = precision_at(
-            precision, self.rates.rate(site, k, t + quiet), self.rates.means[site]
-        )
-        good_plain: cython.double = (1.0 - self.rates.expected(site, k, t + quiet, (1.0 - r) * clock)) * exp(
-            signals * log1p(-own)
-        )
-        seen: cython.double = self.quality.per_change(site) * elapsed
-        good: cython.double = (1.0 - self.rates.expected(site, k + n, t + seen, (1.0 - r) * clock)) * exp(
-            signals * log1p(-precision)
-        )
-        r = self.kinds.bad_recalls[site]
-        quiet = r * clock if n <= 0.0 else 0.0
-        unsaid: cython.double = exp(n * log1p(-self.kinds.bad_precisions[site]))
-        bad_plain: cython.double = (1.0 - self.rates.expected(site, k, t + quiet, (1.0 - r) * clock)) * unsaid
-        seen = self.kinds.per_bad_change(site) * elapsed
-        bad: cython.double = (1.0 - self.rates.expected(site, k + n, t + seen, (1.0 - r) * clock)) * unsaid
-        self.quality.score(
-            site,
-            1.0 - w * good_plain - (1.0 - w) * bad_plain,
-            1.0 - w * good - (1.0 - w) * bad,
-            changed,
-        )
-        good = good_plain + c * (good - good_plain)
-        bad = bad_plain + c * (bad - bad_plain)
-        if changed:
-            good, bad = 1.0 - good, 1.0 - bad
-        share: cython.double = self.kinds.reliability(site, 0.0)
-        w = share / (share + (1.0 - share) * exp(-trust))
-        one: cython.double = share * good + (1.0 - share) * bad
-        self.kinds.split(site, log(max(w * good + (1.0 - w) * bad, _SURE) / max(one, _SURE)))
-        return log(max(good, _SURE) / max(bad, _SURE))
-
-    @cython.cfunc
-    @cython.exceptval(check=False)
-    def _count(
-        self,
-        site: cython.Py_ssize_t,
-        k: cython.double,
-        t: cython.double,
-        elapsed: cython.double,
-        clock: cython.double,
-        counts: cython.double[::1],
-        changed: cython.bint,
-    ) -> cython.void:
-        """Compute the increases of k and T if the number of signals is evidence of the rate (`signal_quality.py`).
-
-        Set `counted_gain` and `counted_watched` to them. The page's trust already includes the crawl.
-        """
-        w: cython.double = self.kinds.reliability(site, self.kinds.trust)
-        n: cython.double = self.quality.counted_signals(site, counts)
-        good_seen: cython.double = self.quality.per_change(site) * elapsed
-        bad_seen: cython.double = self.kinds.per_bad_change(site) * elapsed
-        good_silent: cython.double = (1.0 - self.quality.recalls[site]) * clock
-        bad_silent: cython.double = (1.0 - self.kinds.bad_recalls[site]) * clock
-        self.counted_gain = n
-        if changed:
-            signals: cython.double = self.quality.signals(site, counts)
-            unsaid: cython.double = exp(-signals * self.quality.weights[site])
-            self.rates.match(site, k + n, t + good_seen, good_silent, unsaid)
-            self.counted_gain += w * self.rates.gain
-            good_silent = self.rates.watched
-            unsaid = exp(n * log1p(-self.kinds.bad_precisions[site]))
-            self.rates.match(site, k + n, t + bad_seen, bad_silent, unsaid)
-            self.counted_gain += (1.0 - w) * self.rates.gain
-            bad_silent = self.rates.watched
-        self.counted_watched = w * (good_seen + good_silent) + (1.0 - w) * (bad_seen + bad_silent)
 
     @cython.cfunc
     @cython.exceptval(check=False)
@@ -523,18 +372,11 @@ class Learning:
         `silent` is the share of changes that have no signal.
         """
         span: cython.double = silent * self.seasons.trial(site, now - elapsed, now)
-        plain: cython.double = self._put_right(self.rates.expected(site, k, t, silent * elapsed))
-        paced: cython.double = self._put_right(self.rates.expected(site, k, t, span))
+        plain: cython.double = self.biases.put_right(self.rates.expected(site, k, t, silent * elapsed))
+        paced: cython.double = self.biases.put_right(self.rates.expected(site, k, t, span))
         self.seasons.observe(
             site, now - elapsed, now, -log1p(-min(paced, _NEARLY_SURE)), plain, paced, changed
         )
-
-    @cython.cfunc
-    @cython.inline
-    @cython.exceptval(check=False)
-    def _put_right(self, expected: cython.double) -> cython.double:
-        """Correct `expected`, the probability of a change: multiply its hazard, -ln(1 - expected), by `bias`."""
-        return -expm1(self.bias * log1p(-expected)) if expected < 1.0 else 1.0
 
     @cython.cfunc
     @cython.exceptval(check=False)
@@ -555,33 +397,12 @@ class Learning:
         """
         raw: cython.double = self.rates.expected(site, k, t, clock)
         self.hazard, self.signalled = -log1p(-min(raw, _NEARLY_SURE)), 0.0
-        every: cython.double = min(self.hazard, _HAZARD_MAX)
-        if self.quality.heard(site):
+        every: cython.double = self.hazard
+        if self.quality.sources.heard(site):
             self._foresee(site, k, t, clock, counts, trust)
-        expected: cython.double = self._put_right(raw)
-        self.found *= _KEPT
-        self.told = _KEPT * self.told + every
-        unsaid: cython.double = exp(-self.signalled)
-        silent: cython.double = min(self.hazard, _HAZARD_MAX)
-        kept: cython.double = 1.0 - (1.0 - _KEPT) * unsaid
-        self.silent_found *= kept
-        self.silent_told = kept * self.silent_told + unsaid * silent
-        if changed:
-            self.found += gain_of(self.bias * every)
-            x: cython.double = self.silent_bias * silent + self.signalled
-            if x > 0.0:
-                self.silent_found += unsaid * gain_of(x) * self.silent_bias * silent / x
-        self.bias = _ratio(self.found, self.told)
-        self.silent_bias = _ratio(self.silent_found, self.silent_told)
+        expected: cython.double = self.biases.put_right(raw)
+        self.biases.observe(every, self.hazard, self.signalled, changed)
         return expected
-
-    def restore_bias(
-        self, found: float, told: float, silent_found: float = 0.0, silent_told: float = 0.0
-    ) -> None:
-        """Restore stored sums."""
-        self.found, self.told, self.silent_found, self.silent_told = found, told, silent_found, silent_told
-        self.bias = _ratio(found, told)
-        self.silent_bias = _ratio(silent_found, silent_told)
 
     @cython.ccall
     @cython.exceptval(check=False)
@@ -608,22 +429,3 @@ class Learning:
         self.credence._check()
         self.seasons._check()
         self.discovery._check()
-
-
-@cython.cfunc
-@cython.exceptval(check=False)
-def _ratio(found: cython.double, told: cython.double) -> cython.double:
-    """Return the ratio of changes found to changes expected, shrunk towards 1 while few changes are expected."""
-    return min(max((_BIAS_WEIGHT + found) / (_BIAS_WEIGHT + told), _BIAS_LOW), _BIAS_HIGH)
-
-
-@cython.cfunc
-@cython.inline
-@cython.exceptval(check=False)
-def _is_unannounced(counts: cython.double[::1]) -> cython.bint:
-    """Return whether no signal came since the page's last crawl."""
-    source: cython.Py_ssize_t
-    told: cython.double = 0.0
-    for source in range(_SOURCES):
-        told += counts[source]
-    return told <= 0.0

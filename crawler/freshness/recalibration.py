@@ -26,10 +26,11 @@ about any copy at any time. So each crawl has a weight for the time that it repr
 last crawl of its *site*, divided by the mean of these times, but at most `WEIGHT_MAX`.
 
 The coefficients are learned by Newton's method, one step per crawl. Old crawls are gradually forgotten: the
-weight of what was learned falls by a factor of e while crawls with a total weight of `memory` are added. The
-hazards of stale pages are too large, but crawls show only a part of this error: a stale page is often crawled
-just after its neighbours have changed. Therefore, P[fresh] is corrected with more of the tilt b' than crawls
-have shown (`beyond`). The order of pages does not depend on this correction, so schedules do not use it.
+weight of what was learned falls by a factor of e while crawls with a total weight of `memory` are added. Crawls
+show only a part of some errors. For example, the hazards of stale pages are too large, but a stale page is often
+crawled just after its neighbours have changed. Therefore, P[fresh] is corrected with more of some coefficients
+than crawls have shown (`beyond`). The order of pages does not depend on this correction, so schedules do not use
+it.
 
 The constants were fitted to drawings of the league and to simulated webs (`scripts/bench/recalibration.py`).
 `lab/league/README.md` lists the errors of the corrected P[fresh] on other drawings.
@@ -56,14 +57,14 @@ class Constants(msgspec.Struct, frozen=True):
     prior, precision: the value of each coefficient before the first crawl, and the precision of this value.
     memory: the total weight of crawls after which what was learned has lost a factor of e of its weight.
     centre: H0, over the geometric mean of the hazards at crawls.
-    beyond: the part of the tilt b' that crawls do not show, over the part that they show.
+    beyond: for each coefficient, the part that crawls do not show, over the part that they show.
     """
 
     prior: tuple[float, ...]
     precision: tuple[float, ...]
     memory: float
     centre: float
-    beyond: float
+    beyond: tuple[float, ...]
 
 
 FITTED = Constants(
@@ -71,7 +72,7 @@ FITTED = Constants(
     precision=(30.0, 100.0, 12.0, 0.9, 0.9, 4.0, 1.5, 35.0, 7.6),
     memory=2000.0,
     centre=0.8,
-    beyond=0.6,
+    beyond=(0.0, 0.0, 0.6, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0),
 )
 WEIGHT_MAX = 10.0
 # a hazard outside of this range is corrected by the factor of the nearer bound
@@ -80,7 +81,6 @@ HAZARD_LOW, HAZARD_HIGH = 1e-3, 6.0
 # H) is -e/4, and each of b' + h, b + i, b' + i, b - e/4 and b' - e/4 is above -1.
 LOW = np.array((-2.0, -0.55, -0.55, -5.0, -5.0, -2.0, -1.0, -0.4, -0.4))
 HIGH = np.array((2.0, 1.0, 1.0, 5.0, 5.0, 1.4, 1.0, 0.5, 0.5))
-TILT = 2  # the index of b' in the coefficients
 _SURE = 1e-300
 
 
@@ -171,9 +171,8 @@ class Recalibration:
 
     def _renew_told(self) -> None:
         """Compute the coefficients of the corrected P[fresh] from those that crawls have shown."""
-        tilt, prior = self._coefficients[TILT], self._prior[TILT]
-        self._told = self._coefficients.copy()
-        self._told[TILT] = min(max(tilt + self._constants.beyond * (tilt - prior), LOW[TILT]), HIGH[TILT])
+        more = np.array(self._constants.beyond) * (self._coefficients - self._prior)
+        self._told = np.clip(self._coefficients + more, LOW, HIGH)
 
     def _features(self, hazard: float, hearing: Hearing, new: bool, haste: float) -> np.ndarray:
         log = _log(hazard)

@@ -24,8 +24,8 @@ compared with those at a constant speed by their log scores. Each crawl multipli
 0.998, and reduces the score of the rhythm by a constant. Only visits that follow each other within half a
 week show the rhythm. A site with few such visits has no state; each other site needs `COLUMNS` numbers.
 
-Hours and days are counted from the start of the clock. No time zone is needed, because the learned rhythm
-includes that of the site.
+Hours and days are counted from the start of the clock. The time zone of a site need not be known: the
+learned rhythm is that of the site's local time, merely shifted.
 
 In a simulation, all pages changed only from 9 to 17 o'clock on five days of seven. The gain of a schedule
 that knows the true mean rate of each page is taken as 1. Schedules that learn the rates gain 0.5 to 0.7
@@ -54,8 +54,8 @@ _SCORE = cython.declare(cython.Py_ssize_t, 32)
 _SLOWEST = cython.declare(cython.double, 0.05)  # f: the minimum speed of the clock
 _FACTOR_MIN = cython.declare(cython.double, 0.03)
 _FACTOR_MAX = cython.declare(cython.double, 24.0)
-# At first, 1/eta is `_FIRST` for all factors. After many changes, it is `_LAST` for the factors of hours, and
-# `_DAY` times as large for the factors of days.
+# At first, 1/eta is `_FIRST` for all factors. After many changes, 1/eta is `_LAST` for the factors of hours,
+# and `_DAY` times `_LAST` for the factors of days.
 _FIRST = cython.declare(cython.double, 3.0)
 _LAST = cython.declare(cython.double, 50.0)
 _DAY = cython.declare(cython.double, 4.0)

@@ -415,7 +415,8 @@ class Parameters:
         ripple: cython.double = share * beyond + excess * excess / (1.0 - excess)
         gained: cython.double = residual(1, staleness) - 0.5 * share * b * expm1(-staleness) + ripple
         intervals: cython.double = s + 0.5 * share
-        # The waves: z = p + i r solves z + ln(1 + z/c) = 2 pi i k, by Newton's method.
+        # For the wave k, Newton's method finds the complex number z = p + i r that solves the equation
+        # z + ln(1 + z/c) = 2 pi i k.
         angle: cython.double
         for k in range(1, 200):
             angle = 2.0 * _PI * k

@@ -14,8 +14,8 @@ from typing import Literal
 from crawler.errors import UsageError
 
 LEAST = 0.05
-# The actual share is averaged over this number of fetches. Only those made while both discovery and refresh had
-# work are counted.
+# The actual share is averaged over this number of fetches. Only fetches made while both discovery and refresh
+# had work are counted.
 _MEMORY = 64.0
 
 

@@ -88,8 +88,8 @@ _TYPE_CHARS_MAX = 128
 _ERROR_CHARS_MAX = 500
 _LOCATION_CHARS_MAX = 8192
 
-# Comments, elements without visible text, and tags. If one of them is not closed, it extends to the end of
-# the input.
+# Comments, elements without visible text, and tags. A comment, element or tag that is not closed extends to
+# the end of the input.
 _INVISIBLE = re.compile(
     rb"<!--.*?(?:-->|\Z)|<(script|style|template)\b.*?(?:</\1\b[^<>]*>|\Z)|<[a-z/!?][^>]*(?:>|\Z)",
     re.DOTALL | re.IGNORECASE,

@@ -69,8 +69,9 @@ def _compressed(length: int) -> bytes | None:
 
 def _blank_record(length: int) -> bytes | None:
     """Return a WARC record of exactly `length` bytes whose block is blanks, or None if `length` is too small."""
-    # Some lengths cannot be reached by the block alone. If the block grows by one byte, its length field may
-    # need one more digit, and the record grows by two bytes. Then `slack` makes the head one byte longer.
+    # If the block grows from 9 to 10 bytes, for example, its length field needs one more digit, and the
+    # record grows by two bytes. So some lengths of records are impossible with the shortest head; for these
+    # lengths, `slack` makes the head one byte longer.
     for slack in ("", " "):
         identity = FILLER_ID + slack
         for digits in range(1, 12):

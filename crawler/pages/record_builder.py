@@ -101,8 +101,8 @@ class RecordBuilder:
         """Return the answer's header block, and True if it was rebuilt from the parsed fields."""
         fetch = capturing.fetch
         undone = self._decoded and bool(fetch.content)
-        # The Content-Length of a 304 is the length of the page and not that of the answer, so the field is
-        # kept.
+        # The Content-Length of a 304 is the length of the page, which the answer does not contain, so the
+        # field is kept.
         confirms = fetch.outcome is Outcome.UNCHANGED
         length = None if confirms else capturing.payload_bytes
         head = b"" if undone else warc.received_head(fetch.head_block, length)

@@ -11,8 +11,8 @@ import re
 
 import mmh3
 
-# The path of a page is removed because an error page may contain it. It is not removed from pages longer than
-# this, because error pages are short.
+# The path of a page is removed because an error page may contain it. The path is removed only from pages up
+# to this length, because error pages are short.
 COMPARED_BYTES_MAX = 64 << 10
 PATH_CHARS_MIN = 4  # a path with fewer characters than this could occur in any text by chance
 _ESCAPED = re.compile(r"[&<>\"']")  # characters that `html.escape` replaces

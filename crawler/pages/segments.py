@@ -68,7 +68,8 @@ def segment_path(folder: Path, segment: str) -> Path:
         ShippedError: the segment lies in object storage only.
         DamageError: there is no such segment.
     """
-    for _ in range(2):  # twice, because the segment may be finished and renamed between the two checks
+    # both paths are checked twice, because the segment may be finished and renamed between two checks
+    for _ in range(2):
         for path in (folder / segment, folder / (segment + OPEN_SUFFIX)):
             if path.exists():
                 return path

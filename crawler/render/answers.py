@@ -11,8 +11,7 @@ from typing import Any
 
 from crawler.records import Fetch, Outcome
 
-# An image of one transparent pixel. Because it is a valid image, scripts that wait for its load event
-# continue.
+# An image of one transparent pixel. The image is valid, so scripts that wait for its load event continue.
 PIXEL = (
     b"GIF89a\x01\x00\x01\x00\x80\x00\x00\x00\x00\x00\x00\x00\x00!\xf9\x04\x01\x00\x00\x00\x00,"
     b"\x00\x00\x00\x00\x01\x00\x01\x00\x00\x02\x02D\x01\x00;"

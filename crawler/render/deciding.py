@@ -34,7 +34,7 @@ from crawler.storage.kv import Batch, KeyValue, scan_prefix, seal, unseal
 from crawler.urls.canonical import hostname
 
 # A page is rendered if the probability of a gain is at least this. After three renderings of a pattern that
-# added nothing, the probability is below this.
+# added nothing, the probability of a gain is below this number.
 WORTH = 0.15
 TEXT_MIN = 200  # bytes of visible text; a page with less text may be built by scripts in the browser
 ADDED_TEXT = 0.2  # the visible text must grow by at least this share to count as something new

@@ -138,7 +138,8 @@ class BrowserRenderer:
             browser = await self._started()
             if browser is None:
                 return first
-            self._retired.add(browser)  # a retired browser gets no other page, and is closed after this one
+            # a retired browser gets no further page, and is closed after the present page
+            self._retired.add(browser)
             rendering = await self._run(page, browser)
         rendering.subresources = first.subresources + rendering.subresources
         return rendering

@@ -33,8 +33,8 @@ from crawler.storage.kv import after_prefix
 T = TypeVar("T")
 
 STEP = 0.002  # seconds of work between two rests, and so the longest time that a request waits
-# If other programs use the CPU, the work falls behind, and then catches up by shorter rests. Of the time that
-# was lost, at most this many seconds are made up in this way.
+# If other programs use the CPU, the work falls behind, and then catches up by shorter rests. At most this
+# many lost seconds are made up in this way.
 DELAY_MAX = 0.5
 IDLE = 0.02  # after this many seconds without a request, the work continues
 CHECK_INTERVAL = 1.0  # seconds between two checks for a new kind of client or a new withdrawal

@@ -13,7 +13,8 @@ from functools import lru_cache
 
 Field = tuple[bytes, bytes]
 
-# Stored fields that are passed on, with the reason. All others stay in the archive (see `crawler get --headers`).
+# Stored fields that are passed on, with the reason. All other fields stay in the archive (see `crawler get
+# --headers`).
 PASSED = {
     b"content-type": "how to read the copy; only media types of one document",
     b"content-language": "the language of the copy",

@@ -309,8 +309,9 @@ class PageHandler:
         ready.head += self._consent_line(archive, located.fingerprint, capture.receipt)
         if record is not None and record.outcome is Outcome.ROBOTS_DENIED:
             ready.head += _DISALLOWED_NOTE
-        is_newest = form.at is None and record is not None and record.state is PageState.STORED
-        tried_at = record.fetched_at if is_newest and record is not None else None
+        tried_at = None
+        if form.at is None and record is not None and record.state is PageState.STORED:
+            tried_at = record.fetched_at
         return CachedResponse(key, located, 0, proof, tried_at, capture.fetched_at, ready)
 
     def _consent_line(self, archive: Archive, fingerprint: int, digest: bytes) -> bytes:
@@ -466,8 +467,8 @@ def _is_current(shown: CachedResponse) -> bool:
 _HEAD_BYTES = 4096  # memory of a cached head of ordinary length
 _CONSENT_LINES_MAX = 1024  # number of receipts whose lines are remembered; a line takes 300 bytes
 _DISALLOWED_NOTE = b"X-Note: robots.txt forbade this page when it was last due for a fetch\r\n"
-# The status of the answer to a request with `refresh=1` if there is no copy. It depends on the `AheadState`.
-# In other states, the status is 404, and the page's own state is shown.
+# The status of the answer to a request with `refresh=1` if there is no copy. The status depends on the
+# `AheadState`. In states that are not listed, the status is 404, and the page's own state is shown.
 _AHEAD = {
     AheadState.QUEUED: 202,
     AheadState.BLOCKED: 409,

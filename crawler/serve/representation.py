@@ -156,7 +156,7 @@ class Representation(msgspec.Struct):
             self.stored.release()
         else:
             body = self.body
-            # the previous `pieces` are dropped, so that the data that they read from is freed
+            # the previous function is dropped, because it refers to data that is no longer needed
             self.pieces = lambda: iter((body,))
 
 

@@ -14,8 +14,8 @@ from crawler.change_signals import Signalled
 from crawler.records import UNDECODABLE
 from crawler.serve.http_error import HttpError
 
-# Number of sources remembered. The source whose last signal is the oldest is forgotten first. By then, the
-# token bucket that limits the rate of this source is full again, so forgetting it changes nothing.
+# Number of sources remembered. The source whose last signal is the oldest is forgotten first. The token
+# bucket that limits the rate of this source is full again at that time, so the source loses nothing.
 SOURCES_MAX = 1024
 SOURCE_CHARS_MAX = 64
 # takes (URLs, source); returns the fate of each URL, once it is durable; raises HttpError (503) if this takes

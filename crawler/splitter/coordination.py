@@ -195,8 +195,8 @@ class Coordination:
         self.silence_max = silence_max
         self._progress = progress
         self.ended = False
-        # False while this process knows that the crawl has ended, but has not stored it. Until then, it does
-        # not tell its peers, because a crash would make it forget the end.
+        # False while this process knows that the crawl has ended, but has not stored it. The process tells
+        # its peers only after it has stored the end, because a crash would make it forget the end.
         self.tells_end = True
         self._number = 0
         self._peers = {name: _Peer() for name in names if name != me}

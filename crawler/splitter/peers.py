@@ -395,14 +395,13 @@ class Peers:
         """Remove a connection that was closed, and log the reason."""
         self._connections.pop(connection, None)
         session = connection.session
-        if isinstance(session, Listener):
-            self._doorkeeper.leave(session)
-            if session.ending is not None and not self._closing:
-                self._stop_if_behind(session.peer, session.ending)
-                if session.peer:
-                    self._log(f"{session.peer} (incoming)", str(session.ending), bool(session.ending.reason))
-                elif line := self._strangers.note(str(session.ending), self.now()):
-                    logger.log(logging.ERROR if session.ending.reason else logging.INFO, "splitter: %s", line)
+        self._doorkeeper.leave(session)
+        if isinstance(session, Listener) and session.ending is not None and not self._closing:
+            self._stop_if_behind(session.peer, session.ending)
+            if session.peer:
+                self._log(f"{session.peer} (incoming)", str(session.ending), bool(session.ending.reason))
+            elif line := self._strangers.note(str(session.ending), self.now()):
+                logger.log(logging.ERROR if session.ending.reason else logging.INFO, "splitter: %s", line)
         self.tell_news()
 
     def flush_parted(self) -> None:
@@ -481,7 +480,7 @@ class Peers:
 
         def begin() -> _Connection:
             nonlocal connection
-            connection = _Connection(self, Dialler(self._common, peer, self.now()))
+            connection = _Connection(self, Dialler(self._common, peer, self._doorkeeper.accept, self.now()))
             self._connections[connection] = None
             return connection
 

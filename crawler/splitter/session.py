@@ -60,8 +60,8 @@ from crawler.splitter.wire import (
 from crawler.storage.faults import reach
 from crawler.wording import several
 
-# Maximum bytes of entries in one frame. This is enough for a few entries, so frames are neither many nor
-# long.
+# Maximum bytes of entries in one frame. With this size, a frame holds a few entries, and is sent in a short
+# time.
 _FRAME_BYTES = 64 << 10
 
 
@@ -193,6 +193,8 @@ class _Session:
         self.ending: Ending | None = None
         self._reader = FrameReader()
         self._tagger = Tagger()
+        self.boot = b""  # the boot id of the peer, once it is known
+        self.incarnation = 0  # the number of the peer's start, once it is known
         self._out = bytearray()
         self._heard_at = now
         self._told_at = now  # the time when counters were last sent
@@ -253,6 +255,10 @@ class _Session:
     def connection_lost(self, text: str) -> None:
         """End the session, because the transport is closed."""
         self._end(None, text or "closed", by_peer=True)
+
+    def supersede(self, text: str) -> None:
+        """End this session, because another session or a newer start of the peer replaces it."""
+        self._end(None, text)
 
     def pump(self, now: float) -> None:
         """Send what can be sent. Call this after every commit."""
@@ -331,7 +337,10 @@ class _Session:
 
 
 class Dialler(_Session):
-    """Sends the outbox entries for `peer`. Start a dialler only while the outbox is ready for that peer."""
+    """Sends the outbox entries for `peer`. Start a dialler only while the outbox is ready for that peer.
+
+    After the peer's Welcome, `accept` is called with this session. It returns None to accept the peer, or a refusal.
+    """
 
     TABLE = {
         SessionState.OPENING: {Challenge: "_on_challenge", Refuse: "_on_refuse"},
@@ -344,9 +353,12 @@ class Dialler(_Session):
         },
     }
 
-    def __init__(self, common: Common, peer: str, now: float) -> None:
+    def __init__(
+        self, common: Common, peer: str, accept: Callable[["Dialler"], Refuse | None], now: float
+    ) -> None:
         super().__init__(common, SessionState.OPENING, now)
         self.peer = peer
+        self._accept = accept
         self._spool = common.outbox.spools[peer]
         self._epoch = self._spool.state.epoch
         self._challenge = self._nonce()
@@ -375,6 +387,10 @@ class Dialler(_Session):
 
     def _on_welcome(self, message: Welcome, now: float) -> None:
         self._authenticated()
+        self.boot, self.incarnation = message.boot, message.incarnation
+        if (refusal := self._accept(self)) is not None:
+            self._refuse(refusal.reason, f"{self.peer}: {refusal.text}", refusal.newest)
+            return
         greeting = self.common.outbox.welcome(
             self.peer, self._epoch, message.durable, message.chain, message.applied
         )
@@ -434,8 +450,6 @@ class Listener(_Session):
 
     def __init__(self, common: Common, admit: Callable[["Listener"], Refuse | None], now: float) -> None:
         super().__init__(common, SessionState.WAITING, now)
-        self.boot = b""
-        self.incarnation = 0
         self.loss = ""  # a message if the peer has lost confirmed links; such a peer is not admitted
         self._admit = admit
         self._epoch = b""
@@ -523,6 +537,7 @@ class Listener(_Session):
                     durable,
                     inbox.chain(self.peer),
                     inbox.applied_from(self.peer),
+                    self.common.identity.incarnation,
                 )
             )
             self.state = SessionState.STREAMING
@@ -544,30 +559,34 @@ class Listener(_Session):
         """
         self._refuse(Reason.BUSY, "too many connections")
 
-    def supersede(self) -> None:
-        """End this session, because the peer has connected again."""
-        self._end(None, "the peer has connected again")
-
 
 class Doorkeeper:
-    """Admits listening sessions, and limits their number.
+    """Admits the sessions of peers, and limits the number of listening sessions.
 
-    There is at most one session per peer. If a peer connects again with the same boot id, the new session
-    replaces the old one, because the old connection must have broken unnoticed. If a newer start of the peer
-    connects, its session also replaces the old one, because the older process may run on a copy of the
-    folder. If an older start connects, it is refused. If no process of this name is connected then, the
-    refusal contains the number of the newest start. If another process with the same name and the same start
-    number is connected, the new one is refused. These rules are necessary because two processes with the same
-    name would lose links and send requests to the same hosts. A process that has lost links after it
-    confirmed them is also refused, and the existing session of its name stays.
+    There is at most one listening session per peer. If a peer connects again with the same boot id, the new
+    session replaces the old one, because the old connection must have broken unnoticed.
+
+    Two processes with the same name would lose links and send requests to the same hosts, for example if one
+    of them runs on a copy of the folder. So only the newest start of a name has sessions, in both directions:
+
+    * The first session of a newer start ends all sessions of the older start. A session that this process has
+      dialled ends, too. Otherwise, the older start would confirm further links, which the newer one lacks, so
+      the newer one would be refused when it connects again.
+    * An older start is refused. If no process of this name is connected, the refusal contains the number of
+      the newest start.
+    * If another process with the same name and the same start number is connected, the new one is refused.
+    * A process that has lost links after it confirmed them is also refused, and the existing sessions of its
+      name stay.
     """
 
     def __init__(self, *, sessions_max: int) -> None:
         self._sessions_max = sessions_max
         self._known: dict[str, Listener] = {}
+        self._dialled: dict[str, Dialler] = {}
         self._newest: dict[str, int] = {}  # for each peer, the number of its latest start that was admitted
         self._strangers: dict[Listener, None] = {}  # sessions not yet admitted, oldest first
-        self._parted: list[Listener] = []  # sessions replaced or rejected since the last `take_parted`
+        # sessions replaced or rejected since the last `take_parted`
+        self._parted: list[Listener | Dialler] = []
 
     def enter(self, session: Listener) -> None:
         """Register a new connection.
@@ -582,6 +601,32 @@ class Doorkeeper:
 
     def admit(self, session: Listener) -> Refuse | None:
         """Admit a session that sent a Hello, or return the reason for refusing it."""
+        if (refusal := self._double(session)) is not None:
+            return refusal
+        if session.loss:
+            return Refuse(Reason.BEHIND, session.loss)
+        self._replace(self._known.get(session.peer), "the peer has connected again")
+        dialled = self._dialled.get(session.peer)
+        if dialled is not None and dialled.boot != session.boot:
+            self._replace(dialled, _REPLACED)
+        self._newest[session.peer] = session.incarnation
+        self._strangers.pop(session, None)
+        self._known[session.peer] = session
+        return None
+
+    def accept(self, session: Dialler) -> Refuse | None:
+        """Accept a session that got a Welcome, or return the reason for refusing the peer."""
+        if (refusal := self._double(session)) is not None:
+            return refusal
+        known = self._known.get(session.peer)
+        if known is not None and known.boot != session.boot:
+            self._replace(known, _REPLACED)
+        self._newest[session.peer] = session.incarnation
+        self._dialled[session.peer] = session
+        return None
+
+    def _double(self, session: Listener | Dialler) -> Refuse | None:
+        """Return a refusal if a newer start of the peer is known, or another process of its name is connected."""
         newest = self._newest.get(session.peer, 0)
         present = self._known.get(session.peer)
         if present is not None and present.ending is not None:
@@ -589,22 +634,19 @@ class Doorkeeper:
         if session.incarnation < newest:
             text = (
                 f"a newer start of this name is known ({_instant(newest)}, this one {_instant(session.incarnation)}); "
-                "the connecting process runs on a copy, or its clock is behind"
+                "the older process runs on a copy, or its clock is behind"
             )
             return Refuse(Reason.DOUBLE, text, 0 if present else newest)
         if present is not None and present.boot != session.boot and session.incarnation == newest:
             return Refuse(Reason.DOUBLE, "another process of this name is connected")
-        if session.loss:
-            return Refuse(Reason.BEHIND, session.loss)
-        if present is not None:
-            present.supersede()
-            self._parted.append(present)
-        self._newest[session.peer] = session.incarnation
-        self._strangers.pop(session, None)
-        self._known[session.peer] = session
         return None
 
-    def take_parted(self) -> list[Listener]:
+    def _replace(self, session: Listener | Dialler | None, text: str) -> None:
+        if session is not None and session.ending is None:
+            session.supersede(text)
+            self._parted.append(session)
+
+    def take_parted(self) -> list[Listener | Dialler]:
         """Return the sessions that were replaced or rejected since the last call.
 
         The caller must then send the last messages of these sessions.
@@ -612,14 +654,21 @@ class Doorkeeper:
         parted, self._parted = self._parted, []
         return parted
 
-    def leave(self, session: Listener) -> None:
+    def leave(self, session: Listener | Dialler) -> None:
         """Remove a session that has ended."""
+        if isinstance(session, Dialler):
+            if self._dialled.get(session.peer) is session:
+                del self._dialled[session.peer]
+            return
         self._strangers.pop(session, None)
         if self._known.get(session.peer) is session:
             del self._known[session.peer]
 
     def __len__(self) -> int:
         return len(self._strangers) + len(self._known)
+
+
+_REPLACED = "a newer start of the peer is connected"
 
 
 def _instant(incarnation: int) -> str:

@@ -47,7 +47,7 @@ from crawler.splitter.wire import ProtocolError, chained, decode_entry, link_cou
 from crawler.storage.keys import OUTBOX, OUTBOX_STATE
 from crawler.storage.kv import Batch, KeyValue, scan_prefix, seal, unseal
 
-# The number of the first entry. This number leaves room for lower ones, because compactions count down.
+# The number of the first entry. This number leaves room for lower numbers, because compactions count down.
 FIRST_NUMBER = 1 << 40
 APPENDED = 0  # the generation of entries that no compaction has rewritten
 

@@ -35,7 +35,7 @@ from crawler.errors import CrawlerError
 from crawler.records import UNDECODABLE, Link
 from crawler.storage.kv import VALUE_VERSION, seal
 
-PROTOCOL = 7  # the protocol number in the handshake; processes with different numbers refuse each other
+PROTOCOL = 8  # the protocol number in the handshake; processes with different numbers refuse each other
 TAG_BYTES = 16
 LENGTH_BYTES = 4
 _SEAL_BYTES = 5  # length of the version and the crc32 at the start of an entry
@@ -156,13 +156,15 @@ class Welcome(_Message, frozen=True):
 
     `durable` is the number of the last entry of the dialler's outbox epoch that is durable at the listener,
     or 0. `chain` is the checksum of the entries up to this one (see `chained`). `applied` is the number of
-    links from the dialler, in all epochs, that were ever durable at the listener.
+    links from the dialler, in all epochs, that were ever durable at the listener. `incarnation` is the number of
+    the listener's start.
     """
 
     boot: _Token
     durable: _Count
     chain: Annotated[int, Meta(lt=1 << 32)]
     applied: _Count = 0
+    incarnation: _Count = 0
 
 
 class Refuse(_Message, frozen=True):

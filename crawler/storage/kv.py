@@ -207,8 +207,8 @@ class DiskStore:
                 raise DamageError(f"store: write failed: {self._failed}; {REMEDY}") from error
             raise StoreError(f"store: write failed: {self._failed}") from error
         finally:
-            # counted after the write: otherwise, another thread could read the new number and then the old
-            # value
+            # the write is counted afterwards: if it were counted first, another thread could read the new
+            # number and then the old value
             self.writes += 1
 
     def _write(self, batch: Any) -> None:

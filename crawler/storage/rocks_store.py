@@ -217,7 +217,7 @@ class RocksStore(DiskStore):
             self._db.close()
         # writing the memtable to a table failed, but its content is in the logs
         except self._errors as error:
-            # no error is raised here, because reads report the damage
+            # the damage is reported when it is read, so no error is raised here
             if not self._failed and not str(error).startswith(_DAMAGE):
                 raise StoreError(f"store: cannot be closed: {self._said(error)}") from error
 

@@ -40,8 +40,8 @@ def drop_run_settings(directory: CrawlDirectory) -> None:
         del tree["pages"]["store"]
         _drop_spider_waits(tree)
         log.warning(
-            '%s: pages.store = "none" ended with the run that set it, for example by --spider; later runs store '
-            "pages unless it is given again",
+            '%s: pages.store = "none" is dropped, because a former run with --spider may have saved it. To store no '
+            "pages from now on, use --set pages.store=none once",
             directory.settings.file.name,
         )
     _drop_derived_address(tree)

@@ -257,7 +257,7 @@ class LinkFilter:
                         judged.clear()
                     judged[url] = known
             results[position] = entry = known
-            # Only printable hrefs are stored, so none that contain tabs or newlines.
+            # Only printable hrefs are stored, so no stored href contains a tab or a newline.
             if plain or (href.isprintable() and not depends_on_base(href)):
                 table[href] = entry
                 size += _ENTRY_BYTES + len(href) + len(url)

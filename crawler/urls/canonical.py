@@ -252,10 +252,10 @@ def _without_session(url: str) -> str:
 
 
 # Plain references. The parser does not change the segments of a plain reference. A segment has no colon,
-# because a colon could end a scheme. It does not begin with a dot, because it could be a dot segment. It has
-# no characters that must be escaped. The host of a plain reference is in its final form: in lower case and
-# without a port. The last label of the host begins with a letter, because it might otherwise be a number. All
-# repetitions are possessive.
+# because a colon could end a scheme. A segment does not begin with a dot, because it could be a dot segment.
+# A segment has no characters that must be escaped. The host of a plain reference is in its final form: in
+# lower case and without a port. The last label of the host begins with a letter, because it might otherwise
+# be a number. All repetitions are possessive.
 _SEGMENT = r"[\w~+,;=@()!$&*-][\w.~+,;=@()!$&*-]*+"
 _PATH = rf"(?:{_SEGMENT}/)*+(?:{_SEGMENT}(?:\?[\w.~=&;/+%:,@!$()*?-]*+)?+)?+"
 _PLAIN_RELATIVE = re.compile(rf"((?:\.\./)*+|/){_PATH}", re.ASCII)

@@ -344,9 +344,9 @@ class ClockCache:
         if successor == victim:
             self._words[victim] = victim << 2
             return victim
-        # The victim is the first member of its circle, and the circle has other members. Its slot, in which
-        # the circle begins, must stay in use. So the successor moves there. If the successor linked to the
-        # victim, it now links to itself.
+        # The victim is the first member of its circle, and the circle has other members. The slot of the
+        # victim, in which the circle begins, must stay in use. So the successor moves to this slot. If the
+        # successor linked to the victim, it now links to itself.
         self._words[victim] = self._words[successor] | 2
         self._moves += 1
         return successor

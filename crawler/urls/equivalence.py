@@ -22,8 +22,8 @@ from collections.abc import Mapping
 from crawler.urls.canonical import authority, target
 
 PROOFS = 5  # this many redirects to the same path on one other authority prove an equivalence
-# Maximum number of pairs, which take 250 bytes each. Once it is reached, no further pair is proven, so each
-# redirect costs a request.
+# Maximum number of pairs, which take 250 bytes each. Once this maximum is reached, no further pair is proven,
+# so each redirect costs a request.
 _PROVEN_MAX = 100_000
 # Maximum number of authorities that are remembered. For each authority, the table holds either the number of
 # its redirects, or the fact that it has answered. The least recently seen authority is dropped first.

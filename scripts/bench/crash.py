@@ -158,7 +158,8 @@ def named_points(folder: Path, size: Crash) -> Row:
         directory, kills, missed = folder / "crawl", list[float](), list[str]()
         for fault in size.faults:
             once = partial(kill_at, web, directory, fault, *size.part, module=_module(fault))
-            at = once() or once()  # a second try, because it depends on timing whether a point is reached
+            # a second try is made, because it depends on timing whether a point is reached
+            at = once() or once()
             kills += at
             missed += [] if at else [fault]
         finish(web, directory, *size.flags())

@@ -8,7 +8,10 @@ each drawing of the league, the pages of each site are drawn at random, and the 
 years earlier. All crawls of a run, and samples of the copies, are kept in the folder `--work`. Then each run
 is replayed with one set of constants, and the corrected probabilities of the sampled copies are compared with
 the truth. For each arm and budget of the league, and for each simulated web, the script prints the largest
-error of a decile; deciles with less than a hundredth of the copies are ignored.
+error of a decile. Deciles with less than a hundredth of the copies are ignored. The next two columns show the
+error that a perfectly calibrated prediction would have on the same samples: its mean and its 95th percentile
+(`crawler/lab/living/calibration.py`). `beyond` is the number of deciles whose error is more than two standard
+errors above .03.
 
 The search uses drawings 1 to N and seeds 1 to N, where N is `--drawings`. Drawings and seeds above N judge
 the result. In each step of the search, one constant is changed at random, and the change is kept if the
@@ -17,9 +20,11 @@ take five minutes of CPU time to record, and a step takes a second.
 """
 
 import argparse
+import math
 import random
 import sys
 import tempfile
+from collections.abc import Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -35,7 +40,6 @@ from crawler.freshness.recalibration import (
     HAZARD_LOW,
     HIGH,
     LOW,
-    TILT,
     WEIGHT_MAX,
     Constants,
     Hearing,
@@ -56,9 +60,11 @@ SIMULATED = (
     "month-3x", "month-bursty", "month-uneven", "month-uneven-0.3x",
 )  # fmt: skip
 YEAR = 365 * 86_400
-ALLOWED = 0.012  # an error of a decile below this one costs nothing
+ALLOWED = 0.015  # the systematic error that is expected of a good prediction
+UNKNOWN = 0.1  # the standard error that is assumed for a decile with copies of only one site
+SITE = 7  # the column of a row with the number of the site
 CHECKED = 2000  # rows of a run for which the compiled replay is compared with `Recalibration`
-LARGE = 0.03  # from this error on, the cost is linear
+LARGE = 2.0  # from this relative error on, the cost is linear
 
 
 class Run(msgspec.Struct, frozen=True):
@@ -76,18 +82,20 @@ class Run(msgspec.Struct, frozen=True):
 class Recording(Shipped):
     """The shipped schedule, which records every crawl and every sampled copy.
 
-    The first column of `rows` is 1 for a sample and 0 for a crawl; the others are the arguments of
-    `Recalibration.observe`.
+    The first column of `rows` is 1 for a sample and 0 for a crawl. The next columns are the arguments of
+    `Recalibration.observe`. The last one is the number of the site; `numbers` maps the sites of the world to
+    these numbers.
     """
 
-    def __init__(self, *args: Any, **named: Any) -> None:
+    def __init__(self, numbers: Sequence[int], *args: Any, **named: Any) -> None:
         super().__init__(*args, judged=True, **named)
+        self._numbers = numbers
         self.rows: list[tuple[float, ...]] = []
         self._looked: PageView
 
     def record_outcome(self, page: int, now: float, changed: bool) -> None:
         if (known := self._asked.get(page)) is not None:
-            self._note(0.0, known, changed)
+            self._note(page, 0.0, known, changed)
         super().record_outcome(page, now, changed)
 
     def fresh(self, page: int, now: float) -> tuple[float, float]:
@@ -96,22 +104,23 @@ class Recording(Shipped):
             self._looked = self.schedule.overview.page(self._number[page], now)
         return stated
 
-    def note_sample(self, current: bool) -> None:
-        """Record the copy whose freshness was stated last."""
-        self._note(1.0, self._looked, not current)
+    def note_sample(self, page: int, current: bool) -> None:
+        """Record the copy of a page whose freshness was stated last."""
+        self._note(page, 1.0, self._looked, not current)
 
-    def _note(self, sample: float, known: PageView, changed: bool) -> None:
+    def _note(self, page: int, sample: float, known: PageView, changed: bool) -> None:
+        site = self._numbers[self._site[page]]
         self.rows.append(
-            (sample, known.fresh, known.hearing, known.stands_for, changed, known.new, known.haste)
+            (sample, known.fresh, known.hearing, known.stands_for, changed, known.new, known.haste, site)
         )
 
 
 class Sampling(calibration.Calibration):
     """Lets a `Recording` record each sample with the truth. Deleted pages are not sampled."""
 
-    def note(self, stated: tuple[float, float], current: bool) -> None:
-        super().note(stated, current)
-        self._policy.note_sample(current)  # type: ignore[attr-defined]
+    def note(self, page: int, stated: tuple[float, float], current: bool) -> None:
+        super().note(page, stated, current)
+        self._policy.note_sample(page, current)  # type: ignore[attr-defined]
 
 
 # -- playing
@@ -146,16 +155,21 @@ def played(run: Run, data: Path, pages: int, work: Path) -> None:
     if path.exists():
         return
     if run.budget:
-        sites = [found for each in histories.read_folder(data) if (found := drawn(each, run.drawing))]
+        whole = histories.read_folder(data)
+        sites = [found for each in whole if (found := drawn(each, run.drawing))]
         world = worlds.build(sites, run.name, pages=pages)
+        names = [each.name for each in whole]
+        numbers = [names.index(name) for name in world.sites]
         rate = run.budget * world.change_rate
-        policy = Recording(world, rate, Settings(), born=world.born)
+        policy = Recording(numbers, world, rate, Settings(), born=world.born)
         begin = worlds.WARMUP * world.horizon
-        worlds.play(world, policy, rate, Sampling(policy, world.changes, begin, world.horizon, world.died))
+        samples = Sampling(policy, world.changes, world.site, begin, world.horizon, world.died)
+        worlds.play(world, policy, rate, samples)
     else:
         web = draw(WORLDS[run.name], run.drawing)
-        policy = Recording(web, web.spec.rate, Settings())
-        playing.play(web, policy, Sampling(policy, web.changes, web.spec.warm_up * web.horizon, web.horizon))
+        policy = Recording(range(len(web.sites)), web, web.spec.rate, Settings())
+        begin = web.spec.warm_up * web.horizon
+        playing.play(web, policy, Sampling(policy, web.changes, web.site, begin, web.horizon))
     np.save(path, np.array(policy.rows))
 
 
@@ -177,13 +191,14 @@ def checked(run: Run, work: Path) -> None:
         RuntimeError: the two state different probabilities.
     """
     rows = _rows(work, run)[:CHECKED]
-    sums = np.zeros((1, calibration.DECILES, 3))
+    sums = _empty(rows)
     state = Recalibration(constants=FITTED)
-    for sample, fresh, hearing, weight, changed, new, haste in rows.tolist():
+    for sample, fresh, hearing, weight, changed, new, haste, site in rows.tolist():
         if sample:
             told = state.corrected(fresh, Hearing(int(hearing)), bool(new), haste)
-            decile = min(int(calibration.DECILES * told), calibration.DECILES - 1)
-            sums[0, decile] += (1.0, told, not changed)
+            for kind, stated in enumerate((fresh, told)):
+                decile = min(int(calibration.DECILES * stated), calibration.DECILES - 1)
+                sums[int(site), kind, decile] += (1.0, stated, not changed)
         else:
             state.observe(fresh, Hearing(int(hearing)), weight, bool(changed), bool(new), haste)
     if not np.allclose(sums, _replay(rows, FITTED), atol=1e-6):
@@ -191,12 +206,16 @@ def checked(run: Run, work: Path) -> None:
 
 
 def _replay(rows: np.ndarray, constants: Constants) -> np.ndarray:
-    sums = np.zeros((1, calibration.DECILES, 3))
+    sums = _empty(rows)
     _follow(
         rows, np.array(constants.prior), np.array(constants.precision), constants.memory, constants.centre,
-        constants.beyond, sums[0],
+        np.array(constants.beyond), sums,
     )  # fmt: skip
     return sums
+
+
+def _empty(rows: np.ndarray) -> np.ndarray:
+    return np.zeros((int(rows[:, SITE].max()) + 1, len(calibration.KINDS), calibration.DECILES, 3))
 
 
 @njit
@@ -206,7 +225,7 @@ def _follow(
     prior_precision: np.ndarray,
     memory: float,
     centre: float,
-    beyond: float,
+    beyond: np.ndarray,
     sums: np.ndarray,
 ) -> None:
     """Do the steps of `Recalibration` for all rows of a run; `checked` compares the results."""
@@ -234,10 +253,12 @@ def _follow(
             stated = fresh
             if 0.0 < fresh < 1.0:
                 stated = np.exp(-said * np.exp((x * told).sum()))
-            decile = min(int(10 * stated), 9)
-            sums[decile, 0] += 1.0
-            sums[decile, 1] += stated
-            sums[decile, 2] += changed == 0.0
+            site = int(rows[row, SITE])
+            for kind, value in enumerate((fresh, stated)):
+                decile = min(int(10 * value), 9)
+                sums[site, kind, decile, 0] += 1.0
+                sums[site, kind, decile, 1] += value
+                sums[site, kind, decile, 2] += changed == 0.0
             continue
         hazard = max(said * np.exp((x * found).sum()), 1e-12)
         ratio = hazard * np.exp(-hazard) / -np.expm1(-hazard)
@@ -262,41 +283,56 @@ def _follow(
                 step[a] -= factor[c, a] * step[c]
             step[a] /= factor[a, a]
         for a in range(size):
-            found[a] = told[a] = min(max(found[a] + step[a], LOW[a]), HIGH[a])
-        told[TILT] = min(max(found[TILT] + beyond * (found[TILT] - prior[TILT]), LOW[TILT]), HIGH[TILT])
+            found[a] = min(max(found[a] + step[a], LOW[a]), HIGH[a])
+            told[a] = min(max(found[a] + beyond[a] * (found[a] - prior[a]), LOW[a]), HIGH[a])
 
 
 # -- judging
 
 
 def errors(runs: list[Run], work: Path, constants: Constants, processes: int) -> dict[str, np.ndarray]:
-    """Return the sums of the deciles for each group of runs, and also for all budgets of each arm together."""
-    found: dict[str, np.ndarray] = {}
+    """Return the sums of the deciles for each group of runs, and also for all budgets of each arm together.
+
+    The runs of the league have the same sites. Each run of a simulated web has sites of its own.
+    """
+    found: dict[str, list[np.ndarray]] = {}
     replay = partial(replayed, work=work, constants=constants)
     for run, sums in zip(runs, results(replay, runs, processes), strict=True):
         for name in (run.group, run.name) if run.budget else (run.group,):
-            found[name] = found.get(name, 0.0) + sums
-    return found
+            found.setdefault(name, []).append(sums)
+    return {
+        name: np.concatenate(parts) if name in SIMULATED else _added(parts) for name, parts in found.items()
+    }
+
+
+def _added(parts: list[np.ndarray]) -> np.ndarray:
+    """Add the sums of runs with the same sites; the last sites are missing in some runs."""
+    whole = np.zeros((max(map(len, parts)), *parts[0].shape[1:]))
+    for sums in parts:
+        whole[: len(sums)] += sums
+    return whole
 
 
 def cost(found: dict[str, np.ndarray]) -> float:
-    """Return the weighted sum of the errors of all deciles.
+    """Return the sum of the errors of all deciles, relative to the errors that are expected of a good prediction.
 
-    All budgets of an arm together weigh four times as much as a web.
+    The errors are squared up to `LARGE`, and linear from there on. Rare deciles count less.
     """
     total = 0.0
-    for name, sums in found.items():
-        count, stated, true = sums[0].T
-        share = np.clip((count / count.sum() - 0.005) / 0.02, 0.0, 1.0)
-        off = np.maximum(np.abs(stated - true) / np.maximum(count, 1.0) - ALLOWED, 0.0)
-        each = np.where(off < LARGE, off * off, LARGE * (2.0 * off - LARGE))
-        total += float(share @ each) * (4.0 if name in ARMS else 1.5 if name.endswith("x") else 1.0)
-    return 1e3 * total
+    for sums in found.values():
+        rows = [row for row in calibration.deciles(sums) if row.kind == "told"]
+        copies = sum(row.copies for row in rows)
+        for row in rows:
+            share = min(max((row.copies / copies - 0.005) / 0.02, 0.0), 1.0)
+            expected = math.hypot(ALLOWED, UNKNOWN if math.isnan(row.error) else row.error)
+            off = abs(row.off) / expected
+            total += share * (off * off if off < LARGE else LARGE * (2.0 * off - LARGE))
+    return total
 
 
 def changed(constants: Constants, rng: random.Random) -> Constants:
     """Return the constants after a random change of one of them."""
-    prior, precision = list(constants.prior), list(constants.precision)
+    prior, precision, beyond = list(constants.prior), list(constants.precision), list(constants.beyond)
     place = rng.randrange(len(prior))
     kind = rng.choice(("prior", "precision", "memory", "centre", "beyond"))
     if kind == "prior":
@@ -307,15 +343,22 @@ def changed(constants: Constants, rng: random.Random) -> Constants:
         value = getattr(constants, kind) * 1.5 ** rng.gauss(0.0, 1.0)
         return msgspec.structs.replace(constants, **{kind: value})
     else:
-        return msgspec.structs.replace(constants, beyond=constants.beyond + rng.gauss(0.0, 0.15))
-    return msgspec.structs.replace(constants, prior=tuple(prior), precision=tuple(precision))
+        beyond[place] += rng.gauss(0.0, 0.2)
+    return msgspec.structs.replace(
+        constants, prior=tuple(prior), precision=tuple(precision), beyond=tuple(beyond)
+    )
 
 
 def report(found: dict[str, np.ndarray]) -> None:
+    print(f"{'web':<18} {'worst':>5} {'chance':>6} {'95 %':>5} {'beyond':>6}  stated/true by decile")
     for name, sums in found.items():
-        rows = calibration.deciles([np.concatenate([sums, sums])])
+        rows = calibration.deciles(sums)
+        mean, most = calibration.chance(sums, "told")
         line = " ".join(f"{row.stated:.2f}/{row.true:.2f}" for row in rows if row.kind == "told")
-        print(f"{name:<18} {calibration.worst(rows, 'told'):.3f}  {line}")
+        print(
+            f"{name:<18} {calibration.worst(rows, 'told'):5.3f} {mean:6.3f} {most:5.3f} "
+            f"{calibration.beyond_aim(rows, 'told'):6}  {line}"
+        )
 
 
 def main() -> None:

@@ -59,7 +59,7 @@ def filled(size: int, shape: float, rng: np.random.Generator) -> tuple[Schedule,
         )  # fmt: skip
         longest = max(longest, time.thread_time() - at)
     schedule.renew()
-    schedule.rate = size / (30 * DAY)
+    schedule.pace.rate = size / (30 * DAY)
     print(
         f"{size:,} pages added: {time.process_time() - started:.1f} CPU s, a thousand in at most {longest * 1e3:.1f} ms"
     )
@@ -84,7 +84,7 @@ def picks(schedule: Schedule, keys: np.ndarray, count: int, now: float, rng: np.
         schedule.claim_next,
         schedule.record_outcome,
     )
-    tick, checks = 1.0 / schedule.rate, schedule.overview.checks
+    tick, checks = 1.0 / schedule.pace.rate, schedule.overview.checks
     started = time.process_time()
     for k in range(count):
         now += tick
@@ -121,7 +121,7 @@ def longest_calls(schedule: Schedule, keys: np.ndarray, now: float, bulk: bool) 
     if bulk:
         timed("enqueue_changes", schedule.signals.enqueue_changes, keys, now, 2)
     for _ in range(20_000):
-        now += 1.0 / schedule.rate
+        now += 1.0 / schedule.pace.rate
         page = timed("claim_next", schedule.claim_next, now)
         timed("record_outcome", schedule.record_outcome, page, now, RefreshOutcome.UNCHANGED, now + 1.0)
         timed("note_change", schedule.signals.note_change, page, now, 3)
@@ -174,7 +174,7 @@ def politeness(hosts: int, size: int, rng: np.random.Generator) -> None:
     keys = np.arange(1, size + 1, dtype=np.uint64) * GOLDEN
     schedule = Schedule(Settings())
     schedule.add_many(keys, host, host, -rng.random(size) * size / rate, 1.0, 0.0)
-    schedule.rate = rate
+    schedule.pace.rate = rate
     counts, started = np.zeros(seconds, int), time.process_time()
     for k in range(int(rate * seconds)):
         now = (k + 0.5) / rate

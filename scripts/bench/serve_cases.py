@@ -153,7 +153,7 @@ class Rounds:
         self._script = folder / "cases.lua"
         self._script.write_text(LUA)
         options.rate = 0
-        if self._case.new:  # shorter rounds, because no page may be requested twice
+        if self._case.new:  # the rounds are shorter, because no page may be requested twice
             self._options = argparse.Namespace(**{**vars(options), "seconds": 1})
 
     def measure(self) -> None:

@@ -51,9 +51,11 @@ def test_the_recorded_samples_are_those_of_the_calibration(script: ModuleType, d
     samples = rows[rows[:, 0] > 0.0]
     world = worlds.build([script.drawn(histories.read_folder(data)[0], 3)], "none", pages=PAGES)
     policy = Shipped(world, world.change_rate, Settings(), judged=True, born=world.born)
-    seen = Calibration(policy, world.changes, worlds.WARMUP * world.horizon, world.horizon, world.died)
+    seen = Calibration(
+        policy, world.changes, world.site, worlds.WARMUP * world.horizon, world.horizon, world.died
+    )
     worlds.play(world, policy, world.change_rate, seen)
-    copies, stated, current = seen.sums[0].sum(axis=0)
+    copies, stated, current = seen.sums[:, 0].sum(axis=(0, 1))
     assert len(samples) == copies > 500.0
     assert samples[:, 1].sum() == pytest.approx(stated)
     assert len(samples) - samples[:, 4].sum() == current

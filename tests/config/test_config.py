@@ -37,6 +37,18 @@ def test_default_toml_gives_a_reason_for_every_key() -> None:
             assert "#" in line, line
 
 
+def test_a_caller_may_change_what_it_has_read(tmp_path: Path) -> None:
+    """A second reading of the same file does not show the changes."""
+    path = tmp_path / "crawl.toml"
+    path.write_text('seeds = ["http://a/"]\n[crawl]\ndepth = 2\n[[override]]\nhosts = ["a"]\n')
+    for _ in range(2):
+        tree = read_file(path)
+        assert tree == {"seeds": ["http://a/"], "crawl": {"depth": 2}, "override": [{"hosts": ["a"]}]}
+        tree["seeds"].append("http://b/")
+        tree["crawl"]["depth"] = 3
+        tree["override"][0]["hosts"].clear()
+
+
 @pytest.mark.parametrize(
     ("text", "value"),
     [("5 min", 300.0), ("1.5h", 5400.0), ("250 ms", 0.25), (3, 3.0), ("7d", 604800.0), ("90", 90.0)],
@@ -110,7 +122,8 @@ def test_a_variable_with_one_underscore_is_refused() -> None:
     """Other variables of the user, such as CRAWLER_DEPTH, are ignored."""
     with pytest.raises(ConfigError, match="CRAWLER_FETCH_BODY_BYTES_MAX: .*: CRAWLER_FETCH__BODY_BYTES_MAX"):
         environment_overrides({"CRAWLER_FETCH_BODY_BYTES_MAX": "3"})
-    assert environment_overrides({"CRAWLER_DEPTH": "3", "CRAWLER_FETCH": "1", "MY_CRAWL_DEPTH": "1"}) == {}
+    ignored = {"CRAWLER_DEPTH": "3", "CRAWLER_FETCH": "1", "MY_CRAWL_DEPTH": "1", "SCRAPER_CRAWL_DEPTH": "1"}
+    assert environment_overrides(ignored | {"CRAWLER_CRAWL__A__B": "1"}) == {"crawl.a__b": "1"}
 
 
 @pytest.mark.parametrize(

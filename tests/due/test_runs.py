@@ -107,7 +107,7 @@ def test_a_flipped_bit_is_found_when_its_block_is_read(tmp_path: Path, read: str
     data[len(data) // 2] ^= 4
     run.path.write_bytes(data)
     (again,) = DiskRuns(tmp_path, [run.entry]).opened
-    known = np.zeros(2, np.uint8)  # fewer queries than blocks, because otherwise all blocks would be read
+    known = np.zeros(2, np.uint8)  # there are fewer queries than blocks, so that not all blocks are read
     again.join(keys[:2], known)
     assert known.all() and (again.read(2 * FENCE_STEP, len(keys)) == keys[2 * FENCE_STEP :]).all()
     message = f"{run.path}: the checksum of block 1 is wrong"

@@ -59,7 +59,7 @@ def test_three_processes_use_the_order_of_an_installed_package(
     Each process fetches the URLs of its own hosts in the order of their scores.
     """
     monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site-packages"))
-    # many hosts, because their owners depend on a random key
+    # there are many hosts, because the owner of a host depends on a random key
     hosts = [f"h{number}.localhost" for number in range(24)]
     with Web({}) as web:
         links = [web.url(name, host) for host in hosts for name in NAMES]

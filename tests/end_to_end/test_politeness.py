@@ -112,7 +112,7 @@ def test_three_processes_share_the_rate_of_an_address(tmp_path: Path, kill: bool
     """
     rate, domains = 40, 80
     limits = ("--set", f"politeness.shared_address_rate={rate}", "--delay-factor", "0")
-    most = rate * (domains / 50) ** 0.5 * 1.05  # 5 % more, because the number of domains is an estimate
+    most = rate * (domains / 50) ** 0.5 * 1.05  # 5 % are added, because the number of domains is an estimate
     with TreeWeb(tmp_path, 400, "--names", MANY_DOMAINS, "--fanout", "80", hosts=domains) as web:
         process = start(tmp_path / "crawl", web.seed, *polite(*limits, *several(3)))
         while kill and len(web.requests()) < 100:

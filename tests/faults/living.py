@@ -27,7 +27,8 @@ from crawler.upkeep.check import check
 
 DAY = 86_400.0
 MEAN_LIFE = 90.0 * DAY / math.log(2.0)  # the mean life of a credit
-# tolerance for the sum of a hub, in credits; it is needed because a kill may lose a crawl of the hub
+# A hub's sum of credits may differ from the expected sum by this number of credits, because a kill may lose a
+# crawl of the hub.
 OFF = 0.5
 _NEWS = LinkFlag.NEWS
 

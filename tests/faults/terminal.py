@@ -17,5 +17,6 @@ if __name__ == "__main__":
     else:
         window, terminal = os.openpty()
         fcntl.ioctl(terminal, termios.TIOCSCTTY, 0)
-        os.set_inheritable(window, True)  # so the terminal stays open until the process ends
+        # the process inherits `window`, so the terminal stays open until the process ends
+        os.set_inheritable(window, True)
     os.execv(sys.executable, [sys.executable, "-m", *words])

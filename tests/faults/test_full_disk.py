@@ -14,6 +14,8 @@ PAGES = 60
 BARE = settings(
     *("--set", "store.low_water_bytes=0", "--set", "store.stop_water_bytes=0"),
     *("--set", "store.ballast_bytes=0"),
+    # A flush that fails is retried after this number of seconds, and the process ends after twelve failures.
+    *("--set", "due.max_wait=0.1"),
 )
 
 
@@ -38,12 +40,13 @@ def fill(disk: Path, left: int) -> None:
 
 @pytest.mark.parametrize(
     ("begun", "left"),
-    [(False, 0), (False, 4), (False, 20), (False, 32), (False, 64), (True, 0), (True, 8)],
+    [(False, 0), (False, 4), (False, 20), (False, 32), (False, 64), (False, 80), (True, 0), (True, 8)],
 )
 def test_a_full_disk_gives_exit_code_75_and_loses_nothing(
     tmp_path: Path, disk: Path, begun: bool, left: int
 ) -> None:
-    """Depending on `left`, the disk is full when the seed, the store, the settings or the archive is written.
+    """Depending on `left`, the disk is full when the seed, the store, the settings, a run of the DUE or the archive is
+    written.
 
     In each case, the error message is one line, and the next run completes the crawl.
     """

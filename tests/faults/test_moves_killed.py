@@ -19,8 +19,8 @@ from tests.faults.every_write import command, kill_points, ran, run
 from tests.faults.harness import TreeWeb, crawl, settings
 
 PAGES = 200
-# Number of a command's last writes. They change the journal, names and folders, so a kill is tried before each
-# of them.
+# Number of a command's last writes. These writes change the journal, names and folders, so a kill is tried
+# before each write.
 LAST = 7
 
 

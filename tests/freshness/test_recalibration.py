@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawler.freshness.recalibration import FITTED, WEIGHT_MAX, Hearing, Recalibration
+from crawler.freshness.recalibration import COEFFICIENTS, FITTED, WEIGHT_MAX, Hearing, Recalibration
 
 HEARINGS = st.sampled_from(list(Hearing))
 HASTES = st.floats(0.0, 1e9)
@@ -111,7 +111,7 @@ def test_stale_pages_are_corrected_by_more_than_crawls_show() -> None:
     for said in rng.choice([0.2, 0.7, 0.95], 4000):
         changed = bool(rng.random() > (0.4 if said == 0.2 else said))
         found.observe(float(said), Hearing.NONE, 1.0, changed)
-    shown = Recalibration(found.numbers, msgspec.structs.replace(FITTED, beyond=0.0))
+    shown = Recalibration(found.numbers, msgspec.structs.replace(FITTED, beyond=(0.0,) * COEFFICIENTS))
     assert 0.3 < shown.corrected(0.2, Hearing.NONE) < found.corrected(0.2, Hearing.NONE) < 0.6
 
 

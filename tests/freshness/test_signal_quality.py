@@ -7,8 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from crawler.change_signals import SOURCES
+from crawler.freshness.false_signals import precision_at
 from crawler.freshness.learning import Learning
-from crawler.freshness.signal_quality import COUNTED_MAX, SOURCES, WEIGHT_MAX, SignalQuality, precision_at
+from crawler.freshness.signal_quality import SignalQuality
+from crawler.freshness.source_precision import COUNTED_MAX, WEIGHT_MAX
 from crawler.freshness.value_kernel import GREEDY, NOISY, Parameters
 
 
@@ -40,29 +43,29 @@ def _site_knowledge(
 
 def test_a_true_source_is_believed() -> None:
     quality = _site_knowledge(np.random.default_rng(1), 3_000, 0.05, 0.9, {0: 0.001})
-    assert quality.precision(0, 0) > 0.85
+    assert quality.sources.precision(0, 0) > 0.85
     assert quality.recalls[0] == pytest.approx(0.9, abs=0.1)
 
 
 def test_a_lying_source_is_not_believed() -> None:
     """The source sends ten signals per change, but they are unrelated to the changes. So its precision is near 0."""
     quality = _site_knowledge(np.random.default_rng(2), 3_000, 0.02, 0.0, {0: 0.2})
-    assert quality.precision(0, 0) < 0.1
-    assert quality.weight(0, 0) < 0.11
+    assert quality.sources.precision(0, 0) < 0.1
+    assert quality.sources.weight(0, 0) < 0.11
 
 
 def test_sources_are_judged_separately() -> None:
     """A correct sitemap and a feed that sends only noise are distinguished."""
     quality = _site_knowledge(np.random.default_rng(3), 5_000, 0.05, 0.9, {0: 0.0})
-    assert quality.precision(0, 0) > 0.9
+    assert quality.sources.precision(0, 0) > 0.9
     rng = np.random.default_rng(4)
     for _ in range(3_000):
         changes = rng.poisson(0.25)
         counts = np.zeros(SOURCES)
         counts[0], counts[1] = rng.binomial(changes, 0.9), rng.poisson(1.0)
         quality.observe(0, counts, 0.05, 5.0, changes > 0)
-    assert quality.precision(0, 0) > 0.75
-    assert quality.precision(0, 1) < 0.15
+    assert quality.sources.precision(0, 0) > 0.75
+    assert quality.sources.precision(0, 1) < 0.15
 
 
 def test_only_a_trusted_source_watches_pages_between_crawls() -> None:
@@ -70,14 +73,14 @@ def test_only_a_trusted_source_watches_pages_between_crawls() -> None:
     counts[0] = 3.0
     right = _site_knowledge(np.random.default_rng(1), 300, 0.05, 0.9, {0: 0.001})
     assert right.share_watched(0) == right.recalls[0] > 0.5
-    assert right.announced_changes(0, counts) == pytest.approx(3.0 * right.precision(0, 0))
-    assert right.announced_changes(0, np.roll(counts, 1)) == 0.0  # a source without signals
+    assert right.sources.announced_changes(0, counts) == pytest.approx(3.0 * right.sources.precision(0, 0))
+    assert right.sources.announced_changes(0, np.roll(counts, 1)) == 0.0  # a source without signals
     # a source that was hardly observed, then a source that sends mostly false signals
     for crawls, false in ((2, 0.001), (300, 0.2)):
         other = _site_knowledge(
             np.random.default_rng(2), crawls, 0.02, 0.0 if false > 0.1 else 0.9, {0: false}
         )
-        assert other.share_watched(0) == other.announced_changes(0, counts) == 0.0
+        assert other.share_watched(0) == other.sources.announced_changes(0, counts) == 0.0
 
 
 @pytest.mark.parametrize("recall", [1.0, 0.5])
@@ -107,7 +110,7 @@ def test_a_site_without_signals_has_no_recall() -> None:
     assert quality.observe(0, np.zeros(SOURCES), 0.1, 2.0, False) == 0.0
     assert quality.recalls[0] == quality.weights[0] == 0.0
     quality.note_signal(0, 3)
-    assert quality.heard(0) and 0.0 < quality.precision(0, 3) <= 0.7
+    assert quality.sources.heard(0) and 0.0 < quality.sources.precision(0, 3) <= 0.7
 
 
 def test_the_pooled_signal_keeps_drift_and_announced_changes() -> None:
@@ -116,10 +119,10 @@ def test_the_pooled_signal_keeps_drift_and_announced_changes() -> None:
     One is the sum of rate times weight, the other the sum of rate times precision.
     """
     quality = _site_knowledge(np.random.default_rng(5), 400, 0.05, 0.6, {0: 0.01, 2: 0.05})
-    assert quality.used(0, 0) and quality.used(0, 2)
+    assert quality.sources.used(0, 0) and quality.sources.used(0, 2)
     heard = quality.sums_of(0)[SOURCES : 2 * SOURCES]
-    precision = np.array([quality.precision(0, source) for source in range(SOURCES)])
-    weight = np.array([quality.weight(0, source) for source in range(SOURCES)])
+    precision = np.array([quality.sources.precision(0, source) for source in range(SOURCES)])
+    weight = np.array([quality.sources.weight(0, source) for source in range(SOURCES)])
     b = quality.weights[0]
     gamma = (heard * precision).sum() / -math.expm1(-b)
     assert gamma * b == pytest.approx((heard * weight).sum(), rel=1e-6)
@@ -151,10 +154,10 @@ def test_a_hostile_source_is_bounded(rows: list[tuple[list[int], float, float, b
         assert (
             gain == 0.0 if not changed else 1.0 <= gain <= 16.0 + rate * clock + 3.0 * math.sqrt(rate * clock)
         )
-        assert 0.0 <= quality.staleness(0, counts) <= SOURCES * COUNTED_MAX * (WEIGHT_MAX + 0.1)
+        assert 0.0 <= quality.sources.staleness(0, counts) <= SOURCES * COUNTED_MAX * (WEIGHT_MAX + 0.1)
         assert 0.0 <= quality.signals(0, counts) < math.inf
         quality._check()
-    assert not quality.heard(1)
+    assert not quality.sources.heard(1)
 
 
 def test_stored_sums_can_be_restored() -> None:
@@ -164,7 +167,7 @@ def test_stored_sums_can_be_restored() -> None:
         again.add_site()
     again.renew(39, 0.05)
     again.restore(39, quality.sums_of(0))
-    assert again.precision(39, 0) == quality.precision(0, 0)
+    assert again.sources.precision(39, 0) == quality.sources.precision(0, 0)
     assert again.recalls[39] == quality.recalls[0] and again.weights[39] == quality.weights[0]
     assert "40 sites, 1 of them heard" in repr(again)
 
@@ -237,7 +240,7 @@ def test_pages_of_one_site_can_have_good_and_worthless_signals(odd: tuple[float,
         learning.renew_crawl()
         stated.append((predicted, changes > 0))
     w = [learning.kinds.reliability(site, each) for each in trust]
-    assert min(w[::2]) > 0.9 and learning.quality.precision(site, 0) > 0.9
+    assert min(w[::2]) > 0.9 and learning.quality.sources.precision(site, 0) > 0.9
     assert learning.quality.recalls[site] > 0.8
     assert max(w[1::2]) < 0.1 if odd[1] else min(w[1::2]) > 0.9
     predicted, found = np.mean(stated[1_000:], axis=0)
@@ -289,13 +292,13 @@ def _signalled(noise: str) -> tuple[Learning, np.ndarray, np.ndarray, np.ndarray
 
 def test_the_number_of_signals_is_evidence_only_where_it_goes_with_the_changes() -> None:
     learning, true, k, t = _signalled("changes")
-    assert learning.quality.counted[0] > 0.9
+    assert learning.quality.false_signals.counted[0] > 0.9
     assert learning.quality.per_change(0) == pytest.approx(2.5, rel=0.25)
     learned = np.array([learning.rates.rate(0, float(a), float(b)) for a, b in zip(k, t, strict=True)])
     assert np.corrcoef(np.log(learned), np.log(true))[0, 1] > 0.95
     assert learned.mean() == pytest.approx(true.mean(), rel=0.15)
     for noise in ("alike", "others"):
-        assert _signalled(noise)[0].quality.counted[0] == 0.0
+        assert _signalled(noise)[0].quality.false_signals.counted[0] == 0.0
 
 
 def test_parameters_follow_what_was_learned() -> None:
@@ -336,7 +339,7 @@ def test_a_burst_does_not_make_a_site_fast() -> None:
     site, k, t, _ = _crawl_of(learning, np.random.default_rng(10), 1_000, 10.0)
     learning.renew(site)
     assert learning.rates.mean[site] == pytest.approx(0.01, rel=0.6)
-    assert not learning.quality.used(site, 0)
+    assert not learning.quality.sources.used(site, 0)
 
 
 def test_the_honesty_of_a_source_is_learned_over_sites() -> None:
@@ -356,9 +359,9 @@ def test_the_honesty_of_a_source_is_learned_over_sites() -> None:
         new = quality.add_site()
         quality.renew(new, 0.04)
         quality.note_signal(new, 4)
-    assert right.precision(20, 4) > 0.9 > 0.75 > wrong.precision(20, 4)
+    assert right.sources.precision(20, 4) > 0.9 > 0.75 > wrong.sources.precision(20, 4)
     assert right.recalls[20] > wrong.recalls[20]
-    assert right.honesty(3) == 0.7
+    assert right.sources.honesty.share(3) == 0.7
 
 
 def test_without_a_neighbourhood_the_clock_is_the_time() -> None:
@@ -386,7 +389,7 @@ def test_false_signals_come_to_slow_pages_too() -> None:
         quality.observe(0, counts, rate, interval, changes > 0)
     for rate in rates:
         truth = 0.8 * rate / (0.8 * rate + false)
-        assert precision_at(quality.precision(0, 0), rate, 0.1) == pytest.approx(truth, abs=0.15)
+        assert precision_at(quality.sources.precision(0, 0), rate, 0.1) == pytest.approx(truth, abs=0.15)
 
 
 RATES = st.floats(0.0, 1e6, allow_subnormal=False)  # fractions of subnormal rates have too few digits

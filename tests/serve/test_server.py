@@ -1,15 +1,24 @@
 """Test the page server over real sockets: copies, conditions, ranges, Memento, and rejected requests."""
 
 import gzip
+import re
 import zlib
 from pathlib import Path
+from typing import Any
 
 import brotli
 import pytest
 
+from crawler.config import ConsentConfig, RobotsConfig
+from crawler.consent.site_book import SiteBook
+from crawler.consent.stamping import Stamping
 from crawler.records import Extracted, Outcome, Rendering
+from crawler.robots.cache import RobotsCache
+from crawler.serve import copy_selection
 from crawler.serve.interfaces import Ahead, AheadState
-from tests.pages.support import HTML, START, not_modified
+from crawler.storage.commit import Change
+from crawler.urls.canonical import authority
+from tests.pages.support import HTML, START, fetch, not_modified
 from tests.serve.support import NAMES, Served
 
 PAGE = "http://site.example/"
@@ -373,6 +382,7 @@ async def test_a_server_for_one_use_shows_only_copies_that_permit_it(tmp_path: P
     ("verdict", "status", "fields", "shown"),
     [
         (Ahead(AheadState.QUEUED, "soon", 30.5), 202, {"retry-after": "31"}, "queued; wait=31"),
+        (Ahead(AheadState.QUEUED, "soon", 0.5), 202, {"retry-after": "1"}, "queued; wait=1"),
         (Ahead(AheadState.QUEUED, "soon"), 202, {}, "queued"),
         (Ahead(AheadState.BLOCKED, "its host is blocked"), 409, {}, "blocked"),
         (Ahead(AheadState.PARKED, "its host has enough"), 409, {}, "parked"),
@@ -401,6 +411,81 @@ async def test_the_answer_to_a_request_for_a_refresh(
         copy = await served.get(AT + "&refresh=1")
         assert (copy.status, copy.fields["x-refresh"]) == (200, shown)
         assert (await served.get(AT + "&refresh=1&max-stale=0")).json["queued"] == verdict.queued
+
+
+async def test_a_copy_of_a_page_that_robots_txt_now_forbids_says_so(served: Served) -> None:
+    """The note ends with the next fetch. Only the newest copy of a stored page may be called fresh."""
+    served.store()
+    served.crawl.probability = 0.5
+    denied: dict[str, Any] = {"status": 0, "reason": "", "headers": (), "content_type": ""}
+
+    async with served:
+        assert "x-note" not in (await served.get(AT)).fields
+        served.store(body=b"", outcome=Outcome.ROBOTS_DENIED, at=50.0, **denied)
+        response = await served.get(AT)
+        assert (response.status, response.body) == (200, b"<p>page</p>")
+        assert response.fields["x-note"].startswith("robots.txt forbade this page")
+        assert "x-fresh-probability" not in response.fields
+        served.store(body=b"<p>new</p>", at=60.0)
+        response = await served.get(AT)
+        assert "x-note" not in response.fields and response.fields["x-fresh-probability"] == "0.500"
+        past = await served.get(AT + "&at=2023-11-14T22:13:20Z")
+        assert past.body == b"<p>page</p>" and "x-fresh-probability" not in past.fields
+
+
+async def test_a_copy_states_the_uses_that_its_site_permits(served: Served) -> None:
+    """The statement is that of the site when the copy was fetched."""
+    site, page = served.site, NAMES.fingerprint(PAGE)
+    robots = RobotsCache(site.store, RobotsConfig(), "crawler", 100)
+    book = SiteBook(
+        site.store, robots, ConsentConfig(), token="crawler", fingerprint=lambda url: page,
+        record_of=lambda url, at: b"",
+    )  # fmt: skip
+    stamping = Stamping(site.store, book, "crawler")
+
+    def visit(rules: bytes, body: bytes) -> None:
+        robots.record(PAGE[:-1], status=200, outcome=Outcome.FETCHED, body=rules, complete=True, now=site.now)
+        answer, change = fetch(PAGE, body, began=site.now), Change()
+        answer.site = book.note(authority(PAGE))
+        capturing = site.decide(answer, page, Extracted(PAGE))
+        capturing.stamp = stamping.stamp(answer, page, Extracted(PAGE), None, change)
+        batch = site.store.batch()
+        for key, value in change.operations:
+            assert value is not None
+            batch.put(key, value)
+        site.store.write(batch)
+        site.commit(capturing)
+
+    async with served:
+        visit(b"User-agent: *\nContent-Usage: train-ai=y\n", b"one")
+        assert "train-ai=y" in (await served.get(AT)).fields["x-consent"]
+        visit(b"User-agent: *\nContent-Usage: train-ai=n\n", b"two")
+        assert "train-ai=n" in (await served.get(AT)).fields["x-consent"]
+        past = await served.get(AT + "&at=2023-11-14T22:13:20Z")
+        assert past.body == b"one" and "train-ai=y" in past.fields["x-consent"]
+
+
+async def test_a_list_of_copies_is_withheld_with_the_newest_copy(served: Served) -> None:
+    private = Extracted(PAGE, noarchive=True)
+    for name, directives in (("a", (None, private)), ("b", (private, None))):
+        for at, each in enumerate(directives):
+            served.store(PAGE + name, b"%d" % at, at=float(at), extracted=each)
+
+    async with served:
+        for name, status in (("a", 451), ("b", 200)):
+            assert (await served.get("/timemap/link/" + PAGE + name)).status == status, name
+
+
+async def test_a_list_of_copies_contains_the_newest_ones(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(copy_selection, "CAPTURES_MAX", 2)
+    for at in range(3):
+        served.store(body=b"%d" % at, at=float(at))
+
+    async with served:
+        listed = (await served.get("/timemap/link/" + PAGE)).body.decode()
+    assert re.findall(r'memento"; datetime="Tue, 14 Nov 2023 (.*) GMT', listed) == ["22:13:21", "22:13:22"]
 
 
 async def test_rewritten_links_point_into_the_cache(served: Served) -> None:

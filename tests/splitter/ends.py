@@ -74,13 +74,23 @@ class Ends(NamedTuple):
 
 
 def pair(
-    one: Common, other: Common, *, to: str = "p1", door: Doorkeeper | None = None, now: float = 0.0
+    one: Common,
+    other: Common,
+    *,
+    to: str = "p1",
+    door: Doorkeeper | None = None,
+    own_door: Doorkeeper | None = None,
+    now: float = 0.0,
 ) -> Ends:
-    """Return both ends of a session between `one` and `other`; the dialler dials the process `to`."""
+    """Return both ends of a session between `one` and `other`; the dialler dials the process `to`.
+
+    `door` is the doorkeeper of the listener, and `own_door` is the doorkeeper of the dialler.
+    """
     door = Doorkeeper(sessions_max=6) if door is None else door
     listener = Listener(other, door.admit, now)
     door.enter(listener)
-    return Ends(Dialler(one, to, now), listener, door)
+    own_door = Doorkeeper(sessions_max=6) if own_door is None else own_door
+    return Ends(Dialler(one, to, own_door.accept, now), listener, door)
 
 
 def exchange(ends: Ends, now: float = 0.0) -> None:

@@ -53,9 +53,10 @@ class Process:
         secret: bytes = b"",
         crawl: str = "crawl",
         incarnation: int = 0,
+        store: MemoryStore | None = None,
     ) -> None:
         self.name = name
-        self.store = MemoryStore()
+        self.store = store or MemoryStore()
         self.partition = Partition.equal_ranges(NAMES)
         self.others = [other for other in NAMES if other != name]
         rng = random.Random(name * (1 + incarnation))
@@ -231,6 +232,41 @@ async def test_the_older_of_a_node_and_its_copy_stops() -> None:
     assert "stopped, because p1 says: p0: a newer start" in str(older.failures[0])
     assert not copy.failures and not other.failures
     for process in (other, copy, older):
+        await process.peers.close()
+
+
+async def test_a_copy_that_replaces_the_original_is_not_stopped_by_what_the_original_confirms() -> None:
+    """The queue of the copy is of an earlier state, so the copy renumbers it and connects a second time.
+
+    The original takes links of the peer until it is stopped. If it confirmed them after the copy was accepted,
+    the peer would refuse the copy at its second connection, and no process of this name would remain.
+    """
+    other, original = Process("p1", CONFIG), Process("p0", CONFIG, incarnation=1)
+    addresses = await start(other, original)
+    original.commit([("p1", original.links_for("p1", 10))])
+    await reached(lambda: len(other.received) == 10 and not original.outbox.links)
+    copied = MemoryStore(dict(original.store._data))
+    original.commit([("p1", original.links_for("p1", 20))])
+    await reached(lambda: len(other.received) == 30 and not original.outbox.links)
+    copy = Process("p0", CONFIG, incarnation=2, store=copied)
+    copy.peers._on_news = lambda: None  # the renumbered queue waits for the commit below
+    address = await copy.peers.start()
+    copy.peers.set_address("p1", addresses[0])
+    await reached(lambda: copy.outbox.urgent)
+    other.commit([("p0", other.links_for("p0", 40))])
+    await reached(
+        lambda: not other.outbox.links or "newer start" in other.peers.status()["p0"].last_ending,
+    )
+    copy.commit([("p1", copy.links_for("p1", 5))])
+    await reached(lambda: bool(copy.failures) or not copy.outbox.links)
+    assert not copy.failures
+    await reached(lambda: bool(original.failures))
+    assert "a newer start" in str(original.failures[0])
+    other.peers.set_address("p0", address)
+    copy.peers._on_news = copy.on_news
+    await reached(lambda: len(copy.received) == 40)
+    assert not copy.failures and not original.received
+    for process in (other, original, copy):
         await process.peers.close()
 
 

@@ -138,6 +138,54 @@ def test_a_process_that_is_behind_does_not_replace_the_connected_one_of_its_name
     assert present.dialler.state is SessionState.STREAMING
 
 
+def test_an_older_start_confirms_nothing_once_a_newer_start_is_connected() -> None:
+    """The older start would confirm links that the newer one lacks, and the newer one would be refused as behind."""
+    one, older = process("p0"), process("p1", incarnation=1)
+    newer = process("p1", store=copied_store(older), boot=b"copy", incarnation=2)
+    door = Doorkeeper(sessions_max=6)
+    commit(one, [("p1", links_for("p1", 10))])
+    way = pair(one, older, own_door=door)
+    exchange(way)
+    assert way.dialler.state is SessionState.STREAMING
+    exchange(pair(newer, one, to="p0", door=door))
+    assert "a newer start" in str(way.dialler.ending) and way.dialler in door.take_parted()
+    door.leave(way.dialler)
+    cut(way)
+    commit(older)
+    assert older.inbox.applied == 10
+    again = pair(one, older, own_door=door)
+    exchange(again)
+    assert again.dialler.ending.reason is again.listener.ending.reason is Reason.DOUBLE
+    assert again.dialler.ending.newest == 0, "the newest start is connected"
+    assert one.outbox.links == 10
+    drain(pair(one, newer, own_door=door))
+    assert (one.outbox.links, newer.inbox.applied) == (0, 10)
+
+
+def test_a_newer_start_that_was_dialled_replaces_the_older_one_that_is_connected() -> None:
+    one, door = process("p0"), Doorkeeper(sessions_max=6)
+    older = pair(process("p1", incarnation=1), one, to="p0", door=door)
+    exchange(older)
+    newer = process("p1", boot=b"newer", incarnation=2)
+    way = pair(one, newer, own_door=door)
+    exchange(way)
+    assert way.dialler.state is SessionState.STREAMING
+    assert "a newer start" in str(older.listener.ending) and older.listener in door.take_parted()
+    again = pair(process("p1", boot=b"older", incarnation=1), one, to="p0", door=door)
+    exchange(again)
+    assert again.dialler.ending.reason is Reason.DOUBLE
+    exchange(pair(newer, one, to="p0", door=door))
+    assert way.dialler.state is SessionState.STREAMING, "both directions of the newest start stay"
+
+
+def test_a_process_and_its_copy_that_were_started_in_the_same_millisecond_are_not_both_accepted() -> None:
+    one, door = process("p0"), Doorkeeper(sessions_max=6)
+    exchange(pair(process("p1", incarnation=5), one, to="p0", door=door))
+    way = pair(one, process("p1", boot=b"twin", incarnation=5), own_door=door)
+    exchange(way)
+    assert way.dialler.ending.reason is Reason.DOUBLE
+
+
 def test_links_that_arrive_twice_are_no_loss() -> None:
     """After an unclean stop without synced writes, links are sent again, and the peer counts these links twice."""
     one, other = process("p0"), process("p1")

@@ -168,7 +168,7 @@ def test_well_tagged_garbage_ends_in_a_protocol_error(kind: int, payload: bytes)
     [
         b"\xdd\xff\xff\xff\xff",  # announces 4 thousand million elements
         b"\xc6\xff\xff\xff\xff",  # announces 4 GiB of bytes
-        b"\x91" * 4000,  # is nested deeper than the stack of any parser
+        b"\x91" * 4000,  # arrays that are nested deeper than the stack of any parser
         b"",
         b"\x92\x01\x91\xc6\xff\xff\xff\xff",
         msgspec.msgpack.encode([-1, []]),

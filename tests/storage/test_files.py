@@ -129,7 +129,7 @@ def test_rename_moves_between_directories(tmp_path: Path) -> None:
 
 def test_free_space_and_reserved_space(tmp_path: Path) -> None:
     assert 0 < files.free_bytes(tmp_path) <= files.total_bytes(tmp_path)
-    # as if a running crawl had been removed
+    # this folder does not exist, like the directory of a running crawl that was removed
     with pytest.raises(StoreError, match="cannot read the free space"):
         files.free_bytes(tmp_path / "removed")
     files.reserve(tmp_path / "ballast", 1 << 16)

@@ -265,8 +265,8 @@ def test_processes_that_do_not_stop_are_killed(
             crawl.supervisor._children[0].kill = lambda: None  # type: ignore[method-assign]
         crawl.supervisor.stop("signal")
 
-    # On a busy machine, a killed process may end late, so the limit is long. It is short only if the process
-    # cannot be killed, because then the whole limit passes.
+    # On a busy machine, a killed process may end late, so the limit is long. If the process cannot be killed,
+    # the test waits for the whole limit, so the limit is short.
     step = 0.5 if immortal else 60.0
     supervised = Supervised(tmp_path / "crawl", web.url("/x", "127.0.0.1"), act, shutdown_step_max=step)
     ended = asyncio.run(supervised.run())

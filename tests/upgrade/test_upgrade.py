@@ -372,7 +372,8 @@ def test_settings_of_one_run_are_dropped(tmp_path: Path, caplog: pytest.LogCaptu
         ready(directory)
         saved = convert(directory.settings.load())
         assert (saved.pages.store, saved.crawl.patience) == ("raw", kept)
-        assert [each.getMessage() for each in caplog.records if "pages.store" in each.getMessage()]
+        (line,) = [each.getMessage() for each in caplog.records if "pages.store" in each.getMessage()]
+        assert line.endswith("To store no pages from now on, use --set pages.store=none once")
 
 
 @pytest.mark.parametrize(("listen", "kept"), [("h:7", "127.0.0.1:0"), ("0.0.0.0:7", "0.0.0.0:7")])

@@ -147,7 +147,7 @@ def refresh_state(directory: CrawlDirectory, processes: int) -> dict[int, Any]:
             assert stages.refresh is not None
             stages.refresh._check()
             schedule, now = stages.refresh.schedule, stages.clock.now()
-            level, schedule.level = schedule.level, 5e5
+            level, schedule.pace.level = schedule.pace.level, 5e5
             for key, _ in scan_prefix(stages.store, REFRESH):
                 page = schedule.find(int.from_bytes(key[2:], "big"))
                 rest = [stages.store.get(prefix + key[2:]) for prefix in (ASKED, HANDOVER)]

@@ -24,7 +24,7 @@ from crawler.urls.canonical import (
 )
 
 BASE = "http://h.example/a/b?c"
-# Parts of test URLs. Together, they reach all branches of the parser and of the functions based on it.
+# Parts of test URLs. Together, these parts reach all branches of the parser and of the functions based on it.
 PIECES = (
     "http:", "HTTPS://", "//", "/", "\\", ".", "..", "%2e", "%2E%2e", "%7E", "%7e", "%2f", "%", "?", "#", ":",
     "@", "u:p@", ":80", ":443", ":8080", "h.example", "WWW.H.example.", "[::1]", "1.2.3.4", "0x7f.1", "a",

@@ -1,6 +1,6 @@
 """Test URL parsing and normalization against the test cases of the standards.
 
-The cases are web-platform-tests (WPT: URLs, percent-encoding, IDNA) and the tests of the public suffix list.
+The test cases come from the web-platform-tests for URLs, percent-encoding and IDNA, and from the public suffix list.
 """
 
 import json

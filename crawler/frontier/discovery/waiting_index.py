@@ -21,7 +21,8 @@ from crawler.frontier.discovery.entries import Todo, decode, make_key
 from crawler.storage.keys import TODO, WAITING, WAITING_WHOLE
 from crawler.storage.kv import Batch, KeyValue, scan_prefix
 
-# The maximum number of promises. A promise takes 100 bytes. If there are more, the oldest are dropped.
+# The maximum number of promises. A promise takes 100 bytes. If there are more promises, the oldest ones are
+# dropped.
 PROMISES_MAX = 32_768
 _CHUNK = 10_000  # entries per batch
 _LOW_48 = (1 << 48) - 1

@@ -30,9 +30,10 @@ _CELL = struct.Struct("<IQddI")
 _SIZE = _CELL.size
 _NUMBER_MAX = 0xFFFF_FFFF
 _UNDER_WAY = -1.0  # stands for the gap of a request that has not ended
-# Number of cells for each fetch slot. At most five hosts per slot have a request under way. Each slot may have
-# one task that holds it and one that is aside, and every two slots may have one slow task. Each of these tasks
-# holds its own host, and perhaps the host of a redirect hop.
+# Number of cells for each fetch slot. At most five hosts per slot have a request under way. For each slot,
+# one task may hold the slot, and another task may wait for a redirect hop without a slot. For every two
+# slots, one slow task may continue without a slot. Each of these tasks holds its own host, and perhaps the
+# host of a redirect hop.
 CELLS_PER_SLOT = 16
 
 

@@ -1,4 +1,4 @@
-"""Combines the parts of several schedules: `signals`, `overview` and `records` over all arms (`arms.py`)."""
+"""Combines the parts of several schedules: `signals`, `overview`, `pace` and `records` over all arms (`arms.py`)."""
 
 import math
 
@@ -155,6 +155,43 @@ class ArmsOverview:
         """Return the result of `Overview.hubs`, summed over all arms."""
         views = [schedule.overview.hubs(now) for schedule in self._arms.schedules]
         return {name: sum(view[name] for view in views) for name in views[0]}
+
+
+class ArmsPace:
+    """Combines the `Pace` of all schedules into one."""
+
+    def __init__(self, schedules: list[Schedule]) -> None:
+        self._schedules = schedules
+
+    @property
+    def rate(self) -> float:
+        """The fetches per unit of time over all arms."""
+        return sum(schedule.pace.rate for schedule in self._schedules)
+
+    @rate.setter
+    def rate(self, rate: float) -> None:
+        for schedule in self._schedules:
+            schedule.pace.rate = rate / len(self._schedules)
+
+    @property
+    def level(self) -> float:
+        """The mean of the arms' levels."""
+        return sum(schedule.pace.level for schedule in self._schedules) / len(self._schedules)
+
+    @level.setter
+    def level(self, level: float) -> None:
+        for schedule in self._schedules:
+            schedule.pace.level = level
+
+    @property
+    def revisit(self) -> float:
+        """The mean revisit interval of the first arm. Other arms have similar shares of the pages and of the rate."""
+        return self._schedules[0].pace.revisit
+
+    @revisit.setter
+    def revisit(self, revisit: float) -> None:
+        for schedule in self._schedules:
+            schedule.pace.revisit = revisit
 
 
 class ArmsRecords:

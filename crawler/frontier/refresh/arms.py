@@ -19,7 +19,14 @@ import numpy as np
 
 from crawler.config.schema import ARMS_MAX
 from crawler.errors import UsageError
-from crawler.frontier.refresh.arm_parts import ArmNumbers, ArmsFacts, ArmsOverview, ArmsRecords, ArmsSignals
+from crawler.frontier.refresh.arm_parts import (
+    ArmNumbers,
+    ArmsFacts,
+    ArmsOverview,
+    ArmsPace,
+    ArmsRecords,
+    ArmsSignals,
+)
 from crawler.frontier.refresh.clock_repair import SetBack
 from crawler.frontier.refresh.schedule import Schedule
 from crawler.frontier.refresh.settings import Settings
@@ -50,6 +57,7 @@ class Arms:
         self.signals = ArmsSignals(self.numbers)
         self.overview = ArmsOverview(self.numbers)
         self.facts = ArmsFacts(self.numbers)
+        self.pace = ArmsPace(self.schedules)
         self.records = ArmsRecords(self.numbers)
         self._behind = [0.0] * len(settings)  # number of fetches by which each arm is behind the mean
         self._flying: dict[int, int] = {}  # page -> its host, even if the page was removed meanwhile
@@ -197,38 +205,6 @@ class Arms:
 
     def next_wakeup(self, now: float) -> float:
         return min(schedule.next_wakeup(now) for schedule in self.schedules)
-
-    # -- the level
-
-    @property
-    def rate(self) -> float:
-        """The fetches per unit of time over all arms."""
-        return sum(schedule.rate for schedule in self.schedules)
-
-    @rate.setter
-    def rate(self, rate: float) -> None:
-        for schedule in self.schedules:
-            schedule.rate = rate / len(self.schedules)
-
-    @property
-    def level(self) -> float:
-        """The mean of the arms' levels."""
-        return sum(schedule.level for schedule in self.schedules) / len(self.schedules)
-
-    @level.setter
-    def level(self, level: float) -> None:
-        for schedule in self.schedules:
-            schedule.level = level
-
-    @property
-    def revisit(self) -> float:
-        """The mean revisit interval of the first arm. Other arms have similar shares of the pages and of the rate."""
-        return self.schedules[0].revisit
-
-    @revisit.setter
-    def revisit(self, revisit: float) -> None:
-        for schedule in self.schedules:
-            schedule.revisit = revisit
 
     def marginal_value(self, now: float) -> float:
         """Return the gain of one more fetch now, averaged over the arms."""

@@ -15,18 +15,28 @@ the later run begins soon after `last` (less than `lead` later), and nothing is 
 clock has made up for the lead, the clock of the run behind was wrong, and the instants from `since` to `last`
 are moved forward by the lead. The moved instants are still too early, by the time that passed between the
 earlier run and the run behind.
+
+If the first run of a crawl is behind, no earlier instant shows it. But a clock that shows a time before
+`EARLIEST` is certainly wrong, so the lead of such a run is infinite. The first run whose clock shows a later
+time replaces it with the time from `last` to the start of this run. The moved instants are then too late, by
+the time that passed between the two runs.
 """
 
+import math
 from typing import NamedTuple
 
 import numpy as np
 
+# 2025-01-01. The crawler is younger, so a clock that shows an earlier time is wrong.
+EARLIEST = 1_735_689_600.0
+
 
 class SetBack(NamedTuple):
-    """A run that began with a clock behind the instants of earlier runs.
+    """A run that began with a clock behind the instants of earlier runs, or before `EARLIEST`.
 
     `since` is the time that its clock showed at the start of the run. `last` is the latest instant that the run
-    stored. `lead` is the time from `since` to the latest instant of an earlier run, in seconds.
+    stored. `lead` is the time from `since` to the latest instant of an earlier run, in seconds; it is infinite
+    if there was no earlier run and the clock has not become right yet.
     """
 
     since: float
@@ -34,8 +44,14 @@ class SetBack(NamedTuple):
     lead: float
 
     def has_ended(self, now: float) -> bool:
-        """Return whether the clock has moved forward by at least the lead since the last instant of this run."""
-        return now - self.last >= self.lead
+        """Return whether the clock has made up for the lead since the last instant of this run."""
+        return now >= EARLIEST if math.isinf(self.lead) else now - self.last >= self.lead
+
+    def settled(self, now: float) -> "SetBack":
+        """Return the record of this run with a finite lead if the run has ended, as known when a run begins at `now`."""
+        if math.isinf(self.lead) and self.has_ended(now):
+            return self._replace(lead=now - self.last)
+        return self
 
     def extended(self, instant: float) -> "SetBack":
         """Return the record of this run after the run has stored `instant`.
@@ -57,7 +73,7 @@ def at_start(known: SetBack | None, now: float, lead: float) -> SetBack | None:
     are in the future.
     """
     if lead <= 0.0:
-        return known
+        return SetBack(now, now, math.inf) if known is None and now < EARLIEST else known
     if known is not None and now < known.since + known.lead:
         return known._replace(since=min(known.since, now))
     return SetBack(now, now, lead)

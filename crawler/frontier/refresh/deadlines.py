@@ -439,8 +439,9 @@ class Deadlines:
             due = self._again(host, now)
         elif self.clocked:
             due = self._reach(page, host, wait, excess, now)
-            # If a quiet neighbourhood becomes active, the page should be due earlier. But a bounded offset is
-            # never negative, so at first the page stays due at the later time. So check it again soon.
+            # If a quiet neighbourhood becomes active, the page should be due earlier than computed here. A
+            # bounded offset cannot make the page due earlier, because it is never negative. So check the page
+            # again soon.
             if excess < 0.0 and self.offsets.is_bounded(page, host):
                 due = min(due, now + _QUIET_SHARE * self.controller.scale)
         return min(due, crawled + self.tables.max_age(page))

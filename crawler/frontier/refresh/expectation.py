@@ -114,8 +114,8 @@ class Expectation:
         return {
             "pages": len(self._schedule),
             "expected_freshness": _round(_mean(fresh, weights)),
-            "level": self._schedule.level,
-            "rate": self._schedule.rate * self._speed,
+            "level": self._schedule.pace.level,
+            "rate": self._schedule.pace.rate * self._speed,
             "more_rate": self._gain_of_more(weights),
             "ages": self._ages(sample, then),
             "results": dict(self.results),
@@ -149,9 +149,9 @@ class Expectation:
         settings = self._schedule.settings
         policies = [one.policy for one in (settings if isinstance(settings, tuple) else (settings,))]
         whole = float(weights.mean()) * len(self._schedule) if len(weights) else 0.0
-        if not (whole and self._schedule.rate and all(policy in BY_LEVEL for policy in policies)):
+        if not (whole and self._schedule.pace.rate and all(policy in BY_LEVEL for policy in policies)):
             return {}
-        gain = MORE_RATE * self._schedule.rate * self._schedule.level / whole
+        gain = MORE_RATE * self._schedule.pace.rate * self._schedule.pace.level / whole
         return {"share": MORE_RATE, "gain": round(min(gain, 1.0), 5)}
 
     def _ages(self, sample: list[PageView], then: float) -> dict[str, float]:

@@ -202,13 +202,14 @@ class Overview:
     def quality(self, host: int) -> tuple[list[float], list[float], float]:
         """Return a host's signal quality: (signals judged, precision) by source, and the recall over all sources."""
         self.flights.require_host(host)
-        quality = self.learning.quality
-        heard = [float(each) for each in quality.all_signals[host]]
-        return heard, [quality.precision(host, source) for source in range(len(heard))], quality.recalls[host]
+        sources = self.learning.quality.sources
+        heard = [float(each) for each in sources.all_signals[host]]
+        precisions = [sources.precision(host, source) for source in range(len(heard))]
+        return heard, precisions, self.learning.quality.recalls[host]
 
     def heard_hosts(self) -> list[int]:
         """Return the numbers of the hosts whose pages ever had a signal."""
-        counts = np.asarray(self.learning.quality.all_signals)[: self.tables.hosts.rows]
+        counts = np.asarray(self.learning.quality.sources.all_signals)[: self.tables.hosts.rows]
         found: list[int] = np.flatnonzero(counts.any(axis=1)).tolist()
         return found
 

@@ -24,8 +24,9 @@ _INFINITY = cython.declare(cython.double, float("inf"))
 # refetches finds a new page.
 LINKS_LEAST = 4
 LINKS_MOST = 1000  # more links than this do not increase the expected number of new pages
-# A list of a whole site counts as if its first copy had shown this many more URLs. Otherwise, nothing would be
-# expected of the front page or sitemap of a young site, which shows few URLs or none.
+# A list of a whole site counts as if its first copy had shown this many more URLs. Without these additional
+# URLs, no new pages would be expected on the front page or sitemap of a young site, which shows few URLs or
+# none.
 SITE_LIST_LINKS = 20
 
 

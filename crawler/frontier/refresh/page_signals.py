@@ -48,7 +48,7 @@ else:
     )
 
 _INFINITY = cython.declare(cython.double, float("inf"))
-# Other methods, such as `Schedule.peek`, also process queued changes, but at most this many per call.
+# A call of `Schedule.peek`, or of a similar method, processes at most this many queued changes.
 SLICE = cython.declare(cython.Py_ssize_t, 64)
 _BITS = cython.declare(cython.uint, COUNTER_BITS)  # number of bits of the counter of each source
 _SIGNAL_MAX = cython.declare(cython.uint, (1 << COUNTER_BITS) - 1)  # maximum count per source
@@ -175,8 +175,8 @@ class Signals:
         more: cython.double = self.deadlines.signals_of(host, after)
         key: cython.double = self.tables.page_heaps.nodes[page].key
         if beta < _INFINITY and key - (more - n) * beta > now:
-            # The new key minus the offsets of directory and host may be in the past. Then the page may be due.
-            # Its exact deadline is computed when the page is at the top of its heap.
+            # If the new key minus the offsets of directory and host is in the past, the page may be due. The
+            # exact deadline of the page is computed when the page is at the top of its heap.
             key -= (more - n) * beta
         else:
             offset: cython.double = self.deadlines.offsets.of_page(page, host, now)
@@ -197,7 +197,7 @@ class Signals:
         """
         times: cython.int = self.tables.states[page] // DOUBLING
         due: cython.double = max(now, self.tables.crawled[page] + self.queues.retry_age * (1 << times))
-        if self.deadlines.plain or not self.learning.quality.used(host, source):
+        if self.deadlines.plain or not self.learning.quality.sources.used(host, source):
             return
         if (
             due < self.tables.page_heaps.nodes[page].key

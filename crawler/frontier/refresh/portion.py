@@ -70,7 +70,7 @@ class Portion:
     def set_rate(self, rate: float) -> None:
         """Use the whole rate of this process for refreshes in an endless crawl; a rate of 0 changes nothing."""
         if self.endless and rate:
-            self._schedule.rate = self._clock.ours(rate)
+            self._schedule.pace.rate = self._clock.ours(rate)
 
     def divide(self, discovery: float, known: float, rate: float) -> None:
         """Set this process's parts of the whole `rate` for new and for known pages."""
@@ -91,7 +91,7 @@ class Portion:
             share = min((waited - self._waited) / elapsed, 1.0)
             self.busy += (share - self.busy) * -math.expm1(-elapsed / _BUSY_SMOOTHING)
         self._levelled_at, self._waited = now, waited
-        pages, rate = len(self._schedule), self._schedule.rate
+        pages, rate = len(self._schedule), self._schedule.pace.rate
         revisit = pages / rate if pages and rate else self._config.clock_max
         price, balance = self.price(now), self.balance
         own = balance.report(price, pages, self.busy >= BUSY_SHARE, self._clock.at(now), revisit)

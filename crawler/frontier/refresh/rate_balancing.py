@@ -28,7 +28,8 @@ STEP = 0.25  # part of a difference between levels that is corrected within the 
 STEP_MAX = 0.05  # maximum step per exchange
 IDLE = -1.0  # logarithm of the level of an idle process, relative to the mean
 AHEAD_MAX = 4.0  # maximum difference between the logarithm of a level and the mean
-# The tilt is kept between 1 / TILT_MAX and TILT_MAX. From both bounds it can still return to an average value.
+# The tilt is kept between 1 / TILT_MAX and TILT_MAX. From both bounds, the tilt can still return to an
+# average value.
 TILT_MAX = 1e3
 SMOOTHING = 0.02  # the reported level is averaged over this part of the mean time between two crawls
 

@@ -3,6 +3,7 @@ from crawler.frontier.refresh.deadlines cimport Deadlines
 from crawler.frontier.refresh.exploration cimport Exploration
 from crawler.frontier.refresh.flights cimport Flights
 from crawler.frontier.refresh.overview cimport Overview
+from crawler.frontier.refresh.pace cimport Pace
 from crawler.frontier.refresh.page_facts cimport Facts
 from crawler.frontier.refresh.queues cimport Queues
 from crawler.frontier.refresh.schedule_records cimport Records
@@ -15,6 +16,7 @@ cdef class Schedule:
     cdef readonly Signals signals
     cdef readonly Overview overview
     cdef readonly Facts facts
+    cdef readonly Pace pace
     cdef readonly Records records
     cdef public object set_back
     cdef Flights _flights

@@ -17,6 +17,7 @@ page with the earliest deadline is taken.
     page_facts.py        facts about pages besides their fetches          `Schedule.facts`
     page_signals.py      change signals make deadlines earlier            `Schedule.signals`
     overview.py          queries that change nothing                      `Schedule.overview`
+    pace.py              the rate of fetches, and the level               `Schedule.pace`
     schedule_records.py  the stored state of a schedule                   `Schedule.records`
 
 Call `peek`, `acquire`, then `record_outcome` or `give_back`. The work of each call is bounded: bulk signals
@@ -41,6 +42,7 @@ if cython.compiled:
     from cython.cimports.crawler.frontier.refresh.flights import Flights, check_instant
     from cython.cimports.crawler.frontier.refresh.level_controller import LevelController
     from cython.cimports.crawler.frontier.refresh.overview import Overview
+    from cython.cimports.crawler.frontier.refresh.pace import Pace
     from cython.cimports.crawler.frontier.refresh.page_facts import Facts, check_importance
     from cython.cimports.crawler.frontier.refresh.page_signals import SLICE, Signals
     from cython.cimports.crawler.frontier.refresh.queues import CHECKS_MAX, Queues
@@ -61,6 +63,7 @@ else:
     from crawler.frontier.refresh.flights import Flights, check_instant
     from crawler.frontier.refresh.level_controller import LevelController
     from crawler.frontier.refresh.overview import Overview
+    from crawler.frontier.refresh.pace import Pace
     from crawler.frontier.refresh.page_facts import Facts, check_importance
     from crawler.frontier.refresh.page_signals import SLICE, Signals
     from crawler.frontier.refresh.queues import CHECKS_MAX, Queues
@@ -125,6 +128,7 @@ class Schedule:
             self._flights,
         )  # fmt: skip
         self.facts = Facts(self._tables, self._controller, self._queues, self._learning, self._flights)
+        self.pace = Pace(self._controller, self._queues)
         self.records = Records(self._tables, self._learning, self._flights)
 
     # -- adding and removing pages
@@ -377,43 +381,6 @@ class Schedule:
         if self._queues.withheld >= 0:
             found = min(found, self._tables.page_heaps.nodes[self._queues.withheld].key)
         return found
-
-    # -- the level
-
-    @property
-    def level(self) -> float:
-        """The least value at which a page is worth a fetch. Values are in units of importance x time."""
-        return self._controller.level
-
-    @level.setter
-    def level(self, level: float) -> None:
-        if not 0.0 < level < _INFINITY:
-            raise ValueError(f"level {level}")
-        self._controller.level = self._queues.swept_level = level
-        self._controller.unknown, self._queues.swept = False, 0  # the keys are recomputed later, row by row
-
-    @property
-    def rate(self) -> float:
-        """The fetches per unit of time, as set or else as measured; 0 if the rate is not known."""
-        return self._controller.fetch_rate()
-
-    @rate.setter
-    def rate(self, rate: float) -> None:
-        if not 0.0 <= rate < _INFINITY:
-            raise ValueError(f"rate {rate}")
-        self._controller.rate = rate
-        self._controller.set_scale()
-
-    @property
-    def revisit(self) -> float:
-        """The mean time between two crawls of a page; 0 while no rate is known."""
-        return self._controller.revisit if self._controller.fetch_rate() > 0.0 else 0.0
-
-    @revisit.setter
-    def revisit(self, revisit: float) -> None:
-        if not 0.0 < revisit < _INFINITY:
-            raise ValueError(f"revisit {revisit}")
-        self._controller.set_revisit(revisit)
 
     def marginal_value(self, now: float) -> float:
         """Return the gain of one more fetch now.

@@ -32,17 +32,16 @@ class Records:
 
     @property
     def bias(self) -> tuple[float, ...]:
-        """Return four decaying sums (`freshness/learning.py`).
+        """Return four decaying sums (`freshness/biases.py`).
 
         They are the found and the expected number of all changes, and the same two numbers for changes without
         a signal.
         """
-        learning = self.learning
-        return learning.found, learning.told, learning.silent_found, learning.silent_told
+        return self.learning.biases.sums()
 
     @bias.setter
     def bias(self, sums: tuple[float, ...]) -> None:
-        self.learning.restore_bias(*sums)
+        self.learning.biases.restore(*sums)
 
     def page_state(self, page: int) -> tuple[int, int, int, float, float, float, int, float, int]:
         """Return a page's fingerprint, keys of host and directory, last crawl, k, T, signals, importance, state."""

@@ -27,7 +27,6 @@ from typing import NamedTuple
 import numpy as np
 from isal.isal_zlib import crc32
 
-from crawler.clock import past
 from crawler.errors import DamageError
 from crawler.freshness.recalibration import Recalibration
 from crawler.freshness.seasons import COLUMNS as RHYTHM_NUMBERS
@@ -84,8 +83,8 @@ def stage(schedule: Schedule | Arms, page: int, batch: Batch) -> None:
     directory_key, counts = schedule.records.directory_state(page)
     record = _DIRECTORY.pack(host_key, *counts)
     batch.put(keys.REFRESH_DIRECTORY + _key.pack(directory_key), seal(record))
-    batch.put(keys.REFRESH_LEVEL, number_record(schedule.level))
-    if (revisit := schedule.revisit) > 0.0:
+    batch.put(keys.REFRESH_LEVEL, number_record(schedule.pace.level))
+    if (revisit := schedule.pace.revisit) > 0.0:
         batch.put(keys.REFRESH_REVISIT, number_record(revisit))
     batch.put(keys.REFRESH_BIAS, seal(_BIAS.pack(*schedule.records.bias)))
 
@@ -170,32 +169,33 @@ def load(schedule: Schedule | Arms, store: KeyValue, now: float) -> Loaded:
     added, so T is kept: a page that lost its T, but not its changes, would seem to change too fast to be worth
     a fetch.
 
-    If the clock was behind in an earlier run and is right again, the instants of that run are corrected
+    If the clock was behind in an earlier run and is right now, the instants of that run are corrected
     (`clock_repair.py`).
 
     Raises:
         DamageError: a record is damaged.
     """
     if (level := stored_number(store, keys.REFRESH_LEVEL)) > 0.0:
-        schedule.level = level
+        schedule.pace.level = level
     if (revisit := stored_number(store, keys.REFRESH_REVISIT)) > 0.0:
-        schedule.revisit = revisit
+        schedule.pace.revisit = revisit
     if (value := store.get(keys.REFRESH_BIAS)) is not None:
         sums = unseal(keys.REFRESH_BIAS, value)
         kind = _BIAS_OF_ALL if len(sums) == _BIAS_OF_ALL.size else _BIAS
         schedule.records.bias = kind.unpack(sums)
+    set_back, lead = _stored_set_back(store, now), 0.0
+    ended = set_back if set_back is not None and set_back.has_ended(now) else None
     for key, payload in _records(
         store, keys.REFRESH_SITE, _SITE.size, _PACED_SITE.size, _SITE_UNEXPOSED.size, *_EARLIER_SITES
     ):
         site = _site_numbers(payload)
-        site[_SITE_INSTANTS] = np.minimum(site[_SITE_INSTANTS], now)
+        site[_SITE_INSTANTS] = _corrected(site[_SITE_INSTANTS], now, ended)
         schedule.records.restore_site(key, site)
     for key, payload in _records(store, keys.REFRESH_DIRECTORY, _DIRECTORY.size):
         host_key, observed, expected, counted_at, found, watched, found_at = _DIRECTORY.unpack(payload)
-        counts, news = (observed, expected, past(counted_at, now)), (found, watched, past(found_at, now))
+        counted_at, found_at = _corrected(np.array((counted_at, found_at)), now, ended).tolist()
+        counts, news = (observed, expected, counted_at), (found, watched, found_at)
         schedule.records.restore_directory(key, host_key, counts, news)
-    set_back, lead = _stored_set_back(store), 0.0
-    ended = set_back if set_back is not None and set_back.has_ended(now) else None
     records = scan_prefix(store, keys.REFRESH)
     while chunk := list(islice(records, _CHUNK)):
         lead = max(lead, _load_pages(schedule, chunk, now, ended))
@@ -203,7 +203,7 @@ def load(schedule: Schedule | Arms, store: KeyValue, now: float) -> Loaded:
         # reads the store may have other settings than the crawl. So the stored interval replaces the computed
         # one.
         if revisit > 0.0:
-            schedule.revisit = revisit
+            schedule.pace.revisit = revisit
     schedule.set_back = at_start(set_back, now, lead)
     schedule.renew()
     return Loaded(len(schedule), lead)
@@ -223,10 +223,17 @@ def _site_numbers(payload: bytes) -> np.ndarray:
     return np.append(numbers, np.zeros(max(_SITE_NUMBERS - len(numbers), 0)))
 
 
-def _stored_set_back(store: KeyValue) -> SetBack | None:
-    """Return the latest run whose clock was behind; None if there was none."""
+def _stored_set_back(store: KeyValue, now: float) -> SetBack | None:
+    """Return the latest run whose clock was behind, as known when a run begins at `now`; None if there was none."""
     value = store.get(keys.REFRESH_SET_BACK)
-    return None if value is None else SetBack(*_SET_BACK.unpack(unseal(keys.REFRESH_SET_BACK, value)))
+    if value is None:
+        return None
+    return SetBack(*_SET_BACK.unpack(unseal(keys.REFRESH_SET_BACK, value))).settled(now)
+
+
+def _corrected(instants: np.ndarray, now: float, ended: SetBack | None) -> np.ndarray:
+    """Return stored instants of sites and directories: those of the ended run corrected, and none in the future."""
+    return np.minimum(instants if ended is None else ended.corrected(instants), now)
 
 
 def _load_pages(

@@ -52,7 +52,7 @@ KINDS = (
     "lost-disk",
 )
 ACTS = ("term", "rerun", "limits", "block", "retire", "withdraw", "signal", "notice", "reshard")
-# without the last three kinds (clones, restored backups, empty disks), for which other rules hold
+# all kinds but the last three (clones, restored backups, empty disks), for which other rules hold
 USUAL = KINDS[:-3]
 # The points of the code at which a fault may happen, each with a number n. The fault happens at one of the
 # first n visits of the point.
@@ -101,10 +101,11 @@ BACKUP_MAX = 30.0  # maximum seconds from the copy of a disk to its use
 # a process reaches these points once, when it ends; a fault happens there only if its settings name the point
 ENDING_POINTS = ("stopping", "closing")
 RESET_POINTS = ("entries accepted", "acks sent", "entries sent", "")
-# Some kills come a little after the process has reached a named point. This is the delay in seconds
-# (log-uniform). A message, a sync and a group write take times of this order.
+# Some kills come a little after the process has reached a named point. This is the range of the delay in
+# seconds (log-uniform). A message, a sync and a group write take times of this order.
 BEHIND = (0.001, 0.3)
-# Seconds until a machine runs again. In the meantime, the web servers still answer the requests that it had sent.
+# Seconds until a machine runs again. While the machine is down, the web servers still answer the requests
+# that it had sent.
 BOOT = 5.0
 AT_ONCE = 0.2  # seconds until a service manager restarts a process
 

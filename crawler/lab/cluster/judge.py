@@ -108,8 +108,8 @@ def judge(cluster: Cluster) -> RunVerdict:
     act_rules.judge_limits(notes, web, rows, observed)
     act_rules.judge_tries(notes, rows, settings, observed)
     # If a disk was copied, restored or lost, links may have been recovered. After a recovery, a page may be
-    # found and fetched again at another depth. But links that were recovered from it still have the depth from
-    # before. So the stored records of such a run are not judged.
+    # found and fetched again at another depth. But links that were recovered from this page still have the
+    # earlier depth of the page. So the stored records of such a run are not judged.
     if not cloned:
         announced = {act.target for act in observed.acts if act.kind in act_rules.SIGNALS}
         stored_rules.judge_stored(notes, web, cluster.population.stored, announced)

@@ -178,7 +178,8 @@ class SystemCalls:
             for name, call in self._real.items():
                 setattr(os, name, call)
             for descriptor in self._kept:
-                if _path_of(descriptor) == os.devnull:  # otherwise, a file object has closed the descriptor
+                # a file object may have closed the descriptor already
+                if _path_of(descriptor) == os.devnull:
                     os.close(descriptor)
             self._kept.clear()
             os.close(self._null)

@@ -115,7 +115,7 @@ def _git(folder: Path, *words: str) -> str:
 def _parts(folder: Path, *words: str) -> Iterator[bytes]:
     """Run git and yield its output, split at NULs, as it arrives."""
     with (
-        # a file, because a pipe that is not read could fill up and block git
+        # a file takes the error messages, because a pipe that is not read could fill up and block git
         tempfile.TemporaryFile() as complaints,
         subprocess.Popen(
             _command(folder, *words), stdout=subprocess.PIPE, stderr=complaints, stdin=subprocess.DEVNULL

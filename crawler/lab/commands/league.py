@@ -198,7 +198,7 @@ def _calibrate(tasks: list[GameTask], processes: int) -> int:
         report(len(found) / len(tasks))
     for arm, policy in dict.fromkeys((task.arm, task.policy) for task in tasks):
         those = [found[task] for task in tasks if (task.arm, task.policy) == (arm, policy)]
-        print(f"{policy}, {arm}\n{calibration.table(calibration.deciles(those))}\n")
+        print(f"{policy}, {arm}\n{calibration.table(np.sum(those, axis=0))}\n")
     return 0
 
 

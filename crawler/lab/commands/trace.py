@@ -183,7 +183,8 @@ def _import_of_crawl(source: Path, args: argparse.Namespace) -> int:
     folder = max(chosen, key=lambda path: (path / "links").stat().st_size)
     if len(chosen) > 1:
         print(f"taking the longest of {len(chosen)} traces: {folder}", file=sys.stderr)
-    trace = Trace.open(folder)  # raises an error if the folder has no trace, before anything is copied
+    # if the folder has no trace, this call raises an error before anything is copied
+    trace = Trace.open(folder)
     try:
         shutil.copytree(folder, args.trace)
     except OSError as error:

@@ -15,7 +15,8 @@ fetches that the most fetched host got, and `span` is the largest such share in 
 policy LOSES if it is below uniform by more than twice the error.
 
 The policy `bayes` knows the distribution of the change rates, but no page's rate. It shows how much a crawl can
-gain that must learn the rates (crawler/lab/living/bayes.py).
+gain that must learn the rates (crawler/lab/living/bayes.py). `bayes-gamma` knows only the mean of the rates, and
+assumes that they have a Gamma distribution, as the crawler does.
 
 The policies crawl, crawl-pooled and crawl-uniform run a whole process on a virtual clock. This takes 4 ms per
 fetch, so use small worlds: `crawler lab worlds issue --policies crawl,crawl-pooled --seeds 3`.
@@ -32,7 +33,7 @@ from crawler.clock import SystemClock
 from crawler.errors import UsageError
 from crawler.lab.living import calibration, gains, playing
 from crawler.lab.living.bayes import can_play
-from crawler.lab.living.playing import BAYES, PLAYERS, STATING, TRUE, UNIFORM, WorldRun
+from crawler.lab.living.playing import BAYES, BAYES_GAMMA, PLAYERS, STATING, TRUE, UNIFORM, WorldRun
 from crawler.lab.living.whole_crawl import CRAWLS, crawled
 from crawler.lab.living.worlds import QUICK, WORLDS, draw
 from crawler.lab.parallel import PROCESSES_MAX, cores, results
@@ -86,9 +87,10 @@ def run(args: argparse.Namespace) -> int:
         )
     if not 1 <= args.seeds <= SEEDS_MAX or not 0 <= args.processes <= PROCESSES_MAX:
         raise UsageError(f"--seeds must be 1 to {SEEDS_MAX}, --processes 1 to {PROCESSES_MAX}")
-    if BAYES in asked and (barred := [name for name in names if not can_play(WORLDS[name])]):
+    references = [name for name in asked if name in (BAYES, BAYES_GAMMA)]
+    if references and (barred := [name for name in names if not can_play(WORLDS[name])]):
         raise UsageError(
-            f"{BAYES} needs independent changes, no signals and free hosts: not {', '.join(barred)}"
+            f"{references[0]} needs independent changes, no signals and free hosts: not {', '.join(barred)}"
         )
     seeds = range(1, args.seeds + 1)
     report = ProgressLine("worlds", SystemClock())
@@ -145,8 +147,8 @@ def _calibrate(
     came = dict(zip(tasks, results(_judged, tasks, processes or cores()), strict=True))
     report(1.0)
     for policy in policies:
-        rows = calibration.deciles(came[task] for task in tasks if task.policy == policy)
-        print(f"{policy}\n{calibration.table(rows)}\n")
+        sums = np.concatenate([came[task] for task in tasks if task.policy == policy])
+        print(f"{policy}\n{calibration.table(sums)}\n")
     return 0
 
 

@@ -11,7 +11,7 @@ from crawler.lab.living.calibration import Calibration
 
 EXACT = "ncis-exact"
 POLICIES = (*RIVALS, *SHIPPED, EXACT)
-# The policies that read signals. The other policies ignore the signals of an arm.
+# The policies that read signals. All policies that are not listed here ignore the signals of an arm.
 LISTENING = {"believe", EXACT, *(name for name in SHIPPED if name not in DEAF)}
 
 
@@ -19,7 +19,7 @@ def judged(name: str, world: World, rate: float) -> np.ndarray:
     """Compare the stated probabilities of a policy with the truth; return the sums that `calibration.deciles` needs."""
     policy = Shipped(world, rate, Settings(**SHIPPED[name]), judged=True, born=world.born)  # type: ignore[arg-type]
     horizon = world.horizon
-    seen = Calibration(policy, world.changes, WARMUP * horizon, horizon, world.died)
+    seen = Calibration(policy, world.changes, world.site, WARMUP * horizon, horizon, world.died)
     play(world, policy, rate, seen)
     return seen.sums
 

@@ -125,7 +125,7 @@ class Exact(Ranked):
         )
         own = precision[where]
         own = [
-            quality.precision_of(site, p, rate)
+            quality.false_signals.precision_of(site, p, rate)
             for site, p, rate in zip(where.tolist(), own.tolist(), rates.tolist(), strict=True)
         ]
         own = reliable * np.array(own) + (1.0 - reliable) * bad[where]

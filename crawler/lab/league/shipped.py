@@ -67,7 +67,7 @@ class Shipped:
         born: np.ndarray | None = None,
     ) -> None:
         self.schedule = Schedule(settings)
-        self.schedule.rate = rate
+        self.schedule.pace.rate = rate
         self._judged = judged
         self._new = (born > 0.0).tolist() if born is not None else [False] * len(world)
         # for each page that is being fetched, its state before the fetch

@@ -6,8 +6,15 @@ see, which `freshness/recalibration.py` corrects. The world knows whether each c
 
 The method `fresh(page, now)` of a policy, such as `Shipped`, returns both estimates as (said, told). Both are
 nan for an unknown page.
+
+Even a perfectly calibrated policy shows errors, because a sample is finite and the pages of a site change
+together. `chance` estimates these errors with a bootstrap over sites.
+
+Source: Cameron, Gelbach and Miller, *Bootstrap-based improvements for inference with clustered errors* (Review
+of Economics and Statistics 2008): the wild cluster bootstrap.
 """
 
+import math
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
 from typing import Protocol
@@ -20,6 +27,8 @@ LOOKS = 40  # samples per run
 SAMPLE = 500  # pages per sample
 KINDS = ("said", "told")
 LEAST_SHARE = 0.01  # the search for the worst decile ignores deciles with less than this share of the copies
+AIM = 0.03  # the error of a decile that the project accepts
+DRAWINGS = 2000  # drawings of the bootstrap
 
 
 class Stating(Protocol):
@@ -32,7 +41,8 @@ class Stating(Protocol):
 class Decile(msgspec.Struct, frozen=True):
     """Copies with about the same stated probability.
 
-    `stated` is the mean of these probabilities, and `true` the share of the copies that were current.
+    `stated` is the mean of these probabilities, and `true` the share of the copies that were current. `error` is
+    the standard error of their difference (jackknife over sites); it is nan if all copies are of one site.
     """
 
     kind: str
@@ -40,6 +50,7 @@ class Decile(msgspec.Struct, frozen=True):
     copies: int
     stated: float
     true: float
+    error: float
 
     @property
     def off(self) -> float:
@@ -47,10 +58,11 @@ class Decile(msgspec.Struct, frozen=True):
 
 
 class Calibration:
-    """Samples the probabilities that a policy states during a run, and keeps sums by decile.
+    """Samples the probabilities that a policy states during a run, and keeps sums by site and decile.
 
     Args:
         changes: the sorted change times of each page.
+        site: the number of each page's site.
         begin, end: the samples are spread evenly between these instants.
         died: the time at which each page is deleted; None: never.
     """
@@ -59,14 +71,16 @@ class Calibration:
         self,
         policy: Stating,
         changes: Sequence[Sequence[float]],
+        site: np.ndarray,
         begin: float,
         end: float,
         died: np.ndarray | None = None,
     ) -> None:
         self._policy, self._changes, self._died = policy, changes, died
+        self._site = site.tolist()
         self._next, self._step = begin, (end - begin) / LOOKS
-        # for each decile: the number of copies, the sum of stated probabilities, the number of current copies
-        self.sums = np.zeros((len(KINDS), DECILES, 3))
+        # for each site, kind and decile: the numbers of copies and of current copies, and the sum of stated probabilities
+        self.sums = np.zeros((int(site.max()) + 1, len(KINDS), DECILES, 3))
 
     def sample(self, seen: Sequence[int], now: float) -> None:
         """If a sample is due, compare stated probabilities with the truth.
@@ -81,23 +95,41 @@ class Calibration:
             if not stated[0] >= 0.0 or self._died is not None and now >= self._died[page]:
                 continue
             current = bisect_right(self._changes[page], now, seen[page]) == seen[page]
-            self.note(stated, current)
+            self.note(page, stated, current)
 
-    def note(self, stated: tuple[float, float], current: bool) -> None:
-        """Add a copy: its stated probabilities, and whether it was current."""
-        for sums, fresh in zip(self.sums, stated, strict=True):
+    def note(self, page: int, stated: tuple[float, float], current: bool) -> None:
+        """Add a copy of a page: its stated probabilities, and whether it was current."""
+        for sums, fresh in zip(self.sums[self._site[page]], stated, strict=True):
             sums[min(int(DECILES * fresh), DECILES - 1)] += (1.0, fresh, current)
 
 
-def deciles(sums: Iterable[np.ndarray]) -> list[Decile]:
-    """Combine the sums of several runs into one list of deciles, without empty deciles."""
-    whole = np.sum(list(sums), axis=0)
-    return [
-        Decile(kind, number, int(n), stated / n, true / n)
-        for kind, rows in zip(KINDS, whole, strict=True)
-        for number, (n, stated, true) in enumerate(rows.tolist())
-        if n
-    ]
+def deciles(sums: np.ndarray) -> list[Decile]:
+    """Return the deciles with at least one copy.
+
+    `sums` has the same axes as `Calibration.sums`. The sums of several runs are added if the runs have the
+    same sites, and concatenated otherwise.
+    """
+    found = []
+    for kind, name in enumerate(KINDS[: sums.shape[1]]):
+        whole, changes = sums[:, kind].sum(axis=0), _left_out(sums, kind)
+        errors = np.sqrt((changes**2).sum(axis=0))
+        for number, ((n, stated, true), error) in enumerate(
+            zip(whole.tolist(), errors.tolist(), strict=True)
+        ):
+            if n:
+                found.append(Decile(name, number, int(n), stated / n, true / n, error))
+    return found
+
+
+def _left_out(sums: np.ndarray, kind: int) -> np.ndarray:
+    """Return the change of each decile's error if one site is left out: the terms of the jackknife, (sites, deciles).
+
+    All entries of a decile are nan if its copies are of one site.
+    """
+    count, stated, true = np.moveaxis(sums[:, kind], -1, 0)
+    whole = np.maximum(count.sum(axis=0), 1.0)
+    others = np.where(count < whole, whole - count, np.nan)
+    return np.asarray(((stated - true) - count * (stated - true).sum(axis=0) / whole) / others)
 
 
 def worst(rows: Iterable[Decile], kind: str) -> float:
@@ -105,18 +137,51 @@ def worst(rows: Iterable[Decile], kind: str) -> float:
 
     Deciles with less than a hundredth of the copies are ignored.
     """
+    return max((abs(row.off) for row in _counted(rows, kind)), default=0.0)
+
+
+def beyond_aim(rows: Iterable[Decile], kind: str) -> int:
+    """Return the number of deciles whose error is more than two standard errors above `AIM`."""
+    return sum(abs(row.off) > AIM + 2.0 * row.error for row in _counted(rows, kind))
+
+
+def _counted(rows: Iterable[Decile], kind: str) -> list[Decile]:
     own = [row for row in rows if row.kind == kind]
     least = LEAST_SHARE * sum(row.copies for row in own)
-    return max((abs(row.off) for row in own if row.copies >= least), default=0.0)
+    return [row for row in own if row.copies >= least]
 
 
-def table(rows: Iterable[Decile]) -> str:
-    """Return a table with a line per decile, followed by the worst difference of each kind of estimate."""
-    rows = list(rows)
-    lines = [f"{'stated by':<10} {'decile':>6} {'copies':>9} {'stated':>7} {'true':>7} {'off':>7}"]
+def chance(sums: np.ndarray, kind: str) -> tuple[float, float]:
+    """Return the worst decile that a perfectly calibrated policy would show: its mean and its 95th percentile.
+
+    What the sites contribute to the errors gets random signs. Deciles with copies of only one site are left
+    out; both results are nan if no other decile counts.
+    """
+    place = KINDS.index(kind)
+    count, changes = sums[:, place, :, 0].sum(axis=0), _left_out(sums, place)
+    known = (count >= max(LEAST_SHARE * count.sum(), 1.0)) & ~np.isnan(changes).any(axis=0)
+    if not known.any():
+        return math.nan, math.nan
+    signs = np.random.default_rng(1).choice((-1.0, 1.0), (DRAWINGS, len(sums)))
+    errors = np.abs(signs @ changes[:, known]).max(axis=1)
+    return float(errors.mean()), float(np.quantile(errors, 0.95))
+
+
+def table(sums: np.ndarray) -> str:
+    """Return a table with a line per decile, followed by the worst error of each kind of estimate."""
+    rows = deciles(sums)
+    lines = [
+        f"{'stated by':<10} {'decile':>6} {'copies':>9} {'stated':>7} {'true':>7} {'off':>7} {'error':>7}"
+    ]
     lines += [
-        f"{row.kind:<10} {row.decile:6} {row.copies:9,} {row.stated:7.3f} {row.true:7.3f} {row.off:+7.3f}"
+        f"{row.kind:<10} {row.decile:6} {row.copies:9,} {row.stated:7.3f} {row.true:7.3f} {row.off:+7.3f} "
+        f"{row.error:7.3f}"
         for row in rows
     ]
-    lines += [f"{kind:<10} worst decile off by {worst(rows, kind):.3f}" for kind in KINDS]
+    for kind in KINDS:
+        mean, most = chance(sums, kind)
+        lines.append(
+            f"{kind:<10} worst decile off by {worst(rows, kind):.3f}, by chance alone {mean:.3f} (95 %: below "
+            f"{most:.3f}); {beyond_aim(rows, kind)} off by more than {AIM} plus two errors"
+        )
     return "\n".join(lines)

@@ -5,7 +5,7 @@ pages is the same for every policy. A copy is current from its fetch to the next
 is not sampled, but integrated exactly over the time of every page.
 
 The policy `true` is the crawler's schedule, with the true rate, recall and noise of each page instead of
-learned values. The policy `bayes` knows only the distribution of the rates (`bayes.py`).
+learned values. The policy `bayes` knows only the distribution of the rates, and `bayes-gamma` only its mean (`bayes.py`).
 """
 
 from bisect import bisect_right
@@ -23,13 +23,15 @@ from crawler.lab.living.bayes import Bayes
 from crawler.lab.living.calibration import Calibration
 from crawler.lab.living.worlds import DrawnWorld
 
-UNIFORM, TRUE, BAYES = "round-robin", "true", "bayes"
+UNIFORM, TRUE = "round-robin", "true"
+BAYES, BAYES_GAMMA = "bayes", "bayes-gamma"
 PLAYERS = (
     UNIFORM,
     *(name for name in rivals.RIVALS if name in ("nutch", "stormcrawler")),
     *SHIPPED,
     TRUE,
     BAYES,
+    BAYES_GAMMA,
 )
 STATING = (*SHIPPED, TRUE)  # the policies that state how likely a copy is current
 # the counted time is divided into this many equal parts, and the hosts' shares are computed in each
@@ -61,8 +63,8 @@ def make(name: str, world: DrawnWorld, *, judged: bool = False) -> Policy:
     """Return the policy `name`, ready to play the world. `judged` has the same meaning as in `Shipped`."""
     if name == TRUE:
         return TrueRates(world, world.spec.rate, judged=judged)
-    if name == BAYES:
-        return Bayes(world)
+    if name in (BAYES, BAYES_GAMMA):
+        return Bayes(world, gamma=name == BAYES_GAMMA)
     if name in SHIPPED:
         settings = Settings(**SHIPPED[name])  # type: ignore[arg-type]
         return Shipped(world, world.spec.rate, settings, judged=judged)
@@ -196,6 +198,6 @@ def judged(name: str, world: DrawnWorld) -> np.ndarray:
     policy = make(name, world, judged=True)
     assert isinstance(policy, Shipped)
     horizon = world.horizon
-    seen = Calibration(policy, world.changes, world.spec.warm_up * horizon, horizon)
+    seen = Calibration(policy, world.changes, world.site, world.spec.warm_up * horizon, horizon)
     play(world, policy, seen)
     return seen.sums

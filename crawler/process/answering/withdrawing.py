@@ -107,8 +107,8 @@ class Withdrawing:
         next(reloading)  # from here on, the rules are in force
         self._url_filter.renew()
         yield from reloading
-        # The answer is sent after this commit. By then, all decisions made before the new rules took effect
-        # are durable.
+        # The answer is sent after this commit, which also makes all decisions durable that were made before
+        # the new rules took effect.
         self._commit(Change())
         yield
         return {"process": self._name, "rules": len(self._pages.withdrawals.rules)}

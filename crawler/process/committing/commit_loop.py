@@ -32,6 +32,7 @@ from crawler.storage.rotating_file import RotatingFile
 
 log = logging.getLogger("crawler")
 
+FLUSH_FAILURES_MAX = 12  # failures in a row after which the process ends; they are `due.max_wait` apart
 TURN = 0.004  # number of seconds after which decisions yield to the event loop
 # A group of at most this size (results, links, bytes of answers) is written in the event loop's thread if at
 # most `SIBLINGS` fetches are in flight.
@@ -96,6 +97,7 @@ class CommitLoop:
         self.busy = False  # whether the loop is carrying out a step other than waiting
         self.writing = False  # True if a write exceeded its time limit; the store must then stay open
         self._compacting = False
+        self._flush_failures = 0  # number of flushes that failed since the last one that succeeded
         self._news = asyncio.Event()
         self._few_in_flight = asyncio.Event()
         self._background = Tasks(run_end.fail)
@@ -265,9 +267,13 @@ class CommitLoop:
         except StoreError as error:
             # After this failure, nothing refers to the new run, so the next attempt writes the links of the
             # run again.
-            log.error("DUE: cannot flush: %s; will retry later", error)
             self._due.flush_failed(plan, self._clock.now())
+            self._flush_failures += 1
+            if self._flush_failures >= FLUSH_FAILURES_MAX:
+                raise
+            log.error("DUE: cannot flush: %s; will retry later", error)
         else:
+            self._flush_failures = 0
             self._point.add(partial(self._flushed, plan))
 
     def _flushed(self, plan: FlushPlan) -> Making:

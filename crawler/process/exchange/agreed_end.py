@@ -54,7 +54,7 @@ class AgreedEnd:
         )
         self._awaited = MissingPeers(silence_max)
         self._weights = Weights(context.name, context.topology.peers)
-        # A supervisor must be told that the crawl has ended, even if this process has not stored this.
+        # A supervisor must be told that the crawl has ended, even if this process has not stored the end.
         coordination.tells_end = member.supervised
 
     def complete(self, own: Progress) -> None:

@@ -66,8 +66,8 @@ HEAVY_BYTES, HEAVY_LINKS = (2 << 20, 1_000)
 HEAVY_ROBOTS = 64 << 10
 # Bytes of memory: for a str in a list, without its characters; and for a pair of a URL and a date.
 _STRING_BYTES, _DATE_BYTES = (57, 150)
-# Maximum number of large sitemaps whose links are in memory at once. Each uses at most 13 MB, from the end of
-# its download to its commit.
+# Maximum number of large sitemaps whose links are in memory at once. Each of these sitemaps uses at most 13
+# MB, from the end of its download to its commit.
 MAPS_READ_MAX = 2
 
 

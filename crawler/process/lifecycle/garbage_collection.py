@@ -21,7 +21,8 @@ from typing import Any
 
 SETTLED = 1.0  # seconds before `map_large_blocks`; a crawl that ends earlier need not import ctypes
 _MMAP_THRESHOLD, _LARGE_BYTES = -3, 1 << 20  # M_MMAP_THRESHOLD of <malloc.h>
-# Seconds between two calls of `give_back`. They are rare, because a call locks the heap for about 0.1 ms per MiB.
+# Seconds between two calls of `give_back`. The calls are rare, because each call locks the heap for about 0.1
+# ms per MiB.
 GIVE_BACK_INTERVAL = 300.0
 
 

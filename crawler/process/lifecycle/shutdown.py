@@ -165,6 +165,6 @@ class Watchdog:
         while not self._over.wait(self._interval):
             looks = looks + 1 if self._turns == seen else 0
             seen = self._turns
-            # Count checks and not seconds, because a suspended process makes no checks.
+            # Checks are counted instead of seconds, because a suspended process makes no checks.
             if looks == LOOKS:
                 log.error("the event loop is blocked for %g s\n%s", self._limit, stacks(self._loop))

@@ -121,7 +121,7 @@ class Stages:
             self.counters_before: Counter[str] = Counter(self.point.counters)
         except BaseException:
             if (store := getattr(self, "store", None)) is not None:
-                store.close()  # otherwise, this process could not open the store again
+                store.close()  # if the store stayed open, this process could not open it again
             if self.lock is not None:
                 self.lock.release()
             raise

@@ -30,8 +30,8 @@ class PageLine(msgspec.Struct, omit_defaults=True, gc=False):
     error: str = ""
     rendered: float = 0.0  # number of seconds for which a browser showed the page
     gained: bool = False  # whether the browser showed links or text that the static answer lacks
-    # If the page was shown: the limit at which the browser stopped the page. Otherwise (`rendered` is absent):
-    # the reason why it was not shown.
+    # If the page was shown: the limit at which the browser stopped the page. If the page was not shown
+    # (`rendered` is absent): the reason.
     cut_by: str = ""
     missing: int = 0  # number of requests of the page in the browser that got no usable answer
     render_why: str = ""  # the reason for showing the page in a browser (`admin/render_reasons.py`)

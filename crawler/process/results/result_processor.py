@@ -63,8 +63,8 @@ _NEWS = LinkFlag.NEWS
 _NOT_SHOWN = NO_PAGE | MESSAGE | LinkFlag.REDIRECT
 _KNOWN = _REFRESH | _AGAIN
 _EXTERNAL = LinkFlag.EXTERNAL
-# Minimum number of seconds between two captures with the same fingerprint. Their keys contain the time in
-# milliseconds, and must differ.
+# Minimum number of seconds between two captures with the same fingerprint. The key of a capture contains the
+# time in milliseconds, and no two captures may have the same key.
 _APART = 0.002
 # Tasks of these kinds fetch the files in which a site says how its pages may be used. These answers get no
 # receipt.

@@ -28,7 +28,7 @@ def filled(hosts: int = 30, size: int = 900) -> Arms:
     keys = np.arange(1, size + 1, dtype=np.uint64) * np.uint64(GOLDEN)
     host = np.arange(size, dtype=np.uint64) % np.uint64(hosts)
     arms.add_many(keys, host, host, -np.arange(size) * DAY / 30, 1.0, 0.0)
-    arms.rate = size / (30 * DAY)
+    arms.pace.rate = size / (30 * DAY)
     return arms
 
 
@@ -70,11 +70,11 @@ def test_pages_are_split_by_hash_and_found_by_fingerprint() -> None:
 
 def test_arms_get_equal_rates_and_one_request_per_host_is_in_flight() -> None:
     arms, rng = filled(), np.random.default_rng(1)
-    gap = 10 / arms.rate
+    gap = 10 / arms.pace.rate
     flying: list[int] = []
     ready, asked = np.full(30, -1.0), np.zeros(3, dtype=int)
     for tick in range(1, 3000):
-        now = tick / arms.rate
+        now = tick / arms.pace.rate
         page = arms.claim_next(now)
         if page >= 0:
             host = arms.host_of(page)

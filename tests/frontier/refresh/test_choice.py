@@ -49,7 +49,7 @@ events = st.lists(
 
 def pin(schedule: Schedule, level: float, now: float) -> None:
     """Set the level, and recompute all keys for this level."""
-    schedule.level = level
+    schedule.pace.level = level
     while schedule.work(now) or schedule.overview.sweeping:
         pass
 
@@ -134,7 +134,7 @@ def test_the_level_converges_and_taken_pages_reach_it(start: float) -> None:
             schedule.signals.note_change(number, now)
             counts[number] += 1
         taken = schedule.claim_next(now)
-        values.append(crawl_value(pages[taken], now - last[taken], int(counts[taken])) / schedule.level)
+        values.append(crawl_value(pages[taken], now - last[taken], int(counts[taken])) / schedule.pace.level)
         last[taken], counts[taken] = now, 0
         schedule.record_outcome(taken, now, RefreshOutcome.CHANGED)
     assert 0.85 < np.median(values[900:]) < 1.4
@@ -149,21 +149,21 @@ def test_a_jump_of_importances_moves_the_level() -> None:
     importance = 1e6 / rng.permutation(np.arange(1.0, 41.0))
     pages = [PageParameters(1.0, 0.02, 0.0, 0.0) for _ in range(40)]
     schedule, levels = Schedule(PLAIN, level=1.0), []
-    schedule.rate = 5.0
+    schedule.pace.rate = 5.0
     for number, page in enumerate(pages):
         schedule.add(number + 1, 1, 1, 0.0, 0.0)
         schedule.facts.set_page(number, page, 0.0)
     for tick in range(1, 4000):
         now = tick / 5
         if tick == 1500:
-            before = schedule.level
+            before = schedule.pace.level
             for number in range(40):
                 schedule.facts.set_importance(number, float(importance[number]), now)
-            landed = schedule.level
+            landed = schedule.pace.level
             schedule._check()
         taken = schedule.claim_next(now)
         schedule.record_outcome(taken, now, RefreshOutcome.UNCHANGED)
-        levels.append(schedule.level)
+        levels.append(schedule.pace.level)
     assert landed / before == pytest.approx((np.sqrt(importance).sum() / 40) ** 2, rel=2e-3)
     assert 0.6 < landed / np.median(levels[3000:]) < 1.6
 
@@ -199,7 +199,7 @@ def bursts(policy: str) -> tuple[Schedule, float]:
     """Crawl 30 hosts with bursts of changes; return the schedule, and the share of copies that are current."""
     day, hosts, size, rng = 86_400.0, 30, 600, np.random.default_rng(5)
     schedule = Schedule(Settings(policy=policy))
-    schedule.rate = rate = 3 * size / (300 * day)
+    schedule.pace.rate = rate = 3 * size / (300 * day)
     for number in range(size):
         schedule.add(number + 1, 1 + number % hosts, 1 + number % (3 * hosts), 0.0, 0.0)
     stale, current, total = np.zeros(size, dtype=bool), 0.0, 12_000
@@ -248,7 +248,7 @@ def test_a_host_with_a_far_too_high_level_loses_no_turn() -> None:
 def test_pages_of_a_changing_directory_are_due_earlier() -> None:
     day = 86_400.0
     schedule = Schedule(Settings(explore=0.0), level=5e5)
-    schedule.rate = 40 / (30 * day)
+    schedule.pace.rate = 40 / (30 * day)
     for number in range(40):
         schedule.add(number + 1, 1, 10 + number % 4, -day * (number * 7 % 40), 0.0)
     now, order = 0.0, []
@@ -275,7 +275,7 @@ def test_no_look_corrects_more_keys_than_its_bound() -> None:
         page = schedule.claim_next(float(step))
         assert schedule.overview.checks - before <= 64
         schedule.record_outcome(page, float(step), RefreshOutcome.CHANGED)
-    assert schedule.level < math.inf
+    assert schedule.pace.level < math.inf
     schedule._check()
 
 
@@ -303,7 +303,7 @@ def test_while_directories_burst_the_choice_is_near_the_best_and_needs_few_check
         changes=rng.gamma(0.5, 0.7, size), watched=200 * day,
     )  # fmt: skip
     schedule.renew()
-    schedule.rate = 1 / (tick * day)
+    schedule.pace.rate = 1 / (tick * day)
     changed = np.zeros(size, bool)
     taken = best = 0.0
     checks = picks = 0
@@ -333,12 +333,12 @@ def test_pages_that_are_too_young_are_taken_if_there_are_no_others() -> None:
     keys = np.arange(1, 9, dtype=np.uint64)
     schedule.add_many(keys, np.zeros(8), np.zeros(8), np.full(8, -9 * day), 1.0, 0.0, watched=200 * day)
     schedule.renew()
-    schedule.rate = 1 / day
+    schedule.pace.rate = 1 / day
     pages = [schedule.find(key) for key in keys.tolist()]
     for step, page in enumerate(pages):
         schedule.acquire(page, step * 2.0)
         schedule.record_outcome(page, step * 2.0, RefreshOutcome.CHANGED, step * 2.0 + 1.0)
-    pin(schedule, 0.01 * schedule.level, 20.0)
+    pin(schedule, 0.01 * schedule.pace.level, 20.0)
     assert schedule.claim_next(20.0) >= 0
     assert sorted(schedule.overview.page(page, 20.0).state for page in pages) == ["in flight"] + 7 * [
         "too young"

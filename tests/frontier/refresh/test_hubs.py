@@ -14,7 +14,7 @@ UNCHANGED, CHANGED = RefreshOutcome.UNCHANGED, RefreshOutcome.CHANGED
 
 def schedule_of(pages: int, rate: float, **settings: float) -> tuple[Schedule, list[int]]:
     made = Schedule(Settings(explore=0.0, **settings))  # type: ignore[arg-type]
-    made.rate = rate
+    made.pace.rate = rate
     return made, [made.add(number + 1, 1 + number % 3, 10 + number % 3, 0.0, 0.0) for number in range(pages)]
 
 
@@ -85,7 +85,7 @@ def test_a_hub_that_is_not_due_does_not_go_before_pages_that_are_worth_more() ->
     while now < 203.0 * DAY:
         now += 0.1 * DAY
         if 0.0 <= now - 200.0 * DAY < 0.1 * DAY:
-            made.level *= 2.0
+            made.pace.level *= 2.0
             made.renew()
             made.work(now)
         page = made.claim_next(now)
@@ -106,7 +106,7 @@ def test_endless_new_pages_take_at_most_half_of_a_hosts_refreshes() -> None:
     """A calendar shows a hundred new pages at each fetch. The other pages of its host are still refreshed."""
     made = Schedule(Settings(explore=0.0))
     rate = 50.0 / DAY
-    made.rate = rate
+    made.pace.rate = rate
     pages = [made.add(number + 1, 1, 10, 0.0, 0.0) for number in range(100)]
     hub, asked, now, total = pages[0], 0, 0.0, 0
     while now < 120 * DAY:
@@ -129,7 +129,7 @@ def test_no_hub_is_long_overdue(weight: float) -> None:
     A hub is due when its value D reaches the level.
     """
     made, rate, rng = Schedule(Settings(new_page_weight=weight), seed=1), 16.0 / DAY, random.Random(1)
-    made.rate = rate
+    made.pace.rate = rate
     pages = [made.add(number + 1, 1 + number % 10, 100 + number % 40, 0.0, 0.0) for number in range(600)]
     hubs = {page: 0.05 * 1.5**number for number, page in enumerate(pages[:10])}
     asked, longest, now = dict.fromkeys(pages, 0.0), dict.fromkeys(hubs, 0.0), 0.0
@@ -143,7 +143,7 @@ def test_no_hub_is_long_overdue(weight: float) -> None:
             made.facts.credit_hub(page, hubs[page] * gap, now)
             longest[page] = max(longest[page], gap if now > 100.0 * DAY else 0.0)
     for page, theta in hubs.items():
-        due = math.sqrt(2.0 * made.level / (weight * theta / DAY)) / DAY
+        due = math.sqrt(2.0 * made.pace.level / (weight * theta / DAY)) / DAY
         assert max(longest[page], (now - asked[page]) / DAY) < 3.0 * due, (theta, due)
     made._check()
 
@@ -218,7 +218,7 @@ def test_the_state_of_a_hub_is_restored(links: int) -> None:
     run(made, pages, 30.0, 20.0 / DAY, hub=pages[5])
     now = 30.0 * DAY
     other = Schedule(Settings(explore=0.0))
-    other.rate = 20.0 / DAY
+    other.pace.rate = 20.0 / DAY
     key, numbers = made.records.site_state(made.host_of(pages[5]))
     other.records.restore_site(key, np.array(numbers))
     directory, counts = made.records.directory_state(pages[5])
@@ -241,7 +241,7 @@ def test_pages_that_are_gone_cost_a_hundredth_of_the_fetches() -> None:
     """
     rate = 24.0 / DAY
     made = Schedule(Settings(explore=0.0, gone_age=DAY))
-    made.rate = rate
+    made.pace.rate = rate
     pages = [made.add(number + 1, 1 + number % 3, 10 + number % 3, 0.0, 0.0) for number in range(200)]
     gone = set(pages[::2])
     now, asked, total = 0.0, 0, 0

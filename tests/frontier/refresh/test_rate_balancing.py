@@ -99,7 +99,7 @@ class Player:
 
     def run(self, rate: float, now: float, judged_from: float) -> None:
         """Fetch pages at `rate` until `now`, and add up the expected time for which the pages' copies were fresh."""
-        self.schedule.rate = rate
+        self.schedule.pace.rate = rate
         while self.due <= now:
             page = self.schedule.claim_next(self.due)
             if page >= 0:

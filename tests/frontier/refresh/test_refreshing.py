@@ -84,7 +84,7 @@ def test_pages_that_were_fetched_before_there_was_a_schedule_are_adopted() -> No
         [1.0, 50.0], rel=0.01
     )
     assert side.view("a.org/old").host == side.view("a.org/dear").host != side.view("h1.org/d/1").host
-    assert refresh.portion.balance.name == "p1" and refresh.schedule.rate == pytest.approx(2.0 / 2.0)
+    assert refresh.portion.balance.name == "p1" and refresh.schedule.pace.rate == pytest.approx(2.0 / 2.0)
     assert refresh.news.since == START and "1032 pages, 0 in flight" in repr(refresh)
 
 

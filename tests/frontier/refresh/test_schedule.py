@@ -216,7 +216,7 @@ def test_a_page_given_back_is_due_as_before() -> None:
 def test_pages_that_failed_or_are_gone_wait_longer_each_time() -> None:
     schedule = plain(PageParameters(1.0, 0.4), level=0.1, retry_age=10.0, gone_age=100.0)
     # at this rate, a single page that is gone never reaches the limit on fetches of such pages
-    schedule.rate = 1000.0
+    schedule.pace.rate = 1000.0
     waits, now = [], 50.0
     for result in [RefreshOutcome.FAILED] * 3 + [RefreshOutcome.GONE] * 7 + [RefreshOutcome.UNCHANGED]:
         assert schedule.claim_next(now) == 0
@@ -372,8 +372,8 @@ def test_instants_must_be_finite(bad: float) -> None:
         lambda: schedule.facts.set_page(0, PageParameters(1.0, bad), 0.0),
         lambda: schedule.facts.set_page(0, PageParameters(bad, 1.0), 0.0),
         lambda: schedule.facts.bound_ages(0, bad, bad),
-        lambda: setattr(schedule, "level", bad),
-        lambda: setattr(schedule, "rate", bad),
+        lambda: setattr(schedule.pace, "level", bad),
+        lambda: setattr(schedule.pace, "rate", bad),
         lambda: Schedule(level=bad),
     ):
         with pytest.raises(ValueError):
@@ -440,7 +440,7 @@ def test_very_noisy_signals_have_nearly_no_effect() -> None:
     """At this noise, the value was once far too low, because only the first 100,000 terms of a series were summed."""
     noisy, silent = PageParameters(1.0, 0.1, 0.5, 1e5), PageParameters(1.0, 0.1, 0.0, 0.0)
     schedule = plain(noisy, silent, level=1e-9)
-    # The silent page has at 2.5 the value that the noisy page has at 5, because half of the changes of the
-    # noisy page are signalled.
+    # Half of the changes of the noisy page are signalled, so its value at the time 5.0 is the value of the
+    # silent page at the time 2.5.
     value = schedule.overview.page(1, 2.5).value
     assert schedule.overview.page(0, 5.0).value == pytest.approx(value, rel=1e-4)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from crawler.errors import DamageError
-from crawler.frontier.refresh import RefreshOutcome, Schedule, Settings, state
+from crawler.frontier.refresh import RefreshOutcome, Schedule, Settings, clock_repair, state
 from crawler.storage import keys
 from crawler.storage.kv import MemoryStore, scan_prefix, seal, unseal
 
@@ -22,7 +22,7 @@ def crawled(store: MemoryStore, *, signals: bool = True, start: float = 0.0) -> 
     """
     rng = np.random.default_rng(4)
     schedule = Schedule(STILL, level=3e6, track=True)
-    schedule.rate = 60 / (10 * DAY)
+    schedule.pace.rate = 60 / (10 * DAY)
     batch = store.batch()
     for number in range(60):
         page = schedule.add(
@@ -56,19 +56,19 @@ def test_a_rebuilt_schedule_takes_the_same_pages() -> None:
         assert schedule.records.page_state(old) == rebuilt.records.page_state(new)
         assert schedule.records.trust_state(old) == rebuilt.records.trust_state(new)
     assert any(schedule.records.trust_state(page) for page in range(60))
-    assert rebuilt.level == schedule.level
+    assert rebuilt.pace.level == schedule.pace.level
     assert rebuilt.records.bias == schedule.records.bias
     assert all(schedule.records.bias)
     taken = []
     for each in (schedule, rebuilt):
-        each.rate = 60 / (10 * DAY)
+        each.pace.rate = 60 / (10 * DAY)
         for host in range(4):
             each.block(host, 0.0)
         each.renew()
         at, fingerprints = now, []
         for _ in range(60):
             at += DAY / 6
-            each.level = 3e6  # compute all keys again, as at opening
+            each.pace.level = 3e6  # compute all keys again, as at opening
             while each.work(at) or each.overview.sweeping:
                 pass
             page = each.claim_next(at)
@@ -193,7 +193,7 @@ def test_pages_of_a_clock_that_was_ahead_are_fetched_again(result: int, quiet: b
     before, right = crawled(store, signals=False)
     late, batch = Schedule(STILL, track=True), store.batch()
     assert state.load(late, store, right).lead == 0.0
-    late.rate, now = 60 / (10 * DAY), right + 365 * DAY
+    late.pace.rate, now = 60 / (10 * DAY), right + 365 * DAY
     late.block(2, np.inf)
     late.block(3, np.inf)
     for _ in range(90):
@@ -216,7 +216,7 @@ def test_pages_of_a_clock_that_was_ahead_are_fetched_again(result: int, quiet: b
     for fingerprint in range(1000, 1060):
         rates = [each.overview.page(each.find(fingerprint), right).rate for each in (before, again)]
         assert 0.5 < rates[1] / rates[0] < 10.0, fingerprint
-    again.rate, fetched, rng = 60 / (10 * DAY), set(), np.random.default_rng(5)
+    again.pace.rate, fetched, rng = 60 / (10 * DAY), set(), np.random.default_rng(5)
     for step in range(1, 300):  # 50 days
         at = right + step * DAY / 6
         page = again.claim_next(at)
@@ -248,7 +248,7 @@ def test_a_run_with_a_clock_that_was_behind_adds_no_time_to_later_crawls() -> No
     for restart in range(2):
         wrong, batch = Schedule(STILL), store.batch()
         assert state.load(wrong, store, behind + 20 * restart * DAY).lead > 49 * 365 * DAY
-        wrong.rate = 60 / (10 * DAY)
+        wrong.pace.rate = 60 / (10 * DAY)
         for step in range(1, 16):
             at = behind + (20 * restart + step) * DAY
             page = wrong.claim_next(at)
@@ -258,7 +258,7 @@ def test_a_run_with_a_clock_that_was_behind_adds_no_time_to_later_crawls() -> No
     known = {page: wrong.records.page_state(wrong.find(page))[5] for page in range(1000, 1060)}
     again, right, batch = Schedule(STILL), right + 40 * DAY, store.batch()
     assert state.load(again, store, right).lead == 0.0
-    again.rate = 60 / (10 * DAY)
+    again.pace.rate = 60 / (10 * DAY)
     for step in range(1, 400):
         at = right + step * DAY / 6
         page = again.claim_next(at)
@@ -273,6 +273,53 @@ def test_a_run_with_a_clock_that_was_behind_adds_no_time_to_later_crawls() -> No
         assert after.records.page_state(after.find(fingerprint)) == again.records.page_state(
             again.find(fingerprint)
         )
+
+
+@pytest.mark.parametrize("restarts", [1, 2])
+def test_a_first_run_with_a_clock_that_was_behind_adds_no_time_to_later_crawls(restarts: int) -> None:
+    """The clock starts in 1970 in the first runs of the crawl, and is right in the later ones.
+
+    No page seems to have been watched for fifty years. At the start with a right clock, each copy is as old as it
+    was at the end of the last run. If the crawl is opened again later, the corrected instants are the same.
+    """
+    store, at = MemoryStore(), 1.0
+    batch = store.batch()
+    for restart in range(restarts):
+        known, at = Schedule(STILL), at + DAY * restart
+        known.rate = 60 / (10 * DAY)
+        assert state.load(known, store, at).lead == 0.0
+        if restart == 0:
+            for number in range(60):
+                page = known.add(1000 + number, number % 4, 100 + number % 12, at, at, 1.0)
+                state.stage(known, page, batch)
+        for _ in range(20):
+            at += DAY / 6
+            page = known.claim_next(at)
+            known.record_outcome(page, at, RefreshOutcome.CHANGED)
+            state.stage(known, page, batch)
+        store.write(batch)
+        batch = store.batch()
+    before = {row[0]: row for row in map(known.records.page_state, range(60))}
+    right = clock_repair.EARLIEST + 400 * DAY
+    again = Schedule(STILL)
+    assert state.load(again, store, right) == (60, 0.0)
+    again.rate = known.rate
+    for fingerprint, row in before.items():
+        found = again.records.page_state(again.find(fingerprint))
+        assert right - found[3] == pytest.approx(at - row[3], abs=1.0)
+    counted = [[each.records.site_state(site)[1][2] for site in range(4)] for each in (known, again)]
+    ages = [(at - old, right - new) for old, new in zip(*counted, strict=True) if old > 1.0]
+    assert ages and all(new == pytest.approx(old, abs=1.0) for old, new in ages)
+    page = again.claim_next(right)
+    again.record_outcome(page, right, RefreshOutcome.UNCHANGED)
+    assert again.records.page_state(page)[5] - before[again.records.page_state(page)[0]][5] < 10 * DAY
+    state.stage(again, page, batch)
+    store.write(batch)
+    later = Schedule(STILL)
+    state.load(later, store, right + 5 * DAY)
+    for fingerprint in before:
+        found = (each.records.page_state(each.find(fingerprint))[3] for each in (again, later))
+        assert np.ptp(list(found)) < 1.0
 
 
 def test_a_pause_after_a_clock_that_was_ahead_is_time() -> None:

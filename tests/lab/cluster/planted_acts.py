@@ -296,7 +296,7 @@ REFRESHING: dict[str, Any] = {
 RESHARDS: dict[str, Any] = {"faults": ("reshard",), "count": 3}
 BROKEN = WebSpec(hosts=12, pages=150, broken=True)
 SCRIPTED = WebSpec(hosts=12, pages=150, scripted=True)
-# with slow answers, because the gap depends on the time that an answer takes
+# the answers are slow, because the gap depends on the time that an answer takes
 SLOW_SCRIPTED = WebSpec(hosts=12, pages=150, scripted=True, latency=0.5)
 # name -> (rule, patches, settings)
 PLANTS: dict[str, tuple[str, Any, dict[str, Any]]] = {
@@ -332,7 +332,11 @@ PLANTS: dict[str, tuple[str, Any, dict[str, Any]]] = {
         _retires_the_host,
         {"faults": ("retire",), "count": 24},
     ),
-    "results-dropped": ("TERM keeps answered pages", _results_dropped_at_term, {"faults": ("term", "rerun")}),
+    "results-dropped": (
+        "TERM keeps answered pages",
+        _results_dropped_at_term,
+        {"faults": ("term", "rerun"), "count": 12, "within": 10.0, "tree": {"splitter": {"heartbeat": 1.0}}},
+    ),
     "foreign-signals-ignored": (
         "a signal reaches the owner of its page",
         _foreign_signals_ignored,

@@ -27,7 +27,8 @@ def test_faults_break_no_rule_while_urls_are_moved(
     moved, move = [], Intake._move
 
     def counted(self: Intake, *arguments: Any) -> None:
-        moved.append(1)  # a number, because no object of the world may be kept alive
+        # a number is kept instead of the URL, because no object of the world may be kept alive
+        moved.append(1)
         move(self, *arguments)
 
     monkeypatch.setattr(Intake, "_move", counted)

@@ -52,10 +52,10 @@ def test_broken_connections_and_processes_lose_nothing_and_apply_nothing_twice(s
 @pytest.mark.parametrize(
     ("seed", "faults"),
     [
-        (0, ("reset", "slow-disk")),  # would reveal this bug: a repeated entry is applied twice
-        # would reveal this bug: entries are acknowledged before the commit
+        (0, ("reset", "slow-disk")),  # this run reveals the bug that a repeated entry is applied twice
+        # this run reveals the bug that entries are acknowledged before the commit
         (0, ("kill", "power", "slow-disk")),
-        (6, ("partition",)),  # would reveal this bug: a compacted queue lacks a link
+        (6, ("partition",)),  # this run reveals the bug that a compacted queue lacks a link
     ],
 )
 def test_many_faults_of_few_kinds_break_no_rule(seed: int, faults: tuple[str, ...]) -> None:

@@ -29,7 +29,7 @@ HOUR = 3600.0
     ("rule", "steps"),
     [
         # Nutch multiplies the interval by 1.4 or 0.8. If the result is less than delta, the time since the
-        # last observed change, it becomes delta. A page is due at now - 0.3 delta + interval.
+        # last observed change, the interval is set to delta. A page is due at now - 0.3 delta + interval.
         (Nutch, [(0.0, None, 30 * DAY)]),
         (Nutch, [(0.0, None, 30 * DAY), (30 * DAY, False, (30 - 9 + 42) * DAY)]),
         (Nutch, [(0.0, None, 30 * DAY), (30 * DAY, True, (30 + 24) * DAY)]),

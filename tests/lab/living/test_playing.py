@@ -6,7 +6,7 @@ import pytest
 
 from crawler.lab.living import calibration, gains
 from crawler.lab.living.bayes import Bayes
-from crawler.lab.living.playing import BAYES, PLAYERS, TRUE, UNIFORM, judged, make, play, played
+from crawler.lab.living.playing import BAYES, BAYES_GAMMA, PLAYERS, TRUE, UNIFORM, judged, make, play, played
 from crawler.lab.living.worlds import DAY, QUICK, WORLDS, HostKind, WorldSpec, draw
 
 SEEDS = (1, 2, 3, 4)
@@ -43,7 +43,7 @@ def test_freshness_equals_a_scan_of_all_fetches() -> None:
 
 @pytest.mark.parametrize("name", PLAYERS)
 def test_every_policy_spends_its_budget(name: str) -> None:
-    world = draw(small(signals="none" if name == BAYES else "noisy"), 1)
+    world = draw(small(signals="none" if name in (BAYES, BAYES_GAMMA) else "noisy"), 1)
     run = played(name, world)
     assert run.idle == 0 and 0.0 < run.freshness < 1.0
     assert run.fetches == pytest.approx(0.8 * world.spec.fetches, abs=2)
@@ -117,6 +117,17 @@ def test_the_bayesian_reference_learns_rates() -> None:
     )
 
 
+def test_the_gamma_prior_of_the_reference_is_conjugate() -> None:
+    """With this prior, the rate of a page without a change in the time t has the mean 1 / (days + t)."""
+    policy = make(BAYES_GAMMA, draw(small(), 5))
+    assert isinstance(policy, Bayes)
+    policy.add(0, 0.0)
+    for days in (0.0, 0.5, 1.0):
+        policy.record_outcome(0, days * DAY, False)
+        mean = policy._chances[0] @ policy._rates[0] * DAY
+        assert mean == pytest.approx(1.0 / (1.0 + days), rel=0.05)
+
+
 # Apart from the unit of time, these worlds equal day-1x and year-1x, which are played.
 EQUAL = {"hour-1x", "month-1x"}
 
@@ -136,11 +147,13 @@ def test_learning_never_loses_to_uniform(name: str) -> None:
 
 def test_true_parameters_are_calibrated() -> None:
     """For Poisson changes at known rates, each decile of the calibration table is within 0.03 of the prediction."""
-    rows = calibration.deciles(judged(TRUE, draw(WORLDS["day-1x"], seed)) for seed in SEEDS[:2])
+    sums = np.concatenate([judged(TRUE, draw(WORLDS["day-1x"], seed)) for seed in SEEDS[:2]])
+    rows = calibration.deciles(sums)
     said = [row for row in rows if row.kind == "said" and row.copies >= 200]
     assert len(said) >= 8
     assert calibration.worst(rows, "said") == max(abs(row.off) for row in said) < 0.03
-    assert calibration.table(rows).count("\n") == len(rows) + 2
+    assert calibration.table(sums).count("\n") == len(rows) + 2
+    assert calibration.beyond_aim(rows, "said") == 0
 
 
 def test_calibration_exposes_overconfidence() -> None:
@@ -148,11 +161,44 @@ def test_calibration_exposes_overconfidence() -> None:
         def fresh(self, page: int, now: float) -> tuple[float, float]:
             return (0.95, 0.05) if page else (float("nan"), float("nan"))
 
-    seen = calibration.Calibration(Sure(), [[1.0], [1.0], []], 0.0, 4.0)
+    seen = calibration.Calibration(Sure(), [[1.0], [1.0], []], np.zeros(3, int), 0.0, 4.0)
     for now in (0.0, 2.0):
         seen.sample([0, 0, 0], now)
-    rows = calibration.deciles([seen.sums])
+    rows = calibration.deciles(seen.sums)
     assert [(row.kind, row.decile, row.copies, row.true) for row in rows] == [
         ("said", 9, 4, 0.75),
         ("told", 0, 4, 0.75),
     ]
+    assert np.isnan([row.error for row in rows]).all(), "one site shows no variation between sites"
+
+
+def test_the_error_by_chance_is_that_of_calibrated_predictions() -> None:
+    """Each site is current or stale as a whole, with the stated probability. `chance` states the errors that occur."""
+    rng = np.random.default_rng(4)
+    stated, copies = rng.uniform(0.1, 0.9, (30, 400)), rng.integers(1, 20, (30, 400))
+    worst, predicted, beyond = [], [], 0
+    for number in range(200):
+        sums = np.zeros((400, 2, calibration.DECILES, 3))
+        row, size = stated[number % 30], copies[number % 30]
+        current = rng.random(400) < row
+        sums[np.arange(400), 1, (10 * row).astype(int)] = np.stack([size, size * row, size * current], axis=1)
+        rows = calibration.deciles(sums)
+        worst.append(calibration.worst(rows, "told"))
+        predicted.append(calibration.chance(sums, "told"))
+        beyond += calibration.beyond_aim(rows, "told")
+    mean, most = np.mean(predicted, axis=0)
+    assert mean == pytest.approx(np.mean(worst), rel=0.15)
+    assert 0.85 < np.mean(np.array(worst) < most) <= 1.0
+    assert beyond < 0.05 * 200 * 8
+
+
+def test_a_wrong_prediction_is_beyond_the_aim() -> None:
+    """All deciles are off by .2 on sites that agree, so the error by chance is small."""
+    sums = np.zeros((40, 2, calibration.DECILES, 3))
+    for decile in range(4, 9):
+        sums[:, 1, decile] = (100.0, 10.0 * decile + 5.0, 10.0 * decile - 15.0)
+        sums[::2, 1, decile, 2] += 2.0
+    rows = calibration.deciles(sums)
+    assert calibration.worst(rows, "told") == pytest.approx(0.19)
+    assert calibration.chance(sums, "told")[1] < 0.01
+    assert calibration.beyond_aim(rows, "told") == 5

@@ -444,6 +444,34 @@ def test_a_flush_that_fails_is_left_for_later(
     assert loop.stages.due.pending == 5 and not loop.stages.due.wants_flush(loop.clock.now(), dry=True)
 
 
+def test_the_process_ends_after_a_minute_of_failed_flushes(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A flush that succeeds in between begins the count anew."""
+    run = module.FlushPlan.run
+
+    def fails(self: Any) -> None:
+        raise StoreError("disk full")
+
+    def fail(times: int) -> None:
+        monkeypatch.setattr(module.FlushPlan, "run", fails)
+        for _ in range(times):
+            loop.clock.advance(5.0)
+            loop.do(loop.commits._flush)
+
+    loop.stages.commits.commit(loop.links(5))
+    fail(module.FLUSH_FAILURES_MAX - 1)
+    monkeypatch.setattr(module.FlushPlan, "run", run)
+    loop.do(loop.commits._flush)
+    loop.do(loop.commits._commit)
+    assert loop.stages.due.new == 5
+    loop.stages.commits.commit(loop.links(5, first=6))
+    fail(module.FLUSH_FAILURES_MAX - 1)
+    with pytest.raises(StoreError, match="disk full"):
+        fail(1)
+    assert loop.stages.due.pending == 5
+
+
 @pytest.mark.parametrize("fails", [False, True])
 def test_one_merge_at_a_time_and_the_next_after_its_commit(
     loop: Loop, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, fails: bool

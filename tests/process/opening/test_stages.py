@@ -436,7 +436,7 @@ def test_a_process_starts_with_its_equal_share_of_the_rate(tmp_path: Path) -> No
     """Four processes together stay within the rate of the crawl, even before they know of one another."""
     tree = {"crawl": {"rate": 8.0}, "refresh": {"endless": True}}
     stages = opened(tmp_path, tree=tree, names=("p0", "p1", "p2", "p3"))
-    assert stages.refresh is not None and stages.refresh.schedule.rate == 2.0
+    assert stages.refresh is not None and stages.refresh.schedule.pace.rate == 2.0
     stages.close()
 
 

@@ -549,9 +549,11 @@ def test_a_process_with_unused_rate_reports_itself_idle(open_joint: Callable[...
         own = refresh.portion.exchange_levels(others, waited, joint.clock.advance(1.0))
     assert not own.busy and refresh.portion.balance.tilt < before
     refresh.portion.divide(0.3, 0.1, 2.0)
-    assert refresh.portion.share.refresh == 0.25 and refresh.schedule.rate == pytest.approx(0.2)
+    assert refresh.portion.share.refresh == 0.25 and refresh.schedule.pace.rate == pytest.approx(0.2)
     refresh.portion.divide(0.0, 0.0, 2.0)
-    assert refresh.schedule.rate == pytest.approx(0.2), "a process without a share keeps its previous rate"
+    assert refresh.schedule.pace.rate == pytest.approx(0.2), (
+        "a process without a share keeps its previous rate"
+    )
     refresh._check()
 
 

@@ -344,7 +344,7 @@ def test_a_robots_txt_that_was_not_answered_leaves_no_capture(joint: Joint) -> N
 def test_sitemap_lines_beyond_the_bound_are_counted(open_joint: Callable[..., Joint]) -> None:
     joint = open_joint(robots={"sitemaps_max": 2})
     joint.seeds(HOME)
-    for expected in (3, 3):  # the lines of this robots.txt alone, not of both files
+    for expected in (3, 3):  # only the lines of the present robots.txt are counted
         fetch_task = joint.fetch_task(TaskKind.ROBOTS)
         body = b"".join(b"Sitemap: http://a.org/%d.xml\n" % n for n in range(5))
         change = joint.commit(

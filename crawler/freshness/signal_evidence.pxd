@@ -1,0 +1,21 @@
+from crawler.freshness.change_rates cimport ChangeRates
+from crawler.freshness.page_kinds cimport PageKinds
+from crawler.freshness.signal_quality cimport SignalQuality
+
+cdef class SignalEvidence:
+    cdef readonly double gain
+    cdef readonly double watched
+    cdef ChangeRates rates
+    cdef SignalQuality quality
+    cdef PageKinds kinds
+    cdef double judge(
+        self, Py_ssize_t site, double k, double t, double elapsed, double watched, double[::1] counts, bint changed,
+        double trust, double counted) noexcept
+    cdef double _compare(
+        self, Py_ssize_t site, double k, double t, double elapsed, double clock, double[::1] counts, bint changed,
+        double trust) noexcept
+    cdef void count(
+        self, Py_ssize_t site, double k, double t, double elapsed, double clock, double[::1] counts,
+        bint changed) noexcept
+
+cdef bint is_unannounced(double[::1] counts) noexcept

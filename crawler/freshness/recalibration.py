@@ -68,11 +68,11 @@ class Constants(msgspec.Struct, frozen=True):
 
 
 FITTED = Constants(
-    prior=(0.0, -0.34, 0.06, 0.0, 0.0, 0.84, -0.33, 0.0, -0.4),
-    precision=(34.0, 22.0, 8.4, 2.5, 0.28, 4.0, 5.5, 35.0, 6.8),
+    prior=(0.0, -0.2, 0.07, 0.0, 0.0, 0.84, -0.33, 0.0, -0.39),
+    precision=(30.0, 100.0, 12.0, 0.9, 0.9, 4.0, 1.5, 35.0, 7.6),
     memory=2000.0,
-    centre=0.73,
-    beyond=(0.0, 0.3, 0.6, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0),
+    centre=0.8,
+    beyond=(0.0, 0.0, 0.6, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0),
 )
 WEIGHT_MAX = 10.0
 # a hazard outside of this range is corrected by the factor of the nearer bound

@@ -286,7 +286,7 @@ def test_a_first_run_with_a_clock_that_was_behind_adds_no_time_to_later_crawls(r
     batch = store.batch()
     for restart in range(restarts):
         known, at = Schedule(STILL), at + DAY * restart
-        known.rate = 60 / (10 * DAY)
+        known.pace.rate = 60 / (10 * DAY)
         assert state.load(known, store, at).lead == 0.0
         if restart == 0:
             for number in range(60):

@@ -25,7 +25,7 @@ import numpy as np
 from crawler.change_signals import SOURCES
 from crawler.freshness.columns import Column, rows_of
 
-# The prior has two pseudo signals, of which 1.4 (a share of .7) are true.
+# The prior has two pseudo signals, of which 1.4 (70 %) are true.
 _HONEST = cython.declare(cython.double, 1.4)
 _CLAIMED = cython.declare(cython.double, 2.0)
 _PRECISION_PRIOR_MAX = cython.declare(cython.double, 0.98)

@@ -180,7 +180,7 @@ def _named(place: str, *, writing: bool = False) -> Iterator[None]:
     except (exceptions.AlreadyExistsError, ObjectStoreError):
         raise
     except FileNotFoundError as error:
-        if error.errno is not None:  # a file of this machine
+        if error.errno is not None:  # the missing file is on this machine
             raise ObjectStoreError(f"{place}: {_first_line(error)}") from error
         if writing or any(code in str(error) for code in _NO_BUCKET):
             raise ObjectPlaceError(f"{place}: the bucket does not exist") from error

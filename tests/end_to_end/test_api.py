@@ -207,7 +207,7 @@ def test_errors_are_raised(tmp_path: Path) -> None:
         crawler.configure({"crawl": {"patiense": 1}})
     with pytest.raises(DirectoryError, match="in use"):
         asyncio.run(locked())
-    with pytest.raises(NoSeedError, match="1 seeds are no.*127.0.0.1: address denied"):
+    with pytest.raises(NoSeedError, match="1 seed is no.*127.0.0.1: address denied"):
         asyncio.run(unreachable())
 
 

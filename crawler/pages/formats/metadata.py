@@ -112,26 +112,24 @@ def _first(
     read: Callable[[str, str], str | None], sources: list[tuple[str, str]], declared: _Declared, base: str
 ) -> str | None:
     """Return the value of the best source that has one. `sources` are those of `PRECEDENCE` as pairs (kind, name)."""
+    metas, links, language, items, by_id = declared
     for kind, name in sources:
         if kind == "meta":
-            texts: Iterable[str] = (declared.metas[name],) if name in declared.metas else ()
-        elif kind == "item":
-            texts = _item_texts(name, declared) if declared.items else ()
+            text = metas.get(name)
         elif kind == "link":
-            texts = (declared.links.get(name, ""),)
+            text = links.get(name)
+        elif kind == "html":
+            text = language
         else:
-            texts = (declared.language,)
-        for text in texts:
-            if text and (value := read(text, base)):
-                return value
+            for item in items:
+                if name in item:
+                    text = _text(item[name], by_id, "url" if name in _URL_NAMES else "name")
+                    if text and (value := read(text, base)):
+                        return value
+            continue
+        if text and (value := read(text, base)):
+            return value
     return None
-
-
-def _item_texts(name: str, declared: _Declared) -> Iterator[str]:
-    """Yield the values that the items of this page have for a property, the best value first."""
-    for item in declared.items:
-        if name in item:
-            yield _text(item[name], declared.by_id, "url" if name in _URL_NAMES else "name")
 
 
 _URL_NAMES = frozenset({"url", "image", "thumbnailUrl"})
@@ -141,13 +139,12 @@ _URL_NAMES = frozenset({"url", "image", "thumbnailUrl"})
 
 
 # The elements of a serialized head (HTML, 13.3). In this form, values are in double quotes and contain no `<`, and
-# each element with content is closed. The content of the last alternatives is passed over, because it is text or no
-# child of the head. The groups are name and content of a usual meta element, or element and attributes of another one.
+# each element with content is closed. The groups are name and content of a usual meta element, or element and
+# attributes of another one; comments have none.
 _IN_HEAD = re.compile(
-    r'<meta (?:property|name)="([^"]*)" content="([^"]*)">|<(meta|link|base) ([^<]*)>'
-    r"|<(?:(script|style|template|noscript)\b.*?</\5>|!--.*?-->)",
-    re.DOTALL,
+    r'<meta (?:property|name)="([^"]*)" content="([^"]*)">|<(meta|link|base) ([^<]*)>|<!--[^-]*+(?:-(?!->)[^-]*+)*+'
 )
+_WITH_CONTENT = ("script", "style", "template", "noscript")  # their content is text, or no child of the head
 _ATTRIBUTE = re.compile(r'([^\s="]+)="([^"]*)"')
 _RELATION = re.compile(
     "|".join(
@@ -179,7 +176,9 @@ def _read_head(tree: Any, header_links: Links) -> tuple[dict[str, str], dict[str
         for relation in relations:
             links.setdefault(relation, raw_url)
     serialized = tree.head.html if tree.head is not None else ""
-    for names, content, element, attributes, _ in _IN_HEAD.findall(serialized)[:ELEMENTS_MAX]:
+    for name in _WITH_CONTENT:
+        serialized = _without_element(serialized, name)
+    for names, content, element, attributes in _IN_HEAD.findall(serialized)[:ELEMENTS_MAX]:
         if element == "link" and not _RELATION.search(attributes):  # a style sheet or an icon
             continue
         if element:
@@ -200,6 +199,12 @@ def _read_head(tree: Any, header_links: Links) -> tuple[dict[str, str], dict[str
                 else:
                     metas.setdefault(name, text)
     return metas | {name: _joined(texts) for name, texts in authors.items()}, links
+
+
+def _without_element(serialized: str, name: str) -> str:
+    """Return serialized HTML without the elements of this name, which is many times faster than a regular expression."""
+    *pieces, last = serialized.split(f"</{name}>")
+    return "".join([*(piece.partition(f"<{name}")[0] for piece in pieces), last])
 
 
 def _lang(document: Any) -> str:

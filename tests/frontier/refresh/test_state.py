@@ -303,7 +303,7 @@ def test_a_first_run_with_a_clock_that_was_behind_adds_no_time_to_later_crawls(r
     right = clock_repair.EARLIEST + 400 * DAY
     again = Schedule(STILL)
     assert state.load(again, store, right) == (60, 0.0)
-    again.rate = known.rate
+    again.pace.rate = known.pace.rate
     for fingerprint, row in before.items():
         found = again.records.page_state(again.find(fingerprint))
         assert right - found[3] == pytest.approx(at - row[3], abs=1.0)

@@ -255,6 +255,8 @@ PIECES = st.sampled_from(
         "<template><meta name=author content=no></template><meta name=author content=Ann>",
         "<noscript><link rel=x><meta name=author content=no></noscript><meta name=author content=Ann>",
         "<!-- <meta name=author content=no> --><meta name=author content=Ann>",
+        "<!-- <script> --><meta name=author content=Ann>",
+        "<!--[if IE]><script>x</script><![endif]--><script>'<!--'</script><meta name=author content=Ann><style></style>",
         "<title>&lt;meta name=author content=no></title><meta name=author content=Ann>",
         "<meta content=Ann data-x=1 NAME=Author>",
         "<meta name='x' content='\">'><meta property='' name=author content=Ann>",

@@ -20,6 +20,7 @@ import uvloop
 from hypothesis import HealthCheck, settings
 
 from tests import warm_start
+from tests.waiting import WAIT_MAX
 
 # The assertions of helper modules, such as `tests/faults/around.py`, also show their values when they fail.
 pytest.register_assert_rewrite(*(f"tests.{folder.name}" for folder in Path(__file__).parent.iterdir()))
@@ -91,7 +92,7 @@ def pytest_runtest_protocol() -> Generator[None, object, object]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
-    """Run a test that is a coroutine function, for at most four minutes, on uvloop as the crawler does.
+    """Run a test that is a coroutine function, for at most four times `WAIT_MAX`, on uvloop as the crawler does.
 
     If a test fails, its loop stays open, because closing it would wait for the tasks that the test left behind.
     """
@@ -99,7 +100,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
         return None
     arguments = {name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.obj).parameters}
     loop = uvloop.new_event_loop()
-    loop.run_until_complete(asyncio.wait_for(pyfuncitem.obj(**arguments), 240.0))
+    loop.run_until_complete(asyncio.wait_for(pyfuncitem.obj(**arguments), 4 * WAIT_MAX))
     for task in asyncio.all_tasks(loop):
         task.cancel()
     loop.call_soon(loop.stop)

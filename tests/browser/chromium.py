@@ -12,6 +12,8 @@ from typing import Any
 
 import aiohttp
 
+from tests.waiting import WAIT_MAX
+
 PROGRAM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 _FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
@@ -74,7 +76,7 @@ class Page:
         number = next(self._numbers)
         waiter = self._waiting[number] = asyncio.get_running_loop().create_future()
         await self._socket.send_json({"id": number, "method": method, "params": parameters})
-        answer = await asyncio.wait_for(waiter, 90)
+        answer = await asyncio.wait_for(waiter, WAIT_MAX)
         if "error" in answer:
             raise RuntimeError(f"{method}: {answer['error']}")
         return answer["result"]
@@ -95,8 +97,8 @@ class Page:
         return result["result"].get("value")
 
     async def until(self, expression: str) -> Any:
-        """Wait at most 90 s until an expression is true. Return its value."""
-        async with asyncio.timeout(90):
+        """Wait until an expression is true. Return its value."""
+        async with asyncio.timeout(WAIT_MAX):
             while True:
                 with suppress(RuntimeError):
                     if value := await self.evaluate(expression):
@@ -105,13 +107,13 @@ class Page:
 
     async def settled(self) -> None:
         """Wait until the page has loaded nothing for half a second."""
-        async with asyncio.timeout(90):
+        async with asyncio.timeout(WAIT_MAX):
             await self.idle.wait()
 
     async def next_event(self) -> None:
         """Wait until the page has shown the figures of a server-sent event that began after this call."""
         seen = self.events
-        async with asyncio.timeout(90):
+        async with asyncio.timeout(WAIT_MAX):
             while self.events < seen + 2:
                 await asyncio.sleep(0.02)
         await self.evaluate("new Promise(drawn => requestAnimationFrame(() => setTimeout(drawn)))")
@@ -178,7 +180,7 @@ async def _port(process: asyncio.subprocess.Process) -> str:
     """Return the port on which the browser reports that it listens."""
     assert process.stderr is not None
     said = b""
-    async with asyncio.timeout(90):
+    async with asyncio.timeout(WAIT_MAX):
         while line := await process.stderr.readline():
             said += line
             if b"DevTools listening on" in line:

@@ -19,6 +19,7 @@ from crawler.storage.files import is_held
 from tests.browser.chromium import PROGRAM, Page, browser
 from tests.browser.test_dashboard import LOOKS, click, problems, reads, shown, tab_through, tile
 from tests.end_to_end.test_live import Running, tree  # noqa: F401 (a fixture)
+from tests.waiting import WAIT_MAX
 
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason="no Chromium")
 
@@ -47,18 +48,18 @@ class Crawl:
 
     async def kill(self, name: str) -> None:
         """Wait until a process runs, and kill it with SIGKILL."""
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(WAIT_MAX):
             while not (is_held(self.lock(name)) and (words := self.lock(name).read_text().split())):
                 await asyncio.sleep(0.02)
         with suppress(ProcessLookupError):
             os.kill(int(words[1]), signal.SIGKILL)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(WAIT_MAX):
             while is_held(self.lock(name)):
                 await asyncio.sleep(0.02)
 
     async def kill_all(self) -> None:
         os.killpg(self.running.process.pid, signal.SIGKILL)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(WAIT_MAX):
             while any(is_held(self.lock(name)) for name in NAMES):
                 await asyncio.sleep(0.02)
 

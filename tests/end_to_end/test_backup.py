@@ -15,6 +15,7 @@ import crawler
 from tests.end_to_end.web import FAST, Web, page
 from tests.upgrade.support import unpacked
 from tests.upgrade.test_upgrade import site
+from tests.waiting import WAIT_MAX
 
 PAGE = (Path(crawler.__file__).parent / "OPERATING.md").read_text(encoding="utf-8")
 HOSTS, PAGES = 6, 15
@@ -49,14 +50,14 @@ class Operator:
         """Run the commands and return their output. No command may fail."""
         done = subprocess.run(
             ["sh", "-e"], input=commands, cwd=self.folder, env=self.env, capture_output=True, text=True,
-            timeout=120, check=False,
+            timeout=WAIT_MAX, check=False,
         )  # fmt: skip
         assert done.returncode == 0, done
         return done.stdout
 
 
 def until(found: Callable[[], bool], running: "subprocess.Popen[bytes]") -> None:
-    give_up = time.monotonic() + 60
+    give_up = time.monotonic() + WAIT_MAX
     while not found():
         assert running.poll() is None and time.monotonic() < give_up
         time.sleep(0.02)

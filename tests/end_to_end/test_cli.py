@@ -17,6 +17,7 @@ import pyarrow.parquet
 import pytest
 
 from tests.end_to_end.web import FAST, Ran, ReceivedRequest, Web, crawl, lines, outcomes, page, redirect, run
+from tests.waiting import WAIT_MAX
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SITE = {
@@ -195,7 +196,7 @@ def _status(directory: Path) -> dict:
 
 
 def _wait_until(true: Callable[[], bool], process: subprocess.Popen[str]) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + WAIT_MAX
     while not true():
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline

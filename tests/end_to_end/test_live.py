@@ -21,6 +21,7 @@ from crawler.storage.keys import ASKED
 from crawler.storage.kv import scan_prefix
 from tests.end_to_end import tree_server
 from tests.end_to_end.web import Web, crawl, page
+from tests.waiting import WAIT_MAX
 
 CRAWLER = [sys.executable, "-m", "crawler"]
 
@@ -29,7 +30,7 @@ def ask(
     port: int, target: str, method: str = "GET", body: Any = None, **fields: str
 ) -> tuple[int, dict[str, str], bytes]:
     """Send a request. Return the status, header fields and body of the answer."""
-    link = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
+    link = http.client.HTTPConnection("127.0.0.1", port, timeout=WAIT_MAX)
     data = None if body is None else json.dumps(body)
     headers = {name.replace("_", "-"): value for name, value in fields.items()}
     try:
@@ -62,14 +63,14 @@ class Running:
 
     def until(self, found: Any) -> Any:
         """Repeat a call until it returns a true value; the call may raise an error meanwhile. Return this value."""
-        give_up = time.monotonic() + 90
+        give_up = time.monotonic() + WAIT_MAX
         while time.monotonic() < give_up:
             assert self.process.poll() is None, self.process.communicate()
             with suppress(OSError, http.client.HTTPException):
                 if value := found():
                     return value
             time.sleep(0.05)
-        raise AssertionError(f"not within 90 s; status {self.status()}")
+        raise AssertionError(f"not within {WAIT_MAX:g} s; status {self.status()}")
 
     def status(self) -> dict[str, Any]:
         return json.loads(ask(self.admin, "/status")[2])
@@ -82,7 +83,7 @@ class Running:
             [*CRAWLER, *words, "--dir", str(self.folder)],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=WAIT_MAX,
             check=False,
         )
 

@@ -15,6 +15,7 @@ from tests.end_to_end.cut_network import Proxy
 from tests.end_to_end.test_many_processes import QUICK, command, report_of, stored_by
 from tests.end_to_end.web import Answer, ReceivedRequest, Web, redirect
 from tests.faults.harness import ROOT, Ended, TreeWeb, crawl, end, settings
+from tests.waiting import WAIT_MAX
 
 PAGES = 300
 CONFIRMED = "that it had confirmed"  # the message that a process receives if it has lost links
@@ -123,7 +124,7 @@ def test_a_running_node_or_its_copy_is_stopped(tmp_path: Path) -> None:
         assert left.poll() is None and other.poll() is None
         for each in (left, other):
             each.send_signal(signal.SIGTERM)
-        assert [end(each, timeout=60).code for each in (left, other)] == [0, 0]
+        assert [end(each, timeout=WAIT_MAX).code for each in (left, other)] == [0, 0]
         here = ("--listen", nodes.addresses["a"])
         assert command(tmp_path / "b", "recover", "a").code == 0
         fast = ("--rate", "0")
@@ -134,7 +135,7 @@ def test_a_running_node_or_its_copy_is_stopped(tmp_path: Path) -> None:
 
 
 def run(nodes: Nodes, name: str, *arguments: str, secret: Path | None = None) -> Ended:
-    return end(nodes.start(name, *arguments, secret=secret), timeout=60)
+    return end(nodes.start(name, *arguments, secret=secret), timeout=WAIT_MAX)
 
 
 def test_a_node_with_another_secret_is_refused_with_a_reason(tmp_path: Path) -> None:
@@ -247,16 +248,16 @@ def test_a_node_that_was_killed_at_the_end_ends_although_its_peers_have_left(
             patched.setenv("CRAWLER_FAULT", fault)
             running.append(nodes.start("c", *patient))
         try:
-            ended = [end(node, timeout=90) for node in running]
+            ended = [end(node, timeout=WAIT_MAX) for node in running]
             assert [each.code for each in ended] == [0, 0, -signal.SIGKILL], ended
             c = nodes.start("c", *patient)
             running.append(c)
-            log, give_up = tmp_path / "c" / "crawler.log", time.monotonic() + 90
+            log, give_up = tmp_path / "c" / "crawler.log", time.monotonic() + WAIT_MAX
             while c.poll() is None and not (log.exists() and "start one of them again" in log.read_text()):
                 assert time.monotonic() < give_up
                 time.sleep(0.1)
             running.append(nodes.start("a", web.seed, *patient))
-            again = [end(node, timeout=90) for node in running[3:]]
+            again = [end(node, timeout=WAIT_MAX) for node in running[3:]]
             assert {each.code for each in again} == {0}, again
         finally:
             for node in running:
@@ -298,7 +299,7 @@ def test_nodes_end_after_a_cut_of_the_network_at_the_end(tmp_path: Path, cut: st
                 to_c, from_c = (proxy.open, proxy.back) if peer == "c" else (proxy.back, proxy.open)
                 for flow in {"both ways": (to_c, from_c), "towards c": (to_c,), "from c": (from_c,)}[cut]:
                     flow.clear()
-            logs, give_up = [tmp_path / name / "crawler.log" for name in "abc"], time.monotonic() + 90
+            logs, give_up = [tmp_path / name / "crawler.log" for name in "abc"], time.monotonic() + WAIT_MAX
             # a node logs this after `silence_max` without contact
             while not any("start one of them again" in log.read_text() for log in logs if log.exists()):
                 if all(node.poll() is not None for node in running):
@@ -314,7 +315,7 @@ def test_nodes_end_after_a_cut_of_the_network_at_the_end(tmp_path: Path, cut: st
                     if running["abc".index(peer)].poll() is not None:
                         proxy.close()  # the address of a node that has left refuses connections
                 time.sleep(0.1)
-            ended = [end(node, timeout=90) for node in running]
+            ended = [end(node, timeout=WAIT_MAX) for node in running]
             assert [each.code for each in ended] == [0, 0, 0], ended
         finally:
             for node in running:

@@ -26,6 +26,7 @@ from tests.end_to_end import web as webs
 from tests.end_to_end.test_live import Running, ask, serving
 from tests.end_to_end.web import FAST, SETTINGS, Answer, ReceivedRequest, Route, Web, lines, run
 from tests.faults.harness import ROOT
+from tests.waiting import WAIT_MAX
 
 try:
     PROGRAM = find_program("")
@@ -103,7 +104,7 @@ def no_orphan(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]
     monkeypatch.setenv("TMPDIR", folder)
     monkeypatch.setattr(tempfile, "tempdir", None)
     yield
-    until = time.monotonic() + 10
+    until = time.monotonic() + WAIT_MAX
     while browsers() and time.monotonic() < until:
         time.sleep(0.05)
     assert not browsers()

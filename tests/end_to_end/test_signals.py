@@ -36,6 +36,7 @@ from crawler.storage.kv import scan_prefix
 from tests.end_to_end.test_live import Running, free_port, serving
 from tests.end_to_end.web import Answer, ReceivedRequest, Web, page, run
 from tests.faults.harness import TreeWeb
+from tests.waiting import WAIT_MAX
 
 HOME, AWAY = "http://localhost/", "http://elsewhere.example/"
 LINK = HOME + "the-link"
@@ -181,7 +182,7 @@ async def test_a_signalled_url_survives_a_kill(
         stages.point.step()
         assert stages.point.made == 0, "the page pauses"
         signalling = asyncio.create_task(entrance(crawl))  # type: ignore[arg-type]
-        async with asyncio.timeout(120):
+        async with asyncio.timeout(WAIT_MAX):
             while len(stages.point) < 2:
                 await asyncio.sleep(0.01)
         while not stages.point.made:
@@ -496,7 +497,7 @@ def test_all_interfaces_give_the_same_verdict_on_a_url(tmp_path: Path) -> None:
     async def play(web: Web) -> None:
         async with Crawl(tree, directory=tmp_path / "crawl", seeds=[web.url()]) as crawl:
             running = asyncio.create_task(crawl.run())
-            async with asyncio.timeout(120):
+            async with asyncio.timeout(WAIT_MAX):
                 while crawl.status().counters.get("pages.fetched", 0) < 2:
                     await asyncio.sleep(0.05)
 
@@ -518,13 +519,13 @@ def test_all_interfaces_give_the_same_verdict_on_a_url(tmp_path: Path) -> None:
             assert (status, state) == (403, "out_of_scope") and why in verdict
             status, state, _, _ = await told(web.url("/c"))
             assert (status, state) == (202, "queued")
-            async with asyncio.timeout(120):
+            async with asyncio.timeout(WAIT_MAX):
                 while "/c" not in web.paths():
                     await asyncio.sleep(0.05)
             del states[web.url("/c")]
             crawl.stages.frontier.pauses.pause()
             await crawl.command({"command": "seed", "urls": [web.url("/e")]})
-            async with asyncio.timeout(120):
+            async with asyncio.timeout(WAIT_MAX):
                 while (await crawl.command({"command": "why", "url": web.url("/e")})).get("queue") != "to do":
                     await asyncio.sleep(0.05)
             assert (await told(web.url("/e")))[:2] == (202, "queued")

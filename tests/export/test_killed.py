@@ -16,6 +16,7 @@ import pytest
 from crawler import cli
 from crawler.export.worker_pool import processes
 from tests.upgrade.support import unpacked
+from tests.waiting import WAIT_MAX
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -56,7 +57,7 @@ def started(words: list[str], tmp_path: Path) -> Iterator["subprocess.Popen[str]
 def workers(process: "subprocess.Popen[str]") -> list[int]:
     """Wait until the export has two child processes, and return them."""
     path = Path(f"/proc/{process.pid}/task/{process.pid}/children")
-    give_up = time.monotonic() + 60
+    give_up = time.monotonic() + WAIT_MAX
     while len(found := path.read_text().split()) < 2:
         assert time.monotonic() < give_up and process.poll() is None, (process.poll(), found)
         time.sleep(0.02)

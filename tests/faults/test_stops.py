@@ -21,6 +21,7 @@ from crawler.process.lifecycle import disk_watch, run_end
 from crawler.process.opening.environment import Environment
 from crawler.storage.commit import CommitPoint
 from tests.faults.harness import CONCURRENCY, ROOT, TreeWeb, crawl, end, finish, judge, settings, start
+from tests.waiting import WAIT_MAX
 
 PAGES = 300
 IN_TERMINAL = ("tests.faults.terminal", "crawler")
@@ -35,7 +36,7 @@ def web(tmp_path: Path) -> Iterator[TreeWeb]:
 
 def wait_for(condition: Callable[[], bool], process: "subprocess.Popen[str]") -> None:
     """Wait until `condition` is true. Assert that the process runs meanwhile."""
-    give_up = time.monotonic() + 60
+    give_up = time.monotonic() + WAIT_MAX
     while not condition():
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < give_up

@@ -12,6 +12,7 @@ cdef class LevelController:
     cdef double tick
     cdef double scale
     cdef double revisit
+    cdef double caught_up
     cdef double _clock_min
     cdef double _clock_max
     cdef double _measured
@@ -22,8 +23,9 @@ cdef class LevelController:
     cdef void set_revisit(self, double revisit) noexcept
     cdef void note_take(self, int host, double now, Py_ssize_t takes) noexcept
     cdef void adjust(self, double before, double after) noexcept
+    cdef bint is_calm(self, double now) noexcept
     cdef void judge(
         self, int host, double deadline, double worth, bint jumped, double tick, double gap, double now) noexcept
-    cdef void _turn(self, int side, double worth) noexcept
+    cdef void _turn(self, int side, double worth, double now) noexcept
     cdef void _boost(self, int host, int side, double pace) noexcept
     cdef void _measure(self, double tick) noexcept

@@ -11,18 +11,23 @@ rarely idle. Because of politeness, a saturated host cannot serve its due pages 
 level these pages would be taken round robin. The level of a host follows the values of the pages that are
 fetched from it: it rises in small steps and falls at once.
 
+*Calm.* The crawl is calm if no page was due a short time ago. Due pages then wait only for a short time, and the
+level is nearly right. On large crawls the level moves in smaller steps while it is calm, because the values of
+single pages would otherwise make it fluctuate. Each fluctuation makes keys wrong, and `queues.py` must correct
+them.
+
 *Jumps of importance* occur, for example, when many users request pages. Such a jump moves the level at once.
 
 The control of the level by the pages that are due is from Busa-Fekete et al., section 5.2.
 """
 
 import cython
-from cython.cimports.libc.math import log
+from cython.cimports.libc.math import cbrt, log
 
 if cython.compiled:
     from cython.cimports.crawler.frontier.refresh.tables import Tables
 else:
-    from math import log
+    from math import cbrt, log
 
     from crawler.frontier.refresh.tables import Tables
 
@@ -38,6 +43,11 @@ _FAR = cython.declare(cython.double, 20.0)
 _FAR_MAX = cython.declare(cython.double, 32.0)
 # in a long run of steps in one direction, the step is doubled at most this many times
 _RUN_MAX = cython.declare(cython.int, 4)
+# The crawl is calm if no page was due within this share of the mean revisit interval.
+_CALM_SHARE = cython.declare(cython.double, 1.0 / 64.0)
+# While the crawl is calm and has more pages than this, the step is smaller, by the cube root of the ratio. The
+# fluctuation of the level then does not depend on the number of pages.
+_CALM_PAGES = cython.declare(cython.double, 400.0)
 _HOST_GAIN_MAX = cython.declare(cython.double, 0.05)  # maximum step of a small host's own level
 _HOST_STEP_MAX = cython.declare(cython.double, 0.2)
 # If a fetched page is worth less than its host's own level, this level falls at most by this factor.
@@ -72,6 +82,8 @@ RATIO_MAX = 1e4  # values above this multiple of the level are treated as equal
 class LevelController:
     """The level and the rate, and the time constants that are computed from the rate.
 
+    `caught_up` is the last instant at which a page was chosen that was not due, because no page was due.
+
     Args:
         level: the initial level; 0 if it is not known.
         gain: the step of the level.
@@ -88,6 +100,7 @@ class LevelController:
         self.revisit = _FIRST_REVISIT
         self.scale = min(max(0.25 * _FIRST_REVISIT, clock_min), clock_max)
         self._run, self._side = 0, 0
+        self.caught_up = -_INFINITY
 
     @cython.cfunc
     @cython.exceptval(check=False)
@@ -141,6 +154,12 @@ class LevelController:
 
     @cython.cfunc
     @cython.exceptval(check=False)
+    def is_calm(self, now: cython.double) -> cython.bint:
+        """Return whether no page was due a short time ago, so that a page that is due now waits only for a short time."""
+        return 0.0 <= now - self.caught_up <= _CALM_SHARE * self.revisit
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
     def judge(
         self,
         host: cython.int,
@@ -163,14 +182,14 @@ class LevelController:
         if deadline > now:
             # If the value is above the level, the level has fallen since the page's key was computed.
             if above < 1.0:
-                self._turn(-1, above)
+                self._turn(-1, above, now)
         elif (
             not jumped
             and above >= STANDS
             and now - deadline > tick
             and (now - ready > tick or self.tables.host_rows[host].idle > _IDLE_SHARE)
         ):
-            self._turn(1, above)
+            self._turn(1, above, now)
         idle: cython.double = min(max((now - ready) / gap, 0.0), 1.0) if 0.0 < gap < _INFINITY else 1.0
         idle = self.tables.host_rows[host].idle + _IDLE_WEIGHT * (idle - self.tables.host_rows[host].idle)
         self.tables.host_rows[host].idle = idle
@@ -184,7 +203,7 @@ class LevelController:
 
     @cython.cfunc
     @cython.exceptval(check=False)
-    def _turn(self, side: cython.int, worth: cython.double) -> cython.void:
+    def _turn(self, side: cython.int, worth: cython.double, now: cython.double) -> cython.void:
         """Move the level one step up or down after taking a page whose value is `worth` times the level.
 
         The step grows with the distance between that value and the level, and with the number of steps in a
@@ -193,11 +212,13 @@ class LevelController:
         """
         self._run = self._run + 1 if side == self._side else 1
         self._side = side
-        run: cython.int = self._run // max(64, self.tables.pages.size >> 2)
+        pages: cython.Py_ssize_t = max(self.tables.pages.size, 1)
+        run: cython.int = self._run // max(64, pages >> 2)
         far: cython.double = _FAR * abs(log(max(worth, 1.0 / RATIO_MAX)))
-        step: cython.double = max(
-            self.gain, min(_STEP_OF_ONE / max(self.tables.pages.size, 1), _SMALL_STEP_MAX)
-        )
+        gain: cython.double = self.gain
+        if pages > _CALM_PAGES and self.is_calm(now):
+            gain *= cbrt(_CALM_PAGES / pages)
+        step: cython.double = max(gain, min(_STEP_OF_ONE / pages, _SMALL_STEP_MAX))
         step *= max(1 << min(run, _RUN_MAX), min(max(far, 1.0), _FAR_MAX))
         self.level *= 1.0 + side * min(step, _STEP_MAX)
 

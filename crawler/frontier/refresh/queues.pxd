@@ -19,6 +19,8 @@ cdef class Queues:
     cdef int first(self, double now) except? -2
     cdef void _release_young(self, double now) except *
     cdef int stand(self, int host, double now) except? -2
+    cdef int _leader(self, int host, double now) except? -2
+    cdef bint _verify(self, int page, int host, double now) except? -1
     cdef int top_of(self, int host) noexcept
     cdef void release(self, double now) except *
     cdef void sweep(self, Py_ssize_t rows, double now) except *

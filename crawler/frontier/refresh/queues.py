@@ -15,11 +15,16 @@ own level would delay its turn, and the delay would raise this level further.
 *Keys are optimistic*: a key may be too early. The reasons are that between crawls, offsets above 0 fall, and
 that levels move in small steps. When an entry reaches the top of its heap, it is checked: its
 offset and its value are recomputed. If the key of the entry was too early, the entry is put back with the
-correct key, and the next entry is checked. A page is taken only with a correct key, even if its value already
-reaches the level. Otherwise, the host with the largest offset would always go first, because its key would be
-the earliest.
+correct key, and the next entry is checked.
 
-*Due pages are ordered by their values.* The more the value of a due page exceeds the level, the earlier is
+*While the crawl is calm, due pages are taken in the order in which they are found* (`level_controller.py`). All
+of them are taken soon, so their order has hardly any effect, and their keys need no correction. This does not
+apply to a host with a level of its own, because its due pages wait. A page that is not due is taken if its key is
+nearly correct.
+
+*Otherwise, due pages are ordered by their values.* A page is then taken only with a correct key, even if its
+value already reaches the level. If incorrect keys were accepted, the host with the largest offset would always go
+first, because its key would be the earliest. The more the value of a due page exceeds the level, the earlier is
 its key (`Deadlines.due_by_worth`). Due pages are therefore taken in the order of Algorithm 1 of Busa-Fekete
 et al. even while many pages are due, for example after a restart, a pause, or a jump of the level.
 
@@ -70,14 +75,18 @@ else:
 _RELEASES_MAX = cython.declare(cython.Py_ssize_t, 64)
 # all keys are recomputed if the smaller of the old and the new level is below this share of the larger
 _SWEEP_FROM = cython.declare(cython.double, 0.95)
-# Error of a key, relative to the age at which its page is due.
+# Error of a key, relative to the age at which its page is due. The second number is for a page that is not due.
 _KEY_TOLERANCE = cython.declare(cython.double, 1e-3)
-CHECKS_MAX = 64  # number of keys that one search for the best page recomputes; each costs about 2 us
+_EARLY_TOLERANCE = cython.declare(cython.double, 0.02)
+CHECKS_MAX = 64  # number of keys that one search for the best page recomputes; each costs up to 2 us
 
 
 @cython.cclass
 class Queues:
-    """The heaps of pages, directories and hosts. `checks` counts the keys checked."""
+    """The heaps of pages, directories and hosts.
+
+    `checks` counts how often the key of a page was compared with the page's value.
+    """
 
     def __init__(
         self,
@@ -109,13 +118,17 @@ class Queues:
             if self.tables.host_rows[host].ready > now:  # the clock was set back
                 self.place_host(host, now)
                 continue
-            page = self.stand(host, now)
+            page = self._leader(host, now)
             if page < 0 or self.eligible != host:
+                continue
+            if not self._verify(page, host, now) or self.eligible != host:
                 continue
             key: cython.double = self.tables.page_heaps.nodes[page].key
             by_worth: cython.double = self.deadlines.early_by_worth(page, host, now)
             if by_worth <= key:
                 found = page
+                if key - self.deadlines.offsets.of_page(page, host, now) > now:
+                    self.controller.caught_up = now
                 break
             aside.append((page, key))
             self.move(page, by_worth, now)
@@ -146,47 +159,66 @@ class Queues:
 
         The keys checked are those of the host's first directory and of the first page in this directory.
         """
-        self.checks += 1
+        page: cython.int = self._leader(host, now)
+        return page if page >= 0 and self._verify(page, host, now) else -1
+
+    @cython.cfunc
+    @cython.exceptval(-2, check=True)
+    def _leader(self, host: cython.int, now: cython.double) -> cython.int:
+        """Correct the key of a host's first directory, and return the directory's first page.
+
+        Return -1 if another directory is first now.
+        """
         directory: cython.int = self.tables.host_rows[host].root
         if self.deadlines.clocked:
             self.place_directory(directory, now)
             if self.tables.host_rows[host].root != directory:
                 return -1
-        page: cython.int = self.tables.directory_rows[directory].root
+        return self.tables.directory_rows[directory].root
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=True)
+    def _verify(self, page: cython.int, host: cython.int, now: cython.double) -> cython.bint:
+        """Compare the key of a host's first page with the page's value, and correct the key.
+
+        Return whether the page is still the first of its host.
+        """
+        self.checks += 1
         crawled: cython.double = self.tables.crawled[page]
         elapsed: cython.double = max(now - crawled, 0.0)
         if self.tables.states[page] & (EXPLORED | FAILED | AWAY):
-            return page
+            return True
         if elapsed >= self.tables.max_age(page):
-            return page
+            return True
         self.deadlines.assign(page, host)
         n: cython.double = self.deadlines.signals_of(host, self.tables.rows[page].signals)
         self.deadlines.stood, self.deadlines.stood_at = page, now
         self.deadlines.stood_worth = self.deadlines.ratio(page, host, elapsed, n, now)
         worth: cython.double = self.deadlines.stood_worth
-        if worth >= STANDS and self.deadlines.policy != BY_VALUE:
-            return page
+        calm: cython.bint = self.controller.is_calm(now) and self.tables.host_rows[host].boost <= 1.0
+        if worth >= STANDS and (calm or self.deadlines.policy != BY_VALUE):
+            return True
         offset: cython.double = self.deadlines.offsets.of_page(page, host, now)
         deadline: cython.double = self.tables.page_heaps.nodes[page].key - offset
         due: cython.double
-        slack: cython.double
+        tolerated: cython.double
+        young: cython.double = now
         if worth >= STANDS:
             due = self.deadlines.due_by_worth(worth, now)
-            slack = now - crawled
+            tolerated = _KEY_TOLERANCE * (now - crawled)
         else:
             due = self.deadlines.due(page, host, n, elapsed, now)
-            slack = deadline - crawled
-        if due <= deadline + _KEY_TOLERANCE * slack:
-            return page
-        young: cython.double = now
+            tolerated = _EARLY_TOLERANCE * (deadline - crawled)
+        if due <= deadline + tolerated:
+            return True
         if worth < STANDS:
             young = self.deadlines.young_until(page, host, n, offset, True, now)
         if young > now:
             self.leave(page, now)
             self.withhold(page, young)
-        else:
-            self.move(page, self.deadlines.parked_key(page, host, due, now), now)
-        return -1
+            return False
+        self.move(page, self.deadlines.parked_key(page, host, due, now), now)
+        return self.top_of(host) == page
 
     @cython.cfunc
     @cython.exceptval(check=False)

@@ -81,7 +81,7 @@ def _target(args: argparse.Namespace, directory: CrawlDirectory) -> "tuple[Confi
         config = replace(config, crawl=replace(config.crawl, processes=len(target.names)))
     if set(process_names(config)) != set(target.names):
         raise UsageError(
-            f"--to {args.to}: the table names {', '.join(target.names)}, splitter.peers "
+            f"--to {args.to}: the table has the processes {', '.join(target.names)}, but splitter.peers has "
             f"{', '.join(process_names(config))}; set splitter.peers too"
         )
     return config, target

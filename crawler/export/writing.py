@@ -118,7 +118,7 @@ class Export:
             raise UsageError(f"export: --allow selects copies; the format {request.format} contains none")
         if request.static and not writer.selects:
             raise UsageError(
-                f"export: --static selects a form of pages; the format {request.format} contains all records"
+                f"export: --static chooses between the two copies of a page; the format {request.format} contains both"
             )
         if self._where is None:
             return

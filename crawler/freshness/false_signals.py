@@ -23,10 +23,11 @@ Which of the two models is right is learned from what crawls find, not from the 
     L = .998 L + ln P[z | false signals as frequent as changes] - ln P[z | false signals equally frequent]
     weight of the second model = tanh((L - 1) / 2), and 0 if L < 1
 
-So the number of signals counts only after it has improved the predictions of changes. k, T and the precisions
-are those of the two models, averaged with this weight. On simulated webs with two false signals per change,
-the second model raised the gain of the schedule over uniform refreshing from .84 to .96. A lying sitemap gives
-pages with many changes no more signals than other pages. On a site with such a sitemap, the weight is 0.
+So the number of signals counts only after it has improved the predictions of changes. Each of the two models
+has its own k, T and precisions; the crawler uses their weighted means. On simulated webs with two false
+signals per change, the second model raised the gain of the schedule over uniform refreshing from .84 to .96.
+A lying sitemap gives pages with many changes no more signals than other pages. On a site with such a sitemap,
+the weight is 0.
 
 The file is Cython in pure-Python mode (see `value_kernel.py`), with attributes declared in
 `false_signals.pxd`.

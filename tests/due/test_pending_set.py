@@ -1,4 +1,4 @@
-"""Test that the pending set, installed and interpreted, behaves like a Python set."""
+"""Test that the pending set behaves like a Python set, both as a compiled module and as ordinary Python."""
 
 import numpy as np
 import pytest

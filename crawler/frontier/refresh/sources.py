@@ -1,9 +1,9 @@
 """The value of rereading a source of signals (a sitemap, a feed, a listing).
 
 A reading costs one request, whose price is the level L. The signals of a source save fetches of the pages
-that it lists, because these pages are refreshed when they have changed instead of at regular intervals. For a
-page with importance mu, change rate D and signals of precision p, the value gained per time is at most the
-maximum over T of
+that it lists, because these pages are refreshed when they have changed instead of at regular intervals. A
+page with importance mu and change rate D, whose signals have the precision p, gains a value per time of at
+most the maximum of g(T) over all T:
 
     g(T) = mu ((1 - exp(-(a+c) T))/(a+c) - L/mu) / ((1 - exp(-c T))/c)     a = 0, c = D/p
 

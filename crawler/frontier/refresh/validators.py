@@ -86,8 +86,8 @@ WASTED_MAX = 0.7
 PARAMETERS_MAX, PATTERN_CHARS_MAX = 3, 64
 DATE_SLACK = 2.0  # seconds of tolerance, because dates are in whole seconds
 # If the new content's Last-Modified is older than the last 304, that 304 may have been wrong. In this case,
-# the likelihood of an honest 304 is multiplied by this factor. The factor is above 0, because clocks differ,
-# and moved files keep their times.
+# the likelihood of an honest 304 is multiplied by this factor. The factor is not 0, because the
+# date may be wrong: the clocks of servers differ, and a file that is moved keeps its old date.
 DATE_DOUBT = 0.1
 ANY = "*"  # the pattern that stands for all patterns beyond `PATTERNS_MAX`
 

@@ -190,8 +190,8 @@ class SystemCalls:
         Objects may still refer to the files.
         """
         # `life.descriptors` may contain descriptors that are closed, because a file object closes its descriptor
-        # without `os.close`. Another life may since have opened a file with the same descriptor. So only the
-        # descriptors of files that are open on this machine are used.
+        # without `os.close`. After that, another life may have opened a file that got the same number as its
+        # descriptor. So only the descriptors of files that are open on this machine are used.
         left = _open_below(life.machine.folder)
         own = life.descriptors.intersection(left)
         disown_locks(own)

@@ -169,7 +169,7 @@ def test_the_weekly_rhythm_of_a_site_is_stored() -> None:
     store = MemoryStore()
     schedule, now = crawled(store)
     key, numbers = schedule.records.site_state(0)
-    numbers[32] = 2.5  # the score of the number of signals
+    numbers[32] = 2.5  # the score of the model in which the number of signals is evidence
     schedule.records.restore_site(key, np.array([*numbers, *RHYTHM]))
     batch = store.batch()
     state.stage_site(schedule, 0, batch)

@@ -92,8 +92,8 @@ class PolitenessConfig(_Section, frozen=True):
     slowdown_max: Number = 64.0
     # each good answer multiplies the slowdown factor by this; 34 good answers halve the factor
     slowdown_recovery: Number = 0.98
-    # The slowdown factor multiplies `delay`. If `delay` is less than this gap, the factor multiplies this gap
-    # instead.
+    # The slowdown factor f multiplies the gap of the host. The result is at least this gap times f - 1, so hosts
+    # without a gap are slowed down, too.
     slowdown_gap: Seconds = Seconds(0.5)
 
 
@@ -108,8 +108,7 @@ class FrontierConfig(_Section, frozen=True):
     tries: Positive = 3  # attempts per URL, including the first
     retry_delays: tuple[Number, ...] = (30.0, 120.0)  # seconds between the attempts
     retry_jitter: Number = 0.2
-    # After this many failures of a URL while its host answers other URLs, a failure counts against the URL,
-    # not against the host.
+    # After this many failures of a URL while its host answers other URLs, the URL is given up.
     strikes_max: Count = 5
     # if more than this number of URLs of a host wait for a retry or robots.txt, the whole host waits
     later_max: Count = 128

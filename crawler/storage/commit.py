@@ -6,10 +6,10 @@ page costs as much as a commit for thirty pages. A commit has the following step
 before the previous group is committed:
 
     0  make       make decisions, in order: filter links, ask the caches, update the hosts
-    1  write      append and sync the WARC records and the links log; append the messages of outbox and inbox
-    2  batch      write one synced batch, which decides: all keys of the changes,
-                  the committed lengths of the files, the counters; then append the lines of
-                  pages.jsonl
+    1  write      append and sync the WARC records and the links log
+    2  batch      write one batch, which decides: all keys of the changes, the entries of outbox and inbox,
+                  the committed lengths of the files, the counters; then append the lines of pages.jsonl.
+                  The batch is synced unless `store.durability` is "process"
     3  committed  only after the batch: free fetch slots, send acknowledgements and the links
                   in the outbox, and add the group's links to the pending links of the DUE
 

@@ -7,7 +7,7 @@ anything else              restarted, after a growing delay if it failed soon; a
 
 from enum import Enum
 
-RESTARTS_MAX = 10  # after this many short runs in a row, the crawl ends with the exit code of the last run
+RESTARTS_MAX = 10  # if more runs in a row than this are short, the crawl fails
 LASTED = 60.0  # a start that lasts this many seconds is considered successful
 RESTART_DELAY, RESTART_DELAY_MAX = 0.2, 30.0
 HOPELESS = (2, 3)

@@ -116,7 +116,8 @@ class Supervisor:
 
         Raises:
             UsageError: the crawl in the directory has another number of processes.
-            CrawlerError: a child failed and was not restarted; the error has the child's exit code.
+            CrawlerError: a child failed and was not restarted; the error has the child's exit code, or
+                1 if a signal ended the child.
             NoSeedError: the crawl ended without fetching a single page.
         """
         check_start(self._config, self.directory.path)

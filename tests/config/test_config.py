@@ -17,6 +17,7 @@ from crawler.config import (
     read_file,
     to_toml,
 )
+from crawler.config.schema import Override
 from crawler.errors import ConfigError
 
 DEFAULT = Path(__file__).resolve().parents[2] / "config" / "default.toml"
@@ -35,6 +36,12 @@ def test_default_toml_gives_a_reason_for_every_key() -> None:
     for line in DEFAULT.read_text(encoding="utf-8").splitlines():
         if "=" in line and not line.lstrip().startswith("#"):
             assert "#" in line, line
+
+
+def test_default_toml_lists_every_key_of_an_override() -> None:
+    block = DEFAULT.read_text(encoding="utf-8").partition("# [[override]]\n")[2]
+    listed = [line.removeprefix("# ").split(" =")[0] for line in block.splitlines() if line.startswith("# ")]
+    assert set(listed) == set(Override.__struct_fields__)
 
 
 def test_a_caller_may_change_what_it_has_read(tmp_path: Path) -> None:

@@ -1,13 +1,13 @@
 """Reads untrusted XML (sitemaps and feeds) as it arrives.
 
 The parser is expat, without the dangerous features of XML. Reading ends at a document type declaration, so no
-entities are expanded and nothing is fetched. It also ends if elements are nested too deeply, if there are too
-many of them, or at a token (tag, comment) longer than a megabyte. The part of the document before this place
-is used.
+entities are expanded and nothing is fetched. Reading also ends if elements are nested too deeply, if there
+are too many elements, or at a token (tag, comment) longer than a megabyte. The part of the document that was
+read before reading ended is used.
 
-Namespaces are ignored, because many files declare none. An element is identified by its local name. Where it
-matters, the element must also have the prefix of its parent: `<image:loc>` inside `<url>` is not the `<loc>`
-of the URL.
+Namespaces are ignored, because many files declare none. An element is identified by its local name. A field
+of a sitemap entry must also have the namespace prefix of the entry: `<image:loc>` inside `<url>` is not the
+`<loc>` of the URL.
 """
 
 from collections.abc import Callable

@@ -7,8 +7,8 @@ registries (RFC 6890) and one cloud provider's metadata address. If an IPv6 addr
 canonical spelling is denied. `allow_networks` allows denied networks, or parts of them, again. As in
 browsers, ports of protocols other than HTTP are refused (`urls/ports.py`), unless `allow_ports` lists them.
 
-With a proxy, the guard is not used, because the proxy resolves the names and opens the connections. In this
-case, configure the proxy to restrict the addresses.
+With a proxy, the guard is not used, because the proxy resolves the names and opens the connections. If you
+use a proxy, configure the proxy itself to restrict the addresses that it connects to.
 """
 
 import ipaddress

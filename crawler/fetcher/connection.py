@@ -12,8 +12,9 @@ on all connections in use. If bytes arrive while no request is in progress, the 
 are never taken for the next answer. Before the connection is reused, its socket is checked for unread bytes.
 
 TCP acknowledgements are sent at once. A server that uses Nagle's algorithm may write header and body in two
-pieces. It then holds the second piece back until the first is acknowledged, and our kernel would normally
-delay this acknowledgement by 40 ms. Without the delay, 50 pages of such a server take 0.2 s instead of 2.2 s.
+pieces. Such a server holds the second piece back until the first piece is acknowledged, and our kernel would
+normally delay this acknowledgement by 40 ms. Without the delayed acknowledgements, 50 pages of such a server
+take 0.2 s instead of 2.2 s.
 
 The measured time of an exchange is the time that the server and the network take, from the sending of the
 request to the arrival of the last byte. The times of sending and of arrival are taken from the kernel,

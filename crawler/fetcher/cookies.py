@@ -8,9 +8,9 @@ neither set a Secure cookie nor replace one (RFC 6265bis 5.7). SameSite is ignor
 requests made by pages of other sites, and a crawler makes none.
 
 Cookie values sent by a jar are never recorded (`redaction.py`). A jar `lasts` if it outlives one redirect
-chain. Such a jar may hold a login. The login comes from a file (Netscape's `cookies.txt`, as written by
-browser add-ons, curl and wget) or from a submitted form. So the values of cookies that such a jar receives
-are not recorded either.
+chain. A jar that outlives a redirect chain may hold a login. The login comes from a file (Netscape's
+`cookies.txt`, as written by browser add-ons, curl and wget) or from a submitted form. So the values of
+cookies that a lasting jar receives are not recorded either.
 """
 
 import re

@@ -5,12 +5,13 @@
 
 The parser needs the whole body of a page in memory, so `fetch.body_bytes_max` limits a page. A large file is
 instead written to disk, to a "part" (`storage/parts.py`), and takes no memory. If the user asked for the file
-(`FileRule.is_asked`), the file has its own size limit, or none. It may take any time, as long as its bytes
-arrive at a minimum rate. The limits of a page apply to all other files.
+(`FileRule.is_asked`), the file has its own size limit, or none. The transfer of such a file may take any
+time, as long as its bytes arrive at a minimum rate. Files that the user did not ask for have the limits of a
+page.
 
-A body is resumed only if the server can tell that the body is still the same (RFC 9110, 13.1.5). For this,
-the answer needs a strong ETag, or a Last-Modified at least two seconds older than its Date. The record then
-holds the head of the first answer and the whole payload.
+A body is resumed only if the server can tell that the body is still the same (RFC 9110, 13.1.5). So a body
+can be resumed only if its answer has a strong ETag, or a Last-Modified at least two seconds older than its
+Date. The record of a resumed file holds the head of the first answer and the whole payload.
 """
 
 import re

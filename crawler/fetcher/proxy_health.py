@@ -1,7 +1,8 @@
 """Watches whether the proxy works, and logs at once when it fails, because nothing is fetched without it.
 
-When the proxy fails, many hosts seem not to answer, and the requests to each of them are delayed and retried.
-One log line with the proxy's address shows the real cause. Another line reports when the proxy answers again.
+When the proxy fails, many hosts seem not to answer, and the requests to each of these hosts are delayed and
+retried. One log line with the proxy's address shows that the proxy is the cause. Another log line reports
+when the proxy answers again.
 """
 
 import logging

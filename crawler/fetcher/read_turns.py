@@ -2,14 +2,16 @@
 
 A connection rests once reading has used its share of a turn of the event loop, and after each 128 KiB of an
 answer. A connection is fresh until the reading of its answer has taken `FRESH` seconds; fresh connections are
-resumed before all others (like new flows in fq_codel, RFC 8290, 4.2). Without this rule, a page queued after
-500 bodies of two-byte chunks would wait half a second for each of its pieces. A turn resumes up to
-`RESUMED_MAX` fresh connections. Then it resumes other connections: at least one, and at most as many as can
-still be read within the turn's `SHARE` seconds, judging by the recent cost of reading from a connection.
+resumed before all others (like new flows in fq_codel, RFC 8290, 4.2). If fresh connections were not resumed
+first, a page queued behind 500 bodies that arrive in chunks of two bytes would wait half a second for each of
+its pieces. A turn resumes up to `RESUMED_MAX` fresh connections. After the fresh connections, a turn resumes
+other connections: at least one, and at most as many as can still be read within the turn's `SHARE` seconds,
+judging by the recent cost of reading from a connection.
 
 While the loop has other work, long answers get only a quarter of the CPU time. After each piece of a long
-answer, the other work may use `OTHERS` times as much CPU time as the piece took. Only then is the next piece
-read. After a turn without other work, the next piece is read without further waiting.
+answer, the other work may use `OTHERS` times as much CPU time as the piece took. The next piece of the answer
+is read only after the other work has used this time. After a turn without other work, the next piece is read
+without further waiting.
 """
 
 from collections import deque

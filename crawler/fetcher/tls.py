@@ -6,8 +6,8 @@ the last session of each host is kept and offered again. A session takes 6 KiB, 
 certificate chain, so sessions are kept only for the hosts whose connections ended last. These hosts include
 those in the front of the frontier, from which the crawl will soon fetch again. Python takes 130 to 470 us to
 copy a session. Tickets of TLS 1.3 arrive after the handshake. So the session is copied only once per
-connection, when the connection ends. It is not copied at all while the resumed session is young, because
-servers accept a ticket more than once.
+connection, when the connection ends. If the connection resumed a session that is still young, no session is
+copied, because servers accept a ticket more than once.
 
 `verify` uses the system's root certificates (`SSL_CERT_FILE` works). `record` accepts old
 protocol versions, weak keys and broken chains; it is used only after verification

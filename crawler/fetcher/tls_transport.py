@@ -4,7 +4,7 @@
                   <--------------- write <------------'
 
 This module replaces uvloop's TLS protocol, which takes 130 to 210 KiB for each idle connection, and leaves a
-cycle of references when a connection ends. Each connection of that protocol has its own read buffer of 256
+cycle of references when a connection ends. With uvloop, each TLS connection has its own read buffer of 256
 KiB, and memory BIOs as large as the largest read. Here all connections of a client share one buffer for
 ciphertext, OpenSSL gets at most `_SLICE` bytes at once, and no cycle is left at the end. After a page of 30
 KB, a connection holds 56 KiB (with uvloop 145 KiB), which are freed as soon as the connection ends. A fetch

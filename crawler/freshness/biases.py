@@ -6,14 +6,14 @@ Rates may be wrong on average, because their prior may not fit the pages that ar
 neighbours show are compared with the changes that the rates predict. An error of the rates must not be
 mistaken for changing neighbours: clocks would run too fast, times watched would be too long, and rates would
 fall further. So the hazards are first corrected by one factor for the whole crawl, the `bias`: changes found
-over changes expected (van Houwelingen 2000). On independent pages with log-normal rates it reduced the clocks
-from 1.75 times the elapsed time to .95.
+over changes expected (van Houwelingen 2000). On independent pages with log-normal rates, where a clock should
+show the elapsed time, the `bias` reduced the clocks from 1.75 times the elapsed time to .95.
 
 The probability that a page has changed (`Learning.expected`) is corrected by another factor, `silent_bias`.
 Pages are often crawled because a signal has announced a change, and such a change says nothing about changes
-without a signal. So each crawl has a weight in this factor: the probability that none of the page's signals
-was true. With one factor for both purposes, it was 1.5 to 2.2 on sites with good signals, and far too few
-copies were said to be fresh.
+without a signal. So each crawl has a weight in `silent_bias`: the probability that none of the page's signals
+was true. When one factor corrected both the hazards and this probability, the factor was 1.5 to 2.2 on sites
+with good signals, and far too few copies were said to be fresh.
 
 The file is Cython in pure-Python mode (see `value_kernel.py`), with attributes declared in `biases.pxd`.
 """

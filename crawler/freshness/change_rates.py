@@ -9,17 +9,18 @@ site's mean m_s and the squared coefficient of variation c_s. Given its history,
     K / B,   K = 1/c_s + k,   B = 1/(c_s m_s) + T
 
 and stays unchanged for the time A with probability (1 + A/B)^-K (a Gamma mixture of exponentials). A crawl
-that finds no change adds A to T. A crawl that finds the page changed shows only that there was at least one
-change. If A is long, this says little about the rate. After such a crawl, k and T become the parameters of
-the Gamma distribution that has the posterior mean and variance of the rate (assumed density filtering; Opper
-and Winther 1999). The mean and variance follow, with j = 1 and 2, from
+that finds no change adds the time A since the previous crawl to T. A crawl that finds the page changed shows
+only that there was at least one change. If the time A since the previous crawl is long, finding a change says
+little about the rate. After such a crawl, k and T become the parameters of the Gamma distribution that has
+the posterior mean and variance of the rate (assumed density filtering; Opper and Winther 1999). The mean and
+variance follow, with j = 1 and 2, from
 
     E[rate^j | changed] = K .. (K+j-1) / B^j  (1 - (1 + A/B)^-(K+j)) / (1 - (1 + A/B)^-K)
 
-A simpler update would add A to T, and x / (1 - exp(-x)) changes to k, where x is the rate times A. But this
-update is overconfident where little is known. In a test, the pages changed every 8 days, and their second
-crawl was 60 days after the first. With the simpler update, refreshes then found twice as many changes as
-predicted, and after 16 crawls still 1.6 times as many (1.1 times with the update used here).
+A simpler update would add A to T, and x / (1 - exp(-x)) changes to k, where x is the rate times A. But the
+simpler update is overconfident where little is known. In a test, the pages changed every 8 days, and their
+second crawl was 60 days after the first. With the simpler update, refreshes then found twice as many changes
+as predicted, and after 16 crawls still 1.6 times as many (1.1 times with the update used here).
 
 The parameters of a site and of the whole crawl are estimated by the method of moments. Each estimate is
 shrunk towards that of the next larger group:

@@ -4,9 +4,9 @@ Each column has its own anonymous memory map. A map grows without a copy (`mrema
 contents), and memory pages that were never touched cost nothing. So a column can grow by a factor of four at
 a time, and no insertion waits for a copy of all rows. Copying 240 MB takes 100 ms, but moving the map takes 1
 ms. The maps use no huge pages. All columns have the same number of rows, so several of them may fill their
-last memory page at the same row. With huge pages, they would all need a new one at this row, and a busy
-system takes up to 4 ms to find each of them. In a test with huge pages, one insertion took 30 ms, and reads
-were no faster.
+last memory page at the same row. With huge pages, all these columns would need a new huge page at this row,
+and a busy system takes up to 4 ms to find a huge page. In a test with huge pages, one insertion took 30 ms,
+and reads were no faster.
 
 Views of a column must be released before it grows. If a view is still in use, or the
 system cannot move maps, the rows are copied once.

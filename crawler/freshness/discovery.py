@@ -9,24 +9,24 @@ tau; GREEDY follows from the same rule. For a hub, c(tau) is nu theta tau. So a 
 
     D(tau) = nu theta tau^2 / 2
 
-in addition to the value V of its own copy. Here tau is plain time. It is not the neighbourhood's clock A,
-which measures the changes of known pages. The hub is due when the sum of V and D reaches the level,
+in addition to the value V of its own copy. In D(tau), tau is plain time. The neighbourhood's clock A is not
+used for tau, because this clock measures the changes of known pages. The hub is due when the sum of V and D
+reaches the level,
 
     V(A(tau)) + D(tau) = level.
 
-V alone would reach the level at A = V^-1(level), and D alone at tau = sqrt(2 level / (nu theta)). Both times
-are upper bounds of the time at which the hub is due. While tau is small, V and D are nearly proportional to
-the square of tau. So Newton's method is applied to the square root of their sum, within a bracket
-(`hub_wait`).
+V alone would reach the level at A = V^-1(level), and D alone at tau = sqrt(2 level / (nu theta)). The hub is
+due no later than either of these two times. While tau is small, V and D are nearly proportional to the square
+of tau. So Newton's method is applied to the square root of V + D, within a bracket (`hub_wait`).
 
 *theta* is learned from credits for new pages. The hub that was the first to show a URL gets a credit of 1 if
 that URL became a new page, and 0 if it was an error, a duplicate or a redirect to a known page. So credits
 count the new pages that would be found later if this hub were not fetched and the other hubs were fetched as
 often as now. The first copy of a hub earns nothing, because it is unknown how long its links had been there.
 For each hub, two numbers are kept in single precision, as of the hub's last crawl: the pages found, and the
-time watched. Both decay with a half-life of 90 days. The resulting rate is shrunk towards a rate of the hub's
-directory. The directory's rate, theta_d, is about pages that have not shown a new page yet. It is the rate at
-which such a page shows its first one:
+time watched. The two numbers decay with a half-life of 90 days. The resulting rate is shrunk towards a rate
+of the hub's directory. The directory's rate, theta_d, is the rate at which a page that has not shown a new
+page yet shows its first new page:
 
     theta_c = (first_c + 1/2) / (watched_c + 365 d)
     theta_s = (first_s + 60 d theta_c) / (watched_s + 60 d)
@@ -38,15 +38,16 @@ only until a new page is first found through it: for such a page, they contain o
 which the page was watched before this find. Therefore, theta_d is the rate at which a page becomes a hub. A
 mean over all pages would credit each page of a directory with a share of what the directory's listing finds.
 Half of the fetches for new pages would then go to pages that show none. On the news site of the league (W =
-1), the mean over all pages led to a score of 0.754, and it took 5.7 days until a page was copied. With first
-finds only, the score was 0.775, and it took 4.1 days. For a page that never showed a new page, no numbers are
-stored: `found` is 0, and `watched` equals T, the time for which the page was watched for changes. When it
-shows its first new page, its `watched` starts from that T.
+1), the mean over all pages led to a score of 0.754, and it took 5.7 days until a page was copied. With sums
+that end at the first find of each page, the score was 0.775, and it took 4.1 days until a page was copied.
+For a page that never showed a new page, no numbers are stored: `found` is 0, and `watched` equals T, the time
+for which the page was watched for changes. When a page shows its first new page, its `watched` starts from
+its T at that time.
 
 *Lists.* A page is a list if its first copy showed URLs that no other page had shown before (links > 0). A
 list is expected to show new pages even before it has shown any. On the histories of the league, a list of n
-pages shows about 0.0003 n new pages per day, from n = 2 to n = 60. Therefore the prior of such a page is
-proportional to n:
+pages shows about 0.0003 n new pages per day, from n = 2 to n = 60. Therefore the prior rate of a list is
+proportional to n, the number of URLs that the list's first copy was the first to show:
 
     beta_c = (found_c + 1/2) / (sum of n watched_c + 1500 d)
     beta_s = (found_s + 1500 d beta_c) / (sum of n watched_s + 1500 d)
@@ -54,10 +55,9 @@ proportional to n:
 
 The sums are over all lists of the crawl or site. The new pages of a site are found on few of its lists. So
 the prior of theta is a Gamma distribution with the shape parameter 0.3. A prior of this shape has little
-weight: after a list has shown nothing for a short time, the expected number of new pages is small. Before
-this prior, each list had a fixed weight of 15 days. With that weight, the new pages that a site's ten news
-pages showed also raised the estimates of its sixty quiet listings, which then got a third of all fetches of
-hubs.
+weight: after a list has shown nothing for a short time, the expected number of new pages is small. With a
+prior that had a fixed weight of 15 days for each list, the new pages that a site's ten news pages showed also
+raised the estimates of its sixty quiet listings, which then got a third of all fetches of hubs.
 
 Sources: Dasgupta, Ghosh, Kumar, Olston, Pandey, Tomkins, *The discoverability of the Web* (WWW
 2007); Lefortier, Ostroumova, Samosvat, Serdyukov, *Timely crawling of high-quality ephemeral new content*

@@ -2,16 +2,16 @@
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False, initializedcheck=False
 """Learns for each site whether its false signals depend on the change rates of its pages.
 
-There are two models. In the first, false signals are equally frequent on all pages of a site, and true
+There are two models. In the first model, false signals are equally frequent on all pages of a site, and true
 signals are as frequent as the page's changes. So the odds that a signal is true are p_s / (1 - p_s) times the
 page's rate divided by the site's mean (`precision_at`).
 
-In the second, a page with many changes also has many false signals, for example because the source reports
-every small edit. Suppose that every page has phi false signals per change, and let sigma = r + phi, where r is
-the recall. Then a page with the change rate d has sigma d signals and (1 - r) d silent changes in a unit of
-time, and p_s is the same for all pages. By the thinning of Poisson processes (Kingman 1993), signals and
-silent changes are independent. So the number of signals is evidence of the rate, even if most signals are
-false: n signals in the time tau have the likelihood
+In the second model, a page with many changes also has many false signals, for example because the source
+reports every small edit. Suppose that every page has phi false signals per change, and let sigma = r + phi,
+where r is the recall. Then a page with the change rate d has sigma d signals and (1 - r) d silent changes in
+a unit of time, and p_s is the same for all pages. By the thinning of Poisson processes (Kingman 1993),
+signals and silent changes are independent. So the number of signals is evidence of the rate, even if most
+signals are false: n signals in the time tau have the likelihood
 
     L(d) = d^n exp(-sigma d tau) P[z | d],   P[no change | d] = exp(-(1 - r) d A) prod_s (1 - p_s)^n_s
 
@@ -26,8 +26,8 @@ Which of the two models is right is learned from what crawls find, not from the 
 So the number of signals counts only after it has improved the predictions of changes. Each of the two models
 has its own k, T and precisions; the crawler uses their weighted means. On simulated webs with two false
 signals per change, the second model raised the gain of the schedule over uniform refreshing from .84 to .96.
-A lying sitemap gives pages with many changes no more signals than other pages. On a site with such a sitemap,
-the weight is 0.
+A lying sitemap gives pages with many changes no more signals than other pages. On a site with a lying
+sitemap, the weight of the second model is 0.
 
 The file is Cython in pure-Python mode (see `value_kernel.py`), with attributes declared in
 `false_signals.pxd`.

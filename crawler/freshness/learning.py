@@ -8,20 +8,21 @@
     after it         observe update k, T and all counts by what was found
                      renew, renew_crawl  means from sums, O(1)
 
-Some sites have a trusted source of change signals. There, a change that the source announced is not evidence
-about neighbours, because the source would have announced the neighbours' changes as well. So on these sites,
-the clock learns only from crawls of pages for which the source has announced no change. It compares the number
-of changes found in these crawls with the number expected.
+Some sites have a trusted source of change signals. On these sites, a change that the source announced is not
+evidence about neighbours, because the source would have announced the neighbours' changes as well. So the
+clock of these sites learns only from crawls of pages for which the source has announced no change. The clock
+compares the number of changes found in these crawls with the number expected.
 
 Rates are per unit of plain time, not of the clock's time. A change that many pages of a directory share
-speeds up the clock of this directory. In the clock's time, it would add to the number of changes, but also to
-the time watched. So the rates of the site's pages would be too low. This harms pages that need more visits
-than their neighbours. If the rate of such a page is too low, only changes found on its neighbours can make up
-for that by speeding up its clock. But the neighbours are rarely crawled, so the page is visited too rarely.
-Crawls with very few requests are an exception: those in which visits of a page are further apart than the
-longest memory of the neighbourhood (four times the largest Ts). In such a crawl, if T were plain time, a
-single edit of all pages of a site would determine the rates of the site for years. So in such crawls, only a
-part of T, `plain_share`, is measured in plain time, and the rest on the clock.
+speeds up the clock of this directory. If T were measured by the clock, such a change would add to the number
+of changes, but also to the time watched. So the rates of the site's pages would be too low. Rates that are
+too low harm pages that need more visits than their neighbours. If the rate of such a page is too low, only
+changes found on its neighbours can make up for that by speeding up its clock. But the neighbours are rarely
+crawled, so the page is visited too rarely. Crawls with very few requests are an exception: those in which
+visits of a page are further apart than the longest memory of the neighbourhood (four times the largest Ts).
+In such a crawl, if T were plain time, a single edit of all pages of a site would determine the rates of the
+site for years. So in such crawls, only a part of T, `plain_share`, is measured in plain time, and the rest on
+the clock.
 
 Sites and directories are identified by the numbers that `add_site` and `add_directory` return.
 The caller keeps each page's k and T (float32), its last crawl, and its signals by source.

@@ -5,7 +5,7 @@
 Pages change in batches. This was measured on 70 documentation sites. On a day on which a page changed,
 another page of its directory changed with a probability of 0.35, and another page of its site with a
 probability of 0.21. On any day, a page changes with a probability of 0.0034. So crawls of neighbours are
-evidence about a page. Its elapsed time tau becomes
+evidence about a page. The time tau that has elapsed since the page's last crawl becomes
 
     A = tau + 6 Ts (1 - exp(-tau/Ts)) [ (1 + O_d g)/(1 + E_d g) + (3 + O_s g)/(3 + E_s g) - 2 ],  at least tau/20
 
@@ -15,7 +15,8 @@ exp(-age/Ts). The expression in brackets is the `excess`: 0 if there are as many
 if there are more. Ts, the `scale`, is a quarter of the mean time between two crawls of a page.
 
 No page is updated when a neighbour changes. If tau is well above Ts, the term added to tau is the same for
-all pages of a directory. So it moves all their deadlines by the same amount (`offset_of`).
+all pages of a directory. So this term moves the deadlines of all pages of the directory by the same amount
+(`offset_of`).
 
 At a fixed excess, A increases with tau, so `elapsed_of` can compute tau from A.
 
@@ -29,16 +30,17 @@ regression line of z - p0 on p1 - p0, in which each crawl has the weight 1/(p0 (
     kappa   = (C + 20) / (S + 20)                 over the crawl
     kappa_s = (C_s + 20 kappa) / (S_s + 20)       by site; crawls with a signal before them are left out
 
-The excess is also multiplied by the probability that the clock is the better model of the site. That
-probability follows from the decaying log scores of the predictions with and without the clock. The clock is
-charged a constant per crawl, because the more complex model must prove that it is useful:
+The excess is also multiplied by the probability that the clock is the better model of the site. The
+probability that the clock is better follows from the decaying log scores of the predictions with and without
+the clock. A constant, the charge, is subtracted from the score of the clock at each crawl, because the more
+complex model must prove that it is useful:
 
     L = 0.995 L + ln P[z | with the clock] - ln P[z | without] - 0.02,      kappa_s / (1 + exp(-L - 3))
 
-The charge matters on a site whose pages all change in working hours. There, the clock improves the
+The charge matters on a site whose pages all change in working hours. On such a site, the clock improves the
 predictions a little, but it makes the schedule worse, because a copy fetched in working hours is soon stale
-again. The schedule reaches 83 % of the possible gain without the charge, and 96 % with it. On real sites, the
-clock improves the score by ten times the charge.
+again. On such a site, the schedule reaches 83 % of the possible gain without the charge, and 96 % with it. On
+real sites, the clock improves the score by ten times the charge.
 
 Prior work: Tan, Zhuang, Mitra and Giles (WWW 2007) crawl a sample of the pages of each directory, and crawl
 the others if the sample has changed. Tan and Mitra (TOIS 2010) do the same with clusters of pages. Here, the

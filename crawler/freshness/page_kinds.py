@@ -4,19 +4,20 @@
 
 Within a site, the signals of some pages may be good and those of others worthless, for example if two
 programs make the pages and only one of them sets dates. So the pages of a site are of two kinds, and each
-kind has its own precision, recall and sigma. Those of the good kind are in `signal_quality.py`. The bad kind
-has the same sums, but for all sources together, and its prior precision and its prior recall are 0.06. Each
-page has a `trust`: the log likelihood ratio of its crawls under the two kinds. With the share of good pages
-of the site as the prior, w is the posterior probability that the page is good. A crawl is added to the sums
-of the good kind with the weight w, and to those of the bad kind with the weight 1 - w. The page's precision
-and recall are the means over the kinds. Signals of a page whose precision is below 0.1 are ignored.
+kind has its own precision, recall and sigma. `signal_quality.py` describes the precision, recall and sigma of
+the good kind. The sums of the bad kind are the same, but for all sources together, and the prior precision
+and the prior recall of the bad kind are 0.06. Each page has a `trust`: the log likelihood ratio of its crawls
+under the two kinds. With the share of good pages of the site as the prior, w is the posterior probability
+that the page is good. A crawl is added to the sums of the good kind with the weight w, and to those of the
+bad kind with the weight 1 - w. The page's precision and recall are the means over the kinds. Signals of a
+page whose precision is below 0.1 are ignored.
 
 The priors of the two kinds must differ. With equal priors, the kinds stayed equal for most of the crawl, and
 the gain of the schedule over uniform refreshing was 0.84; with the present priors, it is 0.92. On a site with
 one kind of page, the trust is noise. So a log score compares two predictions of each change: one with the
 page's own w, and one in which the w of every page is the site's share of good pages. The trust is multiplied
-by `splits`, which is 0.5 at first. With the score, `splits` goes to 1 if the first kind of prediction is
-better, and to 0 if the second is.
+by `splits`, which is 0.5 at first. `splits` goes to 1 if the score favours the prediction with the page's own
+w, and to 0 if it favours the other prediction.
 
 The file is Cython in pure-Python mode (see `value_kernel.py`), with attributes declared in `page_kinds.pxd`.
 """

@@ -16,7 +16,7 @@ A page is described by four numbers. All other parameters follow from these (Bus
     ceiling       = mu / Delta              upper bound of the page's crawl value
 
 Any unit of time may be used, but all rates must use the same unit. A page with change_rate 0 never changes.
-The ceiling of such a page is infinite, and its crawl value is 0.
+The ceiling of a page that never changes is infinite, and its crawl value is 0.
 
 Rates that are nan, negative or infinite, and shares outside of 0 .. 1, raise a
 ValueError that names the parameter.

@@ -11,14 +11,14 @@ than expected. The coefficients b and b' correct hazards that are estimated too 
 is negative, small hazards are increased, because fresh pages were predicted as too fresh. If b' is negative,
 large hazards are reduced, because stale pages were predicted as too stale. The coefficients c and h apply to
 pages with signals since their last crawl: if h is negative, such pages are less often stale than their many
-signals say. The coefficients d and i apply to pages without such a signal, if a source of signals is in use on
-their site: if i is negative, the hazards of such pages are too large, above all large hazards. The source would
-probably have reported a change. The coefficient e applies to new pages, that is, pages that appeared while the
-crawl was watching their site and that were never fetched again. Pages change more often while they are new. The
-coefficient e does not apply if a source of signals is in use on the site. The haste of a page is the ratio of
-the neighbourhood clock to the elapsed time, but at least 1. Changes of neighbours say less about a page than
-the clock assumes, so g is negative. H0 is the geometric mean of the hazards that pages have when they are
-crawled, times a constant.
+signals say. The coefficients d and i apply to pages without a signal since their last crawl, if a source of
+signals is in use on their site: if i is negative, the hazards of such pages are too large, above all large
+hazards, because the source would probably have reported a change. The coefficient e applies to new pages,
+that is, pages that appeared while the crawl was watching their site and that were never fetched again. Pages
+change more often while they are new. The coefficient e does not apply if a source of signals is in use on the
+site. The haste of a page is the ratio of the neighbourhood clock to the elapsed time, but at least 1. Changes
+of neighbours say less about a page than the clock assumes, so g is negative. H0 is the geometric mean of the
+hazards that pages have when they are crawled, times a constant.
 
 Crawls are not an even sample of the copies: a site that is changing may get eighty crawls in a week, and a
 quiet site two. So a plain average over crawls mainly describes the sites that are changing. But users may ask
@@ -26,11 +26,11 @@ about any copy at any time. So each crawl has a weight for the time that it repr
 last crawl of its *site*, divided by the mean of these times, but at most `WEIGHT_MAX`.
 
 The coefficients are learned by Newton's method, one step per crawl. Old crawls are gradually forgotten: the
-weight of what was learned falls by a factor of e while crawls with a total weight of `memory` are added. Crawls
-show only a part of some errors. For example, the hazards of stale pages are too large, but a stale page is often
-crawled just after its neighbours have changed. Therefore, P[fresh] is corrected with more of some coefficients
-than crawls have shown (`beyond`). The order of pages does not depend on this correction, so schedules do not use
-it.
+weight of what was learned falls by a factor of e while crawls with a total weight of `memory` are added.
+Crawls show only a part of some errors. For example, the hazards of stale pages are too large, but a stale
+page is often crawled just after its neighbours have changed. Therefore, the correction moves some
+coefficients further from their priors than crawls have shown (`beyond`). The order of pages does not depend
+on this correction, so schedules do not use it.
 
 The constants were fitted to drawings of the league and to simulated webs (`scripts/bench/recalibration.py`).
 `lab/league/README.md` lists the errors of the corrected P[fresh] on other drawings.

@@ -31,8 +31,8 @@ In a simulation, all pages changed only from 9 to 17 o'clock on five days of sev
 that knows the true mean rate of each page is taken as 1. Schedules that learn the rates gain 0.5 to 0.7
 without the rhythm, and 1.0 to 1.3 with it. An oracle that knows the hours gains 1.3.
 
-A process with a varying rate becomes one with a constant rate if time is rescaled in this way: Daley and
-Vere-Jones, *An Introduction to the Theory of Point Processes*, section 7.4.
+A process with a varying rate becomes one with a constant rate if its time runs at a speed proportional to the
+rate: Daley and Vere-Jones, *An Introduction to the Theory of Point Processes*, section 7.4.
 
 The file is Cython in pure-Python mode (see `value_kernel.py`), with attributes declared in `seasons.pxd`.
 """

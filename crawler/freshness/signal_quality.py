@@ -27,36 +27,36 @@ sums S by .99, and then adds to them:
     1 - r   = (S_silent + 2 (1 - r0)) / (S_exposed + 2)
 
 Here q is the probability that no signal was true, and r0 is the prior of the recall. Because of the factor q,
-a change that was probably announced by a signal hardly affects r. Without it, each crawl that finds such a
-change would add alpha A to S_silent and rate A to S_exposed. The ratio of these numbers is 1 - r, so r would
-keep its initial value. In a measurement without q, on sites whose lastmod shows every change, r was estimated
-as .06 to .85, and crawls were spent on pages for which the sitemap gave no signal. The silence about a page
-without a signal is evidence that the page has not changed: its `rate` is computed as if the page had been
-observed for the share r of the time, without a change. The sums from which r is computed are multiplied by
-1 - .01 q per crawl instead of .99.
+a change that was probably announced by a signal hardly affects r. Without the factor q, each crawl that finds
+a change announced by a signal would add alpha A to S_silent and rate A to S_exposed. The ratio of alpha A to
+rate A is 1 - r, so r would keep its initial value. In a measurement without q, on sites whose lastmod shows
+every change, r was estimated as .06 to .85, and crawls were spent on pages for which the sitemap gave no
+signal. The silence about a page without a signal is evidence that the page has not changed: its `rate` is
+computed as if the page had been observed for the share r of the time, without a change. The sums from which r
+is computed are multiplied by 1 - .01 q per crawl instead of .99.
 
 A crawl that finds a change adds to k the expected number of changes since the last crawl, which need not be
 an integer: max(1, (alpha A + sum_s n_s p_s) / z).
 
 The pages of a site are of two kinds: good pages, and bad pages, whose signals are mostly worthless
-(`page_kinds.py`). The sums above are those of the good pages. w is the probability that a page is good. A
-crawl is added to these sums with the weight w. Each kind has its own sigma, the number of signals per change.
-That of the good pages is estimated as the number of signals of used sources per change found:
-sum_s S_all[s] / S_changes.
+(`page_kinds.py`). The sums above are those of the good pages. w is the probability that a page is good. So a
+crawl of a page is added to the sums of the good pages with the weight w. Each kind has its own sigma, the
+number of signals per change. The sigma of the good pages is estimated as the number of signals of used
+sources per change found: sum_s S_all[s] / S_changes.
 
 A trusted source also provides observations between crawls, from which the rate of a page is estimated as if
-it had been crawled more often. Each of its signals since the last crawl counts as a change found, in
-proportion to its precision. The elapsed time multiplied by the recall counts as time during which the page
+it had been crawled more often. Each signal of a trusted source since the last crawl counts as a change found,
+in proportion to its precision. The elapsed time multiplied by the recall counts as time during which the page
 was observed. So a page with many signals is estimated to change fast even before any crawl confirms this. A
 page for which a good sitemap gives no signal is estimated to change slowly.
 
 The influence of a hostile source is bounded. The number of changes in an interval can be estimated from the
 signals in it, and predicted from the page's rate. The estimate is implausible if it exceeds the prediction by
-more than three standard deviations plus one. If it is implausible, k and S_true grow only by the number of
-changes that is expected of a page with at least one change. If the source was already trusted, they may grow
-by up to 16. Without this bound, a burst of signals that coincided with one change multiplied all rates of a
-site by six. What a source reports on one site influences only this site, except through the honesty of the
-source, to which every site contributes.
+more than three standard deviations plus one. If the estimate is implausible, k and S_true grow only by the
+number of changes that is expected of a page with at least one change. If the source was already trusted, k
+and S_true may grow by up to 16. Without this bound, a burst of signals that coincided with one change
+multiplied all rates of a site by six. What a source reports on one site influences only this site, except
+through the honesty of the source, to which every site contributes.
 
 The file is Cython in pure-Python mode (see `value_kernel.py`), with attributes declared in
 `signal_quality.pxd`.

@@ -13,7 +13,7 @@ S_exposed. rho is the largest share of a source's signals that can be true, so S
 of true signals. The honesty is the number of true signals divided by this maximum. The sources of one site
 affect other sites only through these two priors.
 
-The part of each site is kept, so that an update takes O(1).
+What each site contributes to the sums is kept, so that an update takes O(1).
 
 The file is Cython in pure-Python mode (see `value_kernel.py`), with attributes declared in
 `source_honesty.pxd`.

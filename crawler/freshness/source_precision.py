@@ -2,9 +2,9 @@
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False, initializedcheck=False
 """Learns the precision of each source of change signals on each site, while the crawl runs.
 
-The precision p_s of the source s is the share of its signals that are true. All pages of a site share it,
-because a single page has too few crawls to expose a source of false signals. It is learned by EM, one step
-per crawl (see `signal_quality.py` for the symbols):
+The precision p_s of the source s is the share of its signals that are true. All pages of a site share one
+precision per source, because a single page has too few crawls to expose a source of false signals. The
+precision is learned by EM, one step per crawl (see `signal_quality.py` for the symbols):
 
     if changed:  S_true[s] += n_s p_s / z            true signals
     always:      S_all[s]  += n_s
@@ -13,22 +13,24 @@ per crawl (see `signal_quality.py` for the symbols):
     rho     = min(1, rate of changes / rate of signals)
 
 p0 is the prior of a precision. The factor rho in p0 is needed because there cannot be more true signals than
-changes. At most the share rho of the signals can be true. The share among the signals of the good pages may be
-larger, so p0 has 3 rho. `source_honesty.py` computes the honesty. For a single page, p_s is replaced by a
-precision that depends on the page's rate (`false_signals.py`).
+changes. At most the share rho of the signals can be true. The share of true signals may be larger among the
+signals of the good pages, so p0 has 3 rho instead of rho. `source_honesty.py` computes the honesty. For a
+single page, p_s is replaced by a precision that depends on the page's rate (`false_signals.py`).
 
-A source with p_s below .1 is ignored in values and rates. Its signals outnumber the changes so much that they
-carry no information: the b_s of a signal is small compared with the noise in the number of signals. If its
-many signals were used, each would add a small error to k. EM continues for this source as for the others,
-and its signals are added to z. So the source is used again if it improves.
+A source with p_s below .1 is ignored in values and rates. The signals of such a source outnumber the changes
+so much that they carry no information: the b_s of a signal is small compared with the noise in the number of
+signals. If the many signals of such a source were used, each would add a small error to k. EM continues for
+an ignored source as for the others, and the signals of the ignored source are added to z. So an ignored
+source is used again if its signals become more precise.
 
 A source is trusted if most of its signals are true and several were confirmed.
 
 The crawl value can use only one kind of signal. So all sources are combined into one kind with the signal
 rate gamma and the weight b. Let gamma_s be the number of signals of source s in a unit of time. In the same
-time, the combined kind adds as much staleness as all sources together, so gamma b = sum gamma_s b_s. It also
-announces as many changes as all sources do, so gamma (1 - e^-b) = sum gamma_s p_s = r rate. So b follows from
-(1 - e^-b)/b = r rate / sum gamma_s b_s, and a page's number of signals is sum_s n_s b_s / b.
+time, the combined kind adds as much staleness as all sources together, so gamma b = sum gamma_s b_s. The
+combined kind also announces as many changes as all sources do, so gamma (1 - e^-b) = sum gamma_s p_s = r
+rate. So b follows from (1 - e^-b)/b = r rate / sum gamma_s b_s, and a page's number of signals is sum_s n_s
+b_s / b.
 
 The influence of a hostile source is bounded. At most `COUNTED_MAX` signals of a source are counted per
 interval, b_s is at most `WEIGHT_MAX`, and S_true grows only by a plausible number of signals (`believable` in

@@ -31,10 +31,10 @@ u/b terms, and u/b may be arbitrarily large. So:
   The code also adds the terms of V of order b and b^2. The rest of V comes from the other poles z_k, which
   solve z + ln(1 + z/c) = 2 pi i k for k = 1, 2, ... Each pole adds a wave that decays like exp(Re z_k s).
 
-The sum of terms and the sum of waves are dual, like the two series of a theta function. Where one of them
-needs many terms, the other needs few. The sum of waves needs about c / (2 pi) sqrt(exp(80/s) - 1) waves. The
-sum of terms needs about 18 sqrt(s) / (1+c) terms in addition to the settled terms. So the time for a
-value is bounded for any nu/Delta. Nothing overflows, because exp(+x), x^i and i! are never computed alone.
+The sum of terms and the sum of waves are dual, like the two series of a theta function. Where one of these
+two sums needs many terms, the other needs few. The sum of waves needs about c / (2 pi) sqrt(exp(80/s) - 1)
+waves. The sum of terms needs about 18 sqrt(s) / (1+c) terms in addition to the settled terms. So the time for
+a value is bounded for any nu/Delta. Nothing overflows, because exp(+x), x^i and i! are never computed alone.
 
 In the limits, the value has a simpler form:
 

@@ -1,8 +1,8 @@
 """The list of hosts. It ranks, filters and searches all hosts, but describes only the hosts at the top of the list.
 
 Host names are not in memory, so a search reads them from the store. A search reads at most `SEARCHED_MAX`
-names. It pauses after each `SEARCHED_AT_ONCE` names, which take about 5 ms. The ranks take 40 bytes of memory
-per host; the descriptions of the listed hosts need further memory.
+names. The search pauses after each `SEARCHED_AT_ONCE` names, which take about 5 ms to read. The ranks take 40
+bytes of memory per host; the descriptions of the listed hosts need further memory.
 """
 
 from collections.abc import Generator

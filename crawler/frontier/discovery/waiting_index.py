@@ -4,15 +4,15 @@
 
 The batches that change `t/` also update this index. It is rebuilt from `t/` when it is incomplete: in the
 first run with an order of new URLs (`orders/`), or after the store was resharded or repaired. If the crawl
-has no such order, there is no index. The values of the index are only hints. After a look-up, read the queue
-entry at the place found, and check that it belongs to the URL. LevelDB uses 25 bytes per URL for the index,
-and 55 for the entry itself.
+has no order of new URLs, there is no index. The values of the index are only hints. After a look-up, read the
+queue entry at the place found, and check that it belongs to the URL. LevelDB uses 25 bytes per URL for the
+index, and 55 for the entry itself.
 
-Entries in unwritten batches cannot be read from the store, so they are kept in memory here. Their number is
-never greater than the number of entries in the flushes under way. A URL is queued only after the duplicate
-URL eliminator has processed the first link to it. Before that, a link with a better class may be found. Then
-the class is kept as a *promise*: the URL will be queued with this class. Promises exist in memory only. So a
-crash loses promises, but no URLs.
+Entries in unwritten batches cannot be read from the store, so they are kept in memory here. The number of
+entries kept here is never greater than the number of entries in the flushes under way. A URL is queued only
+after the duplicate URL eliminator has processed the first link to it. Before the URL is queued, a link with a
+better class may be found. The class of this link is kept as a *promise*: the URL will be queued with the
+promised class. Promises exist in memory only. So a crash loses promises, but no URLs.
 """
 
 from collections.abc import Iterable

@@ -4,16 +4,16 @@ Anybody may link to a dead port, for example to `http://host:1/`. A failure befo
 TLS, robots.txt) is charged to the scheme and port of the URL, that is, to its authority. The waits of a
 failing authority grow like those of a failing host. Meanwhile, the host's other authorities are tried first.
 After a request to an unknown port of a host, no other unknown port of this host is requested for
-`STRANGER_GAPS` gaps. The host's other URLs are fetched meanwhile. So even a thousand dead ports take only one
-ninth of the host's turns. A failure is charged to the host only if the host has no other authority to try and
-the port is the default port of the scheme.
+`STRANGER_GAPS` gaps. During these gaps, the host's other URLs are fetched. So even a thousand dead ports take
+only one ninth of the host's turns. A failure is charged to the host only if the host has no other authority
+to try and the port is the default port of the scheme.
 
 Only the `ENTRIES_MAX` authorities that failed last are kept in memory. If an authority is forgotten, it is
 requested again. The number of failures and the last outcome are also stored, under `z/`, for the verdicts of
 the report (`frontier/waiting_urls.py`). Waits are not stored, so every run tries each authority again.
-`troubled` contains the hosts whose latest request failed before any answer. They are shown as failing
-although no failure is charged to them. After a restart, `troubled` contains only hosts that have never
-answered. Durations are in seconds; instants are seconds on the process clock.
+`troubled` contains the hosts whose latest request failed before any answer. The hosts in `troubled` are shown
+as failing although no failure is charged to them. After a restart, `troubled` contains only hosts that have
+never answered. Durations are in seconds; instants are seconds on the process clock.
 """
 
 import itertools

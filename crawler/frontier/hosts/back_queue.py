@@ -1,9 +1,9 @@
 """The back queue: ready hosts outside the front, in the order of their turns.
 
-Prompt hosts, whose last page arrived quickly, have a separate queue. So they need not wait while the fetch
-slots for new and slow hosts are taken. When both prompt hosts and others may enter the front, they enter
-nearly in order of arrival. The order is not exact, because the queue records only the number of prompt hosts
-among every `BLOCK` arrivals.
+Prompt hosts, whose last page arrived quickly, have a separate queue. So prompt hosts need not wait while the
+fetch slots for new and slow hosts are taken. When both prompt hosts and others may enter the front, they
+enter nearly in order of arrival. The order is not exact, because the queue records only the number of prompt
+hosts among every `BLOCK` arrivals.
 """
 
 from collections import deque

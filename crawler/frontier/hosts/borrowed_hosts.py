@@ -1,8 +1,8 @@
 """Makes hosts available for requests outside their queues, that is, for redirect hops within a fetch task.
 
 Politeness applies to these requests as to any other request. A borrowed host is busy until it has been given
-back and its gap is over. During this time, the frontier gives out no task for it. A caller that finds the
-host busy tries again later.
+back and its gap is over. While a borrowed host is busy, the frontier gives out no task for the host. A caller
+that finds the host busy tries again later.
 """
 
 from crawler.frontier.hosts.addresses import Address, Addresses

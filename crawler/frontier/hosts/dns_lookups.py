@@ -1,10 +1,11 @@
 """Limits the look-ups of host names, and queues the hosts that wait for a look-up.
 
 A look-up needs no fetch slot, so look-ups continue while all slots are taken. The workbench admits only as
-many hosts as can be looked up soon; further hosts would fill the front while they wait. With a rate limit, it
-admits only as many hosts as can be requested at this rate in a few seconds. Without this limit, the look-ups
-of all new hosts, which are due immediately, would finish before the first page is fetched. Then their
-robots.txt would be fetched before the pages of hosts whose robots.txt is already known.
+many hosts as can be looked up soon; further hosts would fill the front while they wait. If the crawl has a
+rate limit, the workbench admits only as many hosts as can be requested at this rate in a few seconds. If all
+new hosts were admitted, their look-ups, which are due immediately, would finish before the first page is
+fetched. The robots.txt files of all these hosts would then be fetched before the pages of hosts whose
+robots.txt is already known.
 """
 
 import math

@@ -1,10 +1,10 @@
 """Counts the registrable domains at an IP address, over all processes of the crawl.
 
 A *sketch* has one bit for each value of a hash of domains; a domain sets the bit of its hash. The number of
-domains follows from the number of bits that are set (linear counting; Whang et al., 1990). 1,024 bits can count
-some 7,000 domains. The processes send their sketches to each other. The union of the sketches is the sketch of all
-domains, even if several processes have met the same domain. So a sketch that is lost, repeated, late or of an
-earlier start of a process never makes the number too large.
+domains follows from the number of bits that are set (linear counting; Whang et al., 1990). 1,024 bits can
+count some 7,000 domains. The processes send their sketches to each other. The union of the sketches is the
+sketch of all domains, even if several processes have met the same domain. So a sketch that is lost, repeated,
+late or left from an earlier start of a process never makes the number of domains too large.
 """
 
 from math import log

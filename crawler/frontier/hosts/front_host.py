@@ -6,9 +6,10 @@
 The *order* of an entry is its sort key in the queue. Entries whose order is less than `read_to` are in
 memory: in `queue` (a heap by order), in `later` (a heap by the instant of the next try) or in `busy` (held by
 a fetch task). While `later` is full, further entries that must wait are skipped, and `recall` reads again
-from the first skipped entry. If `read_to` is NO_ORDER, the whole queue is in memory. Then new URLs are added
-to memory directly and are never read from the store. An entry in `later`, or an entry that is given out, may
-have a greater order than `read_to`. When more of the queue is read, such an entry is skipped.
+from the first skipped entry. If `read_to` is NO_ORDER, the whole queue is in memory. While the whole queue is
+in memory, new URLs are added to memory directly and are never read from the store. An entry in `later`, or an
+entry that is given out, may have a greater order than `read_to`. When more of the queue is read, such an
+entry is skipped.
 """
 
 import heapq

@@ -9,11 +9,13 @@ how long their answers took, nor a Retry-After in them. So a note is made before
 
 The notes are cells of 32 bytes in a mapped file. A write to the map is a write to the page cache of the
 kernel, so a kill cannot lose it, and no call waits for the disk. The file is never synced: a power cut may
-lose the notes of the last seconds. Then only the minimum gap of `Registry.open` remains.
+lose the notes of the last seconds. For a host whose note is lost, only the minimum gap of `Registry.open`
+remains.
 
-A host has at most one cell. The cell of the host whose request ended first is reused first. By then, its
-record is committed, because the journal has several cells for each request that may be uncommitted. If more
-requests are under way than there are cells, the further requests are not noted. A note takes 0.5 us of CPU time.
+A host has at most one cell. The cell of the host whose request ended first is reused first. When a cell is
+reused, the record of its previous host is already committed, because the journal has several cells for each
+request that may be uncommitted. If more requests are under way than there are cells, the further requests are
+not noted. A note takes 0.5 us of CPU time.
 
 A kill may interrupt the write of a cell, so each cell begins and ends with the number of the write. A cell
 with two different numbers counts as a request that is under way since an unknown time.

@@ -2,8 +2,8 @@
 
 The registry loads the host table, the domain table and the budget from the store, and writes them to it.
 There is one record per host under `h/`, and `m/frontier` has the crawl-wide numbers. Some records change
-outside a commit, for example when a host leaves the front or the user blocks a host. They are collected in
-`notes` and written with the next batch.
+outside a commit, for example when a host leaves the front or the user blocks a host. Records that change
+outside a commit are collected in `notes` and written with the next batch.
 """
 
 from collections.abc import Callable, Mapping

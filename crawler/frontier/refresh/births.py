@@ -3,9 +3,9 @@
     e/<fingerprint>     the instant of publication, in seconds of the crawl's clock
 
 When a sitemap or feed is read again, it may give a date for a URL that has no record yet. The date is kept
-until the URL's first fetch ends. Then the date shows how long after publication the copy was made
-(`news.py`). Only the first date of a URL is kept, because later dates refer to changes. The keys of the
-records move with their buckets when a crawl is resharded.
+until the URL's first fetch ends. When the first fetch ends, the date shows how long after publication the
+copy was made (`news.py`). Only the first date of a URL is kept, because later dates refer to changes. The
+keys of the records move with their buckets when a crawl is resharded.
 
 A date comes from reading a sitemap or feed. Its record is written in the same batch as the other results of
 this reading, and deleted in the batch of the URL's first fetch. So if a crash loses a date, it also loses the

@@ -3,8 +3,8 @@
 Kernels that use one another's C structs (`cimport`) must have the same form. The reason is that a compiled
 kernel finds no structs in an interpreted one, and an interpreted kernel finds no C attributes in a compiled
 one. Each kernel is compiled separately at installation, where a failed build is not an error. So before any
-of them is imported, `choose` checks whether all were compiled. If one is missing, or if
-`CRAWLER_INTERPRETED=1` is set, all are imported as source.
+of these kernels is imported, `choose` checks whether all were compiled. If a compiled kernel is missing, or
+if `CRAWLER_INTERPRETED=1` is set, all of these kernels are imported as source.
 
 Kernels that depend on no other kernel (ALONE) may have either form. A `.pxd` file without a module of its own
 is compiled into each kernel that imports it. All compiled kernels import SHARED, which contains Cython's

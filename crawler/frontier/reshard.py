@@ -1,7 +1,8 @@
 """Moves queues, host records and refresh states with their buckets when a crawl is resharded.
 
-`storage/reshard.py` moves most of the data. This module moves the rest. The new refresh level is the
-geometric mean of the old levels, so deadlines hardly change.
+`storage/reshard.py` copies all records with a bucket in their keys, except those of parked URLs. This module
+copies and counts the parked URLs, and computes the numbers that apply to the whole frontier of a new process.
+The new refresh level is the geometric mean of the old levels, so deadlines hardly change.
 """
 
 import math

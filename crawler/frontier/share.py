@@ -1,8 +1,8 @@
 """Divides the fetches between discovery and refresh while both have work.
 
-A fixed share applies to the number of fetches, not to time. A fetch while the other side is idle does not
-count, and a side is never owed more than one fetch, so no burst follows a pause, a restart or a clock jump.
-`hosts/rate.py` decides when fetches start.
+A fixed share applies to the number of fetches, not to time. A fetch of one side while the other side is idle
+does not count, and a side is never owed more than one fetch, so no burst follows a pause, a restart or a
+clock jump. `hosts/rate.py` decides when fetches start.
 
 With the share `auto`, the next fetch goes to the side whose fetch is worth more, in units of crawl value
 (`frontier/README.md`, "One price"). Each side gets at least `LEAST` of the fetches, so that neither starves.

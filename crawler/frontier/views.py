@@ -1,8 +1,8 @@
 """Read-only views of the frontier: counters, the status of hosts, and what the crawl waits for.
 
 A host may be free although all URLs in its queue wait, because their robots.txt could not be fetched, because
-requests to their scheme and port failed, or because their next try is not due yet. In that case, the state,
-cause and next try that are shown for the host are those of its first URL.
+requests to their scheme and port failed, or because their next try is not due yet. If all URLs of a free host
+wait, the state, cause and next try that are shown for the host are those of its first URL.
 """
 
 import itertools

@@ -1,8 +1,8 @@
 """Lists the URLs that wait in a store, and whether their servers work. The crawl may be running or at rest.
 
 A server counts as unreachable if the latest request to the URL's authority (`hosts/authorities.py`) or to its
-host has failed, or if the latest request for its robots.txt has. It also counts as unreachable if the look-up
-of its host failed, or if its host was given up or has refused too many requests.
+host has failed, or if the latest request for its robots.txt has. A server also counts as unreachable if the
+look-up of its host failed, or if its host was given up or has refused too many requests.
 """
 
 from collections.abc import Iterator

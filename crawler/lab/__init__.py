@@ -1,4 +1,4 @@
-"""The experiments of the papers, as commands. They run the crawler's own code.
+"""The experiments of the papers, as commands that run the crawler's own code.
 
 refresh    crawl values, estimators, policies and a simulator on drawn pages; the public data set
 league     refresh policies on the change histories of real sites

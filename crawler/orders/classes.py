@@ -11,7 +11,7 @@ save nothing.
 
 A link without a score has the class NEUTRAL, the default priority. The class of a link is stored in those
 bits of its flags that no `LinkFlag` uses. The stored number is the difference between the class and NEUTRAL.
-So a link without a score is encoded as if there were no classes.
+For a link without a score, this difference is 0, so the link is encoded as if there were no classes.
 """
 
 from math import log2

@@ -10,16 +10,16 @@ grow by fifty years, and the page would hardly be fetched again.
     later run       begins at `now`; if now - last >= lead, the clock has made up for the lead
 
 At the start of the run whose clock is behind, it is not known which of the two clocks was wrong. The start of
-the later run shows it. If the clock of the earlier run was ahead, the clock of the run behind was right. Then
-the later run begins soon after `last` (less than `lead` later), and nothing is corrected. If instead the
-clock has made up for the lead, the clock of the run behind was wrong, and the instants from `since` to `last`
-are moved forward by the lead. The moved instants are still too early, by the time that passed between the
-earlier run and the run behind.
+the later run shows which clock was wrong. If the later run begins less than `lead` after `last`, the clock of
+the earlier run was ahead, and the instants of the run behind are correct. In this case, nothing is corrected.
+If the later run begins at least `lead` after `last`, the clock of the run behind was wrong. The instants from
+`since` to `last` are then moved forward by `lead`. The moved instants are still too early, by the time that
+passed between the earlier run and the run behind.
 
-If the first run of a crawl is behind, no earlier instant shows it. But a clock that shows a time before
-`EARLIEST` is certainly wrong, so the lead of such a run is infinite. The first run whose clock shows a later
-time replaces it with the time from `last` to the start of this run. The moved instants are then too late, by
-the time that passed between the two runs.
+If the clock is already behind in the first run of a crawl, no earlier instant shows that the clock is wrong.
+But a clock that shows a time before `EARLIEST` is certainly wrong, so a run that begins before `EARLIEST` has
+an infinite lead. The first run that begins after `EARLIEST` replaces the infinite lead with the time from
+`last` to its own start. The moved instants are then too late, by the time that passed between the two runs.
 """
 
 import math

@@ -11,15 +11,16 @@ reaches the level. The deadline does not change until the page's next crawl or s
     offset          how far the neighbourhood clock is ahead of plain time: the directory's and the host's part
 
 The base deadline does not take into account that a page's clock runs faster while its neighbours change. The
-offsets take it into account (`offsets.py`).
+offsets in `offsets.py` add the effect of the neighbours.
 
 *Young pages.* A page that was crawled lately has only a part of the offset of a changing neighbourhood. With
-the whole offset, the page would be first in its directory long before it is due. So it is withheld until it
-is due (`young_until`).
+the whole offset, the page would be first in its directory long before it is due. So a young page is withheld
+until it is due (`young_until`).
 
 *Signals.* A signal makes a deadline earlier, because it adds its signal time to the age of the page. Pages
-that are due because of signals are ordered by the excess of their values over the level. For this, the excess
-is converted to a duration: the delay at which a page without signals would have the same excess.
+that are due because of signals are ordered by the excess of their values over the level. The excess of a
+value over the level is expressed as a duration: the delay after which a page without signals would have the
+same excess.
 
 Source: Busa-Fekete et al., Algorithm 1 and section 5.2.
 """

@@ -7,10 +7,10 @@
 
 All probabilities are corrected by the results of refreshes (`freshness/recalibration.py`).
 
-A sample of `SAMPLE` pages, spread evenly over the schedule, represents the schedule. It is reused for
-`SAMPLE_AGE`. If a refresh finds a copy unchanged, the copy was fresh since the last crawl. If it finds a copy
-changed, the copy was fresh until its first change; `fresh_part` estimates when this change happened. Errors
-are standard errors.
+A sample of `SAMPLE` pages, spread evenly over the schedule, represents the schedule. A sample is reused for
+the time `SAMPLE_AGE`. If a refresh finds a copy unchanged, the copy was fresh since the last crawl. If a
+refresh finds a copy changed, the copy was fresh until the page first changed; `fresh_part` estimates when
+this change happened. Errors are standard errors.
 """
 
 import math

@@ -6,7 +6,8 @@
                           └─► cancel   not fetched: due as before
 
 A host has at most one page in flight, and is in no heap meanwhile. `begin` also adjusts the levels, depending
-on the page taken (`level_controller.py`). The schedule's `_check` covers the state kept here.
+on the page taken (`level_controller.py`). The method `_check` of the schedule also checks the state that
+`Flights` keeps.
 """
 
 import cython

@@ -5,9 +5,10 @@
 Any page may become a hub, but few pages do. A page gets a row here when a new page is first credited to it.
 If the first copy of a page shows several URLs that the crawl did not know, the page gets its row at once. The
 row has three numbers (`freshness/discovery.py`): the new pages found through the hub, the time for which the
-hub was watched, and the number of URLs in the hub's first copy that the crawl did not know. The first two
-decay exponentially. A column of row numbers, 4 bytes per page, is created with the first row. A *hand* visits
-the rows in turn; because a schedule has few hubs, each hub is checked often.
+hub was watched, and the number of URLs in the hub's first copy that the crawl did not know. The number of
+pages found and the watched time decay exponentially. A column of row numbers, 4 bytes per page, is created
+with the first row. A *hand* visits the rows in turn; because a schedule has few hubs, each hub is checked
+often.
 
 The file is Cython in pure-Python mode, with attributes declared in `hubs.pxd`.
 """

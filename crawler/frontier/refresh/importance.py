@@ -6,8 +6,8 @@
                  the value from a file         for URLs listed in `refresh.importance_file`
 
 All processes use the same scale, because they compare levels. A page that lists other pages (a sitemap or a
-feed) has no additional importance. The interval at which it is read depends on the fetches that its change
-signals make unnecessary (`sources.py`).
+feed) has no additional importance. How often a sitemap or a feed is read depends on the number of fetches
+that its change signals make unnecessary (`sources.py`).
 """
 
 from collections.abc import Callable, Iterable, Mapping

@@ -3,16 +3,18 @@
 """Computes the offsets of directories and hosts: how far their neighbourhood clock is ahead of plain time.
 
 A page's clock runs faster while its directory and site are changing, and slower while they are quiet
-(`freshness/neighbourhood.py`). The base deadline (`deadlines.py`) does not take this effect into account. The
-effect moves the deadlines of all pages of a directory by the same time, the offset, unless the pages were just
-crawled. So when a neighbour changes, no page's entry is written. In the heap of a host's directories, the key
-of each directory includes the directory's offset. In the heap of all hosts, the key of each host includes the
-host's offset. Offsets above 0 fall with time, and deadlines then become later, so the key of an entry in a heap
-may be too early. `Deadlines.due` computes the exact value. An offset below 0 rises with time. The keys of
-directories and hosts include the offset at the time at which their first page will be due.
+(`freshness/neighbourhood.py`). The base deadline (`deadlines.py`) does not take the speed of the clock into
+account. A faster or slower clock moves the deadlines of all pages of a directory by the same time, the
+offset, unless the pages were just crawled. So when a page changes, the heap entries of other pages need not
+be rewritten. In the heap of a host's directories, the key of each directory includes the directory's offset.
+In the heap of all hosts, the key of each host includes the host's offset. Offsets above 0 fall with time, and
+deadlines then become later, so the key of an entry in a heap may be too early. `Deadlines.due` computes the
+exact value. An offset below 0 rises with time. The key of a directory or a host includes the offset that it
+will have when its first page is due.
 
-*Maximum ages.* A maximum age is measured in plain time, so an offset below 0 must not delay the page. Therefore
-a directory or a host with such a page has no offset below 0, and its pages are checked more often.
+*Maximum ages.* A maximum age is measured in plain time, so an offset below 0 must not delay the page.
+Therefore a directory or a host that contains a page with a maximum age has no offset below 0, and its pages
+are checked more often.
 """
 
 import cython

@@ -2,8 +2,8 @@
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False, initializedcheck=False
 """The pace of a schedule: its rate of fetches, the level of values, and the time between two crawls of a page.
 
-`level_controller.py` moves the level so that the fetches that are due match the rate. These properties let
-callers set and read all three.
+`level_controller.py` moves the level so that the fetches that are due match the rate. The properties of
+`Pace` let callers set and read the rate, the level and the time between two crawls.
 """
 
 import cython

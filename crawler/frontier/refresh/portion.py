@@ -1,8 +1,8 @@
-"""Sets the part of the rate that the known pages of this process get. New URLs and other processes get the rest.
+"""Sets the part of the rate that known pages of this process get.
 
-`share` divides the fetches of this process (`frontier/share.py`), and `balance` brings all processes to one
-level (`rate_balancing.py`). `price` is the value of the known page that is next to be fetched; it is compared
-with the values of new URLs.
+The rest of the rate goes to new URLs and to other processes. `share` divides the fetches of this process
+(`frontier/share.py`), and `balance` brings all processes to one level (`rate_balancing.py`). `price` is the
+value of the known page that is next to be fetched; it is compared with the values of new URLs.
 """
 
 import math

@@ -9,33 +9,34 @@
     withheld pages               failed, gone, too young (by age bounds, or for the offset of their directory)
 
 A page is in exactly one of these places: the heap of its directory, the heap of withheld pages, or in flight.
-A host whose level is above the common level goes first as soon as it may be requested. Otherwise, the host's
-own level would delay its turn, and the delay would raise this level further.
+A host whose level is above the common level goes first as soon as it may be requested. If such a host were
+ordered by its deadline, its high level would delay its requests, and the delay would raise its level further.
 
-*Keys are optimistic*: a key may be too early. The reasons are that between crawls, offsets above 0 fall, and
-that levels move in small steps. When an entry reaches the top of its heap, it is checked: its
+*Keys are optimistic*: a key may be too early. A key becomes too early when an offset above 0 falls between
+crawls, or when a level moves by a small step. When an entry reaches the top of its heap, it is checked: its
 offset and its value are recomputed. If the key of the entry was too early, the entry is put back with the
 correct key, and the next entry is checked.
 
-*While the crawl is calm, due pages are taken in the order in which they are found* (`level_controller.py`). All
-of them are taken soon, so their order has hardly any effect, and their keys need no correction. This does not
-apply to a host with a level of its own, because its due pages wait. A page that is not due is taken if its key is
-nearly correct.
+*While the crawl is calm, due pages are taken in the order in which they are found* (`level_controller.py`).
+All due pages of a calm crawl are taken soon, so their order has hardly any effect, and their keys need no
+correction. But the keys of a host with a level of its own are corrected, because its due pages wait. A page
+that is not due is taken if its key is nearly correct.
 
-*Otherwise, due pages are ordered by their values.* A page is then taken only with a correct key, even if its
-value already reaches the level. If incorrect keys were accepted, the host with the largest offset would always go
-first, because its key would be the earliest. The more the value of a due page exceeds the level, the earlier is
-its key (`Deadlines.due_by_worth`). Due pages are therefore taken in the order of Algorithm 1 of Busa-Fekete
-et al. even while many pages are due, for example after a restart, a pause, or a jump of the level.
+*Otherwise, due pages are ordered by their values.* While the crawl is not calm, a page is taken only if its
+key is correct, even if its value already reaches the level. If incorrect keys were accepted, the host with
+the largest offset would always go first, because its key would be the earliest. The more the value of a due
+page exceeds the level, the earlier is its key (`Deadlines.due_by_worth`). Due pages are therefore taken in
+the order of Algorithm 1 of Busa-Fekete et al. even while many pages are due, for example after a restart, a
+pause, or a jump of the level.
 
 *A hub that is not due steps aside for pages that are worth more.* Among other pages that are not due, the
 page with the first deadline has nearly the greatest value, because the intervals of these pages are similar.
 The interval of a hub may be a hundred times shorter, so a hub at the top is ordered by its value instead of
 its deadline (`Deadlines.early_by_worth`).
 
-*Bounded work.* A look is one search for the page to fetch next. It corrects at most CHECKS_MAX keys, and
-releases at most RELEASES_MAX waiting hosts and pages. The next search continues this work. After a large move
-of the level, a sweep recomputes the keys of all pages, a few at a time.
+*Bounded work.* A look is one search for the page to fetch next. A look corrects at most CHECKS_MAX keys, and
+releases at most RELEASES_MAX waiting hosts and pages. The next look continues with the remaining keys, hosts
+and pages. After a large move of the level, a sweep recomputes the keys of all pages, a few at a time.
 """
 
 import cython

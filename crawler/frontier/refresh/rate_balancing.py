@@ -8,12 +8,12 @@ relative to the sum of all weights:
 
     w_i = pages_i tilt_i,    tilt_i' = tilt_i exp(step (ln L_i - mean ln L)),    share_i = w_i / sum w
 
-L_i is the level of process i, and tilt_i' is its new tilt. The mean of ln L is weighted by w. This is the
-method of multiplicative weights. Only the process itself changes its weight. When pages are added, the
-weights change immediately with the numbers of pages, but the tilts, which are learned, are kept. After
-`reshard`, all tilts are 1 again. A process is idle if everything that it could request must wait. It is
-treated as if its level were far below the mean. A silent process keeps its last weight, because it may still
-run.
+L_i is the level of process i, and tilt_i' is its new tilt. The mean of ln L is weighted by the weights w.
+Changing the tilts in this way is the method of multiplicative weights. Only the process itself changes its
+weight. When pages are added, the weights change immediately with the numbers of pages, but the tilts, which
+are learned, are kept. After `reshard`, all tilts are 1 again. A process is idle if everything that it could
+request must wait. An idle process is treated as if its level were far below the mean. A silent process keeps
+its last weight, because it may still run.
 
 `step` is small, because levels follow a change of the rate only slowly, within about the mean time between
 two crawls of a page.

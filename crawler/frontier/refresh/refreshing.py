@@ -8,7 +8,8 @@
        │
     portion (portion.py): the rate, the level that all processes share, the price compared with new URLs
 
-`refresh_views.py` describes its state. The schedule runs on the clock of the sites (`site_clock.py`).
+`refresh_views.py` describes the state of the known pages. The schedule runs on the clock of the sites
+(`site_clock.py`).
 """
 
 import math

@@ -1,4 +1,4 @@
-"""The clock that the refresh schedule uses for all sites. It runs `refresh.speed` times as fast as the crawl's clock."""
+"""The clock that the refresh schedule uses for all sites: `refresh.speed` times as fast as the crawl's clock."""
 
 
 class SiteClock:

@@ -8,32 +8,33 @@ most the maximum of g(T) over all T:
     g(T) = mu ((1 - exp(-(a+c) T))/(a+c) - L/mu) / ((1 - exp(-c T))/c)     a = 0, c = D/p
 
 if the page is refreshed at every signal, but at the latest after T. Without signals, a = D and c = 0. The
-page's gain b is the maximum with signals minus the maximum without them. If this is negative, b is 0, because
-useless signals can be ignored. If the source is read only every tau, a true signal is delayed by tau/2 on
-average, which loses mu D tau/2 per time. Therefore
+page's gain b is the maximum with signals minus the maximum without them. If the signals lower the maximum, b
+is 0, because useless signals can be ignored. If the source is read only every tau, a true signal is delayed
+by tau/2 on average, which loses mu D tau/2 per time. Therefore
 
     slope      s = sum of mu D over pages with a gain
     interval   sqrt(2 L/s), where the price equals the loss by delay
     worth it   sqrt(2 L s) < sum of b: otherwise the interval is four times as long
 
 The sums of mu D and of b include every page that a source listed, even if a crawl had already seen the listed
-change. In a time t, a page is listed D t/p times on average, so each listing counts p/(D t). So if a source
-lists only a part of the changes, the sums contain only the gain from this part. A reading that comes far later
-than planned has a smaller weight in the sums: after a year without readings, or after a run whose clock was
-wrong, one reading says little about the pace of the source. The interval does not depend
-on the recall that the schedule measures: a source that is read late has a low recall for this reason alone,
-and would then be read even later. The sums decay with each reading.
+change. A page is listed D t/p times on average in a time t, so each listing of the page adds the fraction
+p/(D t) of its mu D and b. If a source lists only a part of the changes, the sums therefore contain only the
+gain from this part. A reading that comes far later than planned has a smaller weight in the sums: after a
+year without readings, or after a run whose clock was wrong, one reading says little about the pace of the
+source. The interval does not depend on the recall that the schedule measures: a source that is read late has
+a low recall for this reason alone, and would then be read even later. Both sums, that of mu D and that of b,
+decay with each reading.
 
 A source whose readings cost more than they gain is still read, because it may only have given too few signals
 so far. Without signals, pages are refreshed blindly, which keeps the level high, and only readings can show
-that signals would save such refreshes. If such a source were refreshed like an ordinary page, honest sources
-would not be read during a third of the time. Only a source without any gain (s = 0) is refreshed like an
-ordinary page.
+that signals would save such refreshes. If a source whose readings cost more than they gain were refreshed
+like an ordinary page, honest sources would not be read during a third of the time. Only a source without any
+gain (s = 0) is refreshed like an ordinary page.
 
 Intervals are measured in ordinary time, not on the neighbourhood clock, which runs faster during bursts of
-changes. On that clock, a source would be read many times in the days of a burst, and rarely otherwise.
-Nothing is learned about a site from the changes of a source, because a source changes with every page that it
-lists.
+changes. On the neighbourhood clock, a source would be read many times in the days of a burst, and rarely
+otherwise. Nothing is learned about a site from the changes of a source, because a source changes with every
+page that it lists.
 """
 
 import math

@@ -2,9 +2,10 @@
 
     store --Refresh.open--> schedule, recalibration --RefreshViews.probability--> P[the copy is current]
 
-A running crawl queries its own `Refresh`. `unopened` makes the `Refresh` of a stored view and that of a running
-crawl from the same configuration. Both use the same code to rebuild the schedule and the same formula, so the
-probability that a copy is current does not depend on the caller. Opening costs about 3 us per page.
+A running crawl queries its own `Refresh`. `unopened` makes the `Refresh` of a stored view and that of a
+running crawl from the same configuration. A stored view and a running crawl rebuild the schedule with the
+same code and use the same formula, so both state the same probability that a copy is current. Opening a
+stored view takes about 3 us per page.
 """
 
 import logging

@@ -1,6 +1,6 @@
 # mypy: disable-error-code=valid-type
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False, initializedcheck=False
-"""The tables of the schedule. They have one row per page, directory and host.
+"""The tables of the schedule, which have one row per page, directory and host.
 
 A row of a page names its owner, a directory; a row of a directory names its owner, a host.
 

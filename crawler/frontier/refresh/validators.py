@@ -18,8 +18,9 @@ Each (host, kind, pattern) has these counts of answers to refetches:
     wasted    200 to a condition, with the known content
 
 The share of lies of a pattern is estimated from its own lies and proofs (`shown`) and a prior of `WEIGHT`
-pseudo counts. The prior's mean is the mean share of the host's patterns. This mean in turn has the mean of
-all hosts as its prior. A pattern is still trusted after one lie, but not after two lies without any proof.
+pseudo counts. The mean of this prior is the mean share of lies over the host's patterns. The estimate for the
+host in turn has the mean share over all hosts as its prior. A pattern is still trusted after one lie, but not
+after two lies without any proof.
 
     share > LIES_MAX             the validator is sent in only one request of `TRIAL_EVERY`: a false 304
                                  costs a refresh, an unnecessary 200 only a body
@@ -32,20 +33,21 @@ all hosts as its prior. A pattern is still trusted after one lie, but not after 
 
 If the content changed but only one of two validators did, only the unchanged validator is charged with the
 lie. Assume that a plain request (see below) finds a change and new validators after n answers of 304. If the
-change happened before the last 304, that 304 was a lie. The probability of this is q / (q + (1-q) L), where q
-is the share of lies and L the likelihood that an honest server gives the same answers. L is 1/(n+1), because
-the answers of an honest server mean that the change came after the last 304, in the last of n+1 intervals.
-For a pattern that never showed a change, L is at most 2/((m+1)(m+2)), where m is the number of 304 answers
-for the pattern. If the Last-Modified of the new answer is older than the last 304, a tenth of L is used; if
-it is newer, the 304 was honest.
+change happened before the last 304, that 304 was a lie. The probability that the last 304 was a lie is
+q / (q + (1-q) L), where q is the share of lies and L the likelihood that an honest server gives the same
+answers. L is 1/(n+1): the n answers of 304 and the plain request end n+1 intervals, and if the server is
+honest, the change came in the last of them. For a pattern that never showed a change, L is at most
+2/((m+1)(m+2)), where m is the number of 304 answers for the pattern. If the Last-Modified of the new answer
+is older than the last 304, a tenth of L is used. If this Last-Modified is newer than the last 304, the 304
+was honest.
 
 To find lies, some requests are *plain*, that is, without conditions. If the share of lies is `LIES_USUAL`,
-the request after `same_answers_max` answers of 304 in a row is plain. With a smaller share, this number of
-answers grows, up to fourfold; with a larger share, it shrinks. After a change signal for a page, the number
-is much smaller, between 1 and 4, depending on the share of lies. A 304 with validators that differ from those
-of the copy is followed by a plain request. As long as no page of a path pattern has shown a change, the
-requests for the pattern are counted. Then every request whose number is `check_every` times a power of two is
-plain, too.
+the request after `same_answers_max` answers of 304 in a row is plain. With a smaller share of lies, the
+number of answers of 304 before a plain request grows, up to fourfold; with a larger share, the number
+shrinks. After a change signal for a page, only 1 to 4 answers of 304 come before a plain request, depending
+on the share of lies. A 304 with validators that differ from those of the copy is followed by a plain request.
+As long as no page of a path pattern has shown a change, the requests for the pattern are counted, and each
+request whose number is `check_every` times a power of two is plain, too.
 
 Counts are stored by host (`b/`) and survive a restart, which matters for crawls that run once a day. A
 restart loses the states of single pages; the next check of a page restores its state.

@@ -5,21 +5,22 @@ This module is imported only if the extra [lab] is installed.
 A request is the id of a URL, an int32. Ids are numbered from 0 in order of first appearance, so URLs that
 appear at about the same time are close together in every array indexed by id. A simulation divides the trace
 into `bins` equal windows of time and returns the number of misses in each window, as an int64 array.
-Simulating one cache size takes a few tens of nanoseconds per request. Simulating LRU at all sizes takes about
-as long.
+Simulating one cache size takes a few tens of nanoseconds per request. LRU takes about as long for all sizes
+together as another policy for one size.
 
 *LRU, all sizes at once* (Mattson's stack distances). Each request takes the next time slot, and the slot of
 the previous request for the same item becomes a hole. A request hits in a cache of k entries exactly if fewer
-than k other items were requested since the last request for the same item. The number of these items is the
-number of slots since then, minus the holes among them. A Fenwick tree counts the holes. When no slot is free,
-the live slots are compacted. If two consecutive requests are for the same item, the second request changes
-nothing.
+than k other items were requested since the last request for the same item. The number of these other items is
+the number of slots since that last request, minus the holes among these slots. A Fenwick tree counts the
+holes. When no slot is free, the live slots are compacted. If two consecutive requests are for the same item,
+the second request changes nothing.
 
-*MIN* (Belady; Broder et al. 2003, section 5.1) needs only the time of the next use of each cached item. All
-these times differ, so they are kept in a bit set with one bit per instant. The bit set is the lowest level of
-a tree, in which each level has one bit per word of the level below. The request at t is a hit exactly if bit
-t is set. The item to evict is the one with the latest bit, which is found by reading one word on each of 5
-levels. An item whose next use is later than those of all cached items is not added.
+*MIN* (Belady; Broder et al. 2003, section 5.1) needs only the time of the next use of each cached item. No
+two items are used next at the same time, so the times are kept in a bit set with one bit per instant. The bit
+set is the lowest level of a tree, in which each level has one bit per word of the level below. The request at
+t is a hit exactly if bit t is set. The item to evict is the item whose bit is the latest. This bit is found
+by reading one word on each of the 5 levels of the tree. An item whose next use is later than those of all
+cached items is not added.
 
 RANDOM chooses the item to evict with a xorshift generator. The generator starts from the given seed.
 """

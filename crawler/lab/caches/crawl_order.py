@@ -1,8 +1,8 @@
 """Answers, for a given trace, two of the three open questions in section 7 of Broder, Najork, Wiener (2003).
 
 *Does the order of the crawl matter?* The pages of the trace are put into other orders; the links of each page
-stay together. If a real crawl used another order and stopped early, it would also find other pages. This
-effect is ignored.
+stay together. A real crawl that used another order and stopped early would also find other pages, which the
+simulation ignores.
 
     as crawled          the trace
     host after host     each host is crawled to its end, as in a depth-first crawl, or with T = 1
@@ -13,7 +13,8 @@ effect is ignored.
 of their misses is compared with the misses of one CLOCK cache of k entries. If the trace does not record the
 thread of each page, hosts are assigned to the threads by their names.
 
-The third question is which model of the web produces such traces. `link_locality.fit` answers it.
+The third question of the paper is which model of the web produces traces like those of real crawls.
+`link_locality.fit` answers it.
 """
 
 from collections.abc import Callable, Sequence

@@ -12,17 +12,17 @@ are consecutive in the trace. Each link is
     other   (gamma)    any URL, nine of ten never seen before
 
 Even a small cache hits for links of the kinds "repeat" and "popular". For links of the kind "wide", a cache
-must hold most of the T * |L''| URLs. The sizes around this number are the critical region. Links of kind
-gamma mostly miss in a cache of any size.
+must hold most of the T * |L''| URLs in the wide sets of the T hosts that the threads crawl. The cache sizes
+around T * |L''| are the critical region. Links of kind gamma mostly miss in a cache of any size.
 
 In the paper, 19.5 % of the links lead to another of its four processes, but the paper does not tell which
 links these are. In this model, every URL of the global set is on another host. A URL of the wide set is on
 another host with probability `wide_off_host`, and a URL of kind gamma with probability `other_off_host`. A
 URL on another host belongs to another process with probability (processes - 1) / processes.
 
-`fit` finds the model of a given trace. First it counts repeats, links per page, pages per host, and threads.
-Then it chooses the shares and the sizes of L' and L'' so that a synthetic trace has nearly the same LRU miss
-rates as the trace at all sizes 2^0 .. 2^20 (least squares, Nelder and Mead's simplex).
+`fit` finds the model of a given trace. First, `fit` counts repeats, links per page, pages per host, and
+threads. Then it chooses the shares and the sizes of L' and L'' so that a synthetic trace has nearly the same
+LRU miss rates as the trace at all sizes 2^0 .. 2^20 (least squares, Nelder and Mead's simplex).
 """
 
 import itertools

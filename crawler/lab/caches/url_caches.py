@@ -17,8 +17,8 @@ simulates all sizes:
     TABLE      one per size   the shipped `ClockCache`: CLOCK in a scatter table
 
 `check` asserts two laws. First, INFINITE and MIN have at most as many misses as any other policy, except
-STATIC. Second, a larger MIN or LRU cache never has more misses than a smaller one. A larger cache with CLOCK,
-RANDOM or another policy may have more.
+STATIC. Second, a larger MIN or LRU cache never has more misses than a smaller one. With CLOCK, RANDOM or
+another policy, a larger cache may have more misses than a smaller one.
 
 The *knee*: as the cache grows, the miss rate first stays on a plateau, then falls in the critical region, and
 then stays at a low level. The miss rate falls where the cache becomes large enough for the URLs that pages of

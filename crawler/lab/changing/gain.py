@@ -15,10 +15,10 @@ If hosts have articles, the crawl begins at their first pages and must find the 
 from the birth of an article to its first copy is measured for articles that are born after the warm-up and
 not shortly before the end.
 
-The web runs `speed` times as fast as real time: one of its days takes milliseconds. The crawl receives this
-factor as the setting `refresh.speed`, so that priors and time constants in days keep their meaning.
-Politeness, sockets and commits run in real time. If each host gets a few requests per second, all three
-together take about a thousandth of the time between two crawls of a page.
+The web runs `speed` times as fast as real time: one of its days takes milliseconds. The crawl receives
+`speed` as the setting `refresh.speed`, so that priors and time constants in days keep their meaning.
+Politeness, sockets and commits run in real time. If each host gets a few requests per second, politeness,
+sockets and commits together take about a thousandth of the time between two crawls of a page.
 """
 
 import asyncio

@@ -7,8 +7,8 @@ A host has directories of pages; each page has a change process of a known rate:
     together   half of a page's changes come with its directory: at an event of the
                directory each of its pages changes with probability 1/2
 
-Rates differ from page to page. They are log-normal, with sigma `spread`, and their mean is the host's rate. A
-host may offer
+The change rates of the pages of a host are log-normal, with sigma `spread`, and their mean is the host's
+rate. A host may offer
 
     lastmod     honest: a sitemap with the time of the last change; lying: the time of the last
                 change anywhere on the host; constant: never changes; none: no dates
@@ -29,8 +29,8 @@ host may offer
 `ChangingWeb.answer` is a plain function of the request and `now`. The server (`lab/changing/server.py`) only
 transports bytes. A page's text contains `token(page, version)`, so a copy shows its version. The log contains
 every request and its time. `freshness` is the share of the pages' total time in which the last version sent
-in full (200) was the current version. It is computed from the log alone, so a false 304 counts against the
-crawl.
+in full (200) was the current version. Freshness is computed from the log alone, so a false 304 counts against
+the crawl.
 
 Times are seconds on the web's own clock. `start` is the first instant on this clock; every page then has
 version 0.

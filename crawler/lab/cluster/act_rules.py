@@ -1,4 +1,4 @@
-"""The judge's rules about acts of the operator and about limits. They are checked in the web's log.
+"""The judge's rules about acts of the operator and about limits, which are checked in the web's log.
 
 over a limit      a page was requested that is beyond every limit on depth or pages per host so far
 not heeded        a blocked host, or a withdrawn page, was requested; or a withdrawn copy is still in a WARC file

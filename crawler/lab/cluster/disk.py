@@ -5,7 +5,7 @@
 
 After a power cut, a file still has its synced bytes, and any number of the bytes after them, correct or
 garbage. A file that was never synced is deleted or has a random length. A rename may be undone if the
-directory was not synced after it. `tests/faults/power.py` does the same to real processes.
+directory was not synced after it. `tests/faults/power.py` simulates power cuts of real processes.
 """
 
 import bisect

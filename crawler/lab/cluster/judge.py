@@ -1,6 +1,6 @@
 """Judges a run by the web's log and the WARC files.
 
-It uses few of the numbers that the crawler itself reports (`README.md`).
+The judge uses few of the numbers that the crawler itself reports (`README.md`).
 
 lost              a page was never answered although its parent, or the sitemap that lists it, was answered (pages that
                   were given up or exceed a budget are exempt); or a sitemap was not requested although its host answered

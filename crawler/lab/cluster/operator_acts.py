@@ -1,7 +1,7 @@
-"""The acts of an operator in a virtual world: stops, second runs, changed limits, commands. They are not faults.
+"""The acts of an operator in a virtual world: stops, second runs, changed limits, commands.
 
-Each act is recorded in `Observed.acts`, with the data that the judge needs. A command to a process that is
-not running is skipped, because it would fail.
+Acts of the operator are not faults. Each act is recorded in `Observed.acts`, with the data that the judge
+needs. A command to a process that is not running is skipped, because it would fail.
 """
 
 import asyncio

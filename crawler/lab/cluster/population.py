@@ -2,8 +2,9 @@
 
 A process that has nothing left to do ends for good. A process that failed is restarted after `RESTART`
 seconds. If two processes of the same name run, the peers tell the older process to stop (`DirectoryError`).
-After that, they find the newer process under this name. If a process has lost links that it had confirmed
-(`BehindError`), the peer that reports the loss is restarted with `crawler recover`.
+After the peers have told the older process to stop, they find the newer process under this name. If a process
+has lost links that it had confirmed (`BehindError`), the peer that reports the loss is restarted with
+`crawler recover`.
 """
 
 import asyncio

@@ -1,10 +1,11 @@
 """A synthetic web that knows which pages can be reached, and which versions each page has had.
 
 Host sizes follow Zipf's law. Pages are numbered. Every page except the seed has one *parent*: a page with a
-lower number that links to it. So the pages form a tree. If a crawl loses a link of this tree, it loses the
-whole subtree below the link. Further links follow the model of `lab/caches/link_locality.py`: repeats, a few
-popular URLs of the host, a larger set of URLs of the host, a set that all hosts share, and any page. Half of
-the pages are linked only by their parents, so no other link hides the loss of the parent's link.
+lower number that links to it. So the pages and the links from their parents form a tree. If a crawl loses a
+link of this tree, it loses the whole subtree below the link. Further links follow the model of
+`lab/caches/link_locality.py`: repeats, a few popular URLs of the host, a larger set of URLs of the host, a
+set that all hosts share, and any page. Half of the pages are linked only by their parents, so no other link
+hides the loss of the parent's link.
 
     /17               the page with that number on its host; some fail the first time (500, or a reset)
     /r17              301 to /17; one parent in 16 links this way
@@ -16,7 +17,7 @@ the pages are linked only by their parents, so no other link hides the loss of t
     /sitemap.xml      on some hosts: their pages with even numbers, with dates, and pages that nothing links to
     http://goneN...   a name that does not exist
 
-Some hosts are slow. Some are down for a while and accept no connections then. Pages change by Poisson
+Some hosts are slow. Some hosts are down for a while and then accept no connections. Pages change by Poisson
 processes with log-normal rates, or as pages of real sites did (`page_changes.py`). The body of a page
 contains its number and version. `answer` is a pure function of the request, the instant and the number of
 earlier requests for the URL. `fetching.py` (in the virtual world) and `serving.py` (on loopback) transport

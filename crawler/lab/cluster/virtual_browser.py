@@ -1,11 +1,11 @@
 """The browser of a simulated process.
 
-Its DOM depends only on the page and on the answers to the page's requests.
+The DOM that the browser builds depends only on the page and on the answers to the page's requests.
 
 If a page has the script `APP`, the browser requests this script, which all pages of a host share, and the
-data of the page. The crawler's own code makes both requests. The DOM is the page with its data in place.
-Where the answers contain "page" and "data", the DOM contains "shown" and "built", so that the judge can
-distinguish the DOM from the answers.
+data of the page. The crawler's own code makes the requests for the script and for the data. The DOM is the
+page with its data in place. Where the answers contain "page" and "data", the DOM contains "shown" and
+"built", so that the judge can distinguish the DOM from the answers.
 """
 
 import asyncio

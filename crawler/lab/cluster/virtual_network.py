@@ -1,6 +1,6 @@
 """The network between simulated processes.
 
-Its connections delay bytes but keep their order. They may break or fall silent.
+The connections between processes delay bytes but keep their order. A connection may break or fall silent.
 
 A connection has two ends. Each end is a transport for a protocol of a process. Written bytes arrive in pieces
 after a latency. While the way from one machine to another is cut, its bytes wait, as with TCP, and new connections

@@ -1,4 +1,4 @@
-"""The arguments that `crawler lab cluster` and `crawler lab web` share. They name data on which the web is modelled.
+"""The arguments that `crawler lab cluster` and `crawler lab web` share: the data on which the synthetic web is modelled.
 
 A summary of the data is printed to standard error, because the first line that `lab web` prints must be the
 seed URL.

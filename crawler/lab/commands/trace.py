@@ -6,9 +6,9 @@
     crawler export --dir ./crawl --format links | crawler lab trace import - mine
 
 `synth` writes a trace drawn from the link-locality model. `import` copies a trace out of a crawl directory.
-`crawl --trace` writes one trace per run and process. The longest trace is copied, unless --process or --run
-selects another. `import` can also make a trace from lines `source TAB target`. Such lines contain each link
-of a page only once.
+`crawl --trace` writes one trace per run and process. `import` copies the longest of these traces, unless
+--process or --run selects another. `import` can also make a trace from lines `source TAB target`. Lines
+`source TAB target` contain each link of a page only once.
 """
 
 import argparse

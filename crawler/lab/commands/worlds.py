@@ -6,20 +6,20 @@
     crawler lab worlds --quick --check --aim .9           exit code 1 if ncis loses, or gains less than .9
     crawler lab worlds --quick --calibration              compare stated freshness with the truth
 
-In these webs, pages change every hour, day, month or year on average. They change independently, in bursts,
-with other pages of their directory, or in working hours. The pages are fetched 0.1 to 100 times per change,
-with and without signals. crawler/lab/living/worlds.py lists all worlds. The gain is (policy - uniform) /
-(true - uniform), where each term is a freshness weighted by importance, and `true` is NCIS with the true
-parameters of each page. Errors are standard errors over the seeds 1 to --seeds. `host` is the share of the
-fetches that the most fetched host got, and `span` is the largest such share in any twentieth of the time. A
-policy LOSES if it is below uniform by more than twice the error.
+In these webs, pages change every hour, day, month or year on average. Depending on the web, pages change
+independently, in bursts, together with other pages of their directory, or in working hours. A page is fetched
+0.1 to 100 times per change, with or without signals. crawler/lab/living/worlds.py lists all worlds. The gain
+is (policy - uniform) / (true - uniform), where each term is a freshness weighted by importance, and `true` is
+NCIS with the true parameters of each page. Errors are standard errors over the seeds 1 to --seeds. `host` is
+the share of the fetches that the most fetched host got, and `span` is the largest such share in any twentieth
+of the time. A policy LOSES if it is below uniform by more than twice the error.
 
-The policy `bayes` knows the distribution of the change rates, but no page's rate. It shows how much a crawl can
-gain that must learn the rates (crawler/lab/living/bayes.py). `bayes-gamma` knows only the mean of the rates, and
-assumes that they have a Gamma distribution, as the crawler does.
+The policy `bayes` knows the distribution of the change rates, but no page's rate. The gain of `bayes` shows
+how much a crawl can gain if it must learn the rates (crawler/lab/living/bayes.py). `bayes-gamma` knows only
+the mean of the rates, and assumes that they have a Gamma distribution, as the crawler does.
 
-The policies crawl, crawl-pooled and crawl-uniform run a whole process on a virtual clock. This takes 4 ms per
-fetch, so use small worlds: `crawler lab worlds issue --policies crawl,crawl-pooled --seeds 3`.
+The policies crawl, crawl-pooled and crawl-uniform run a whole process on a virtual clock. A whole process
+takes 4 ms per fetch, so use small worlds: `crawler lab worlds issue --policies crawl,crawl-pooled --seeds 3`.
 """
 
 import argparse

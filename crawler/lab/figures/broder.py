@@ -1,8 +1,8 @@
 """Figures 2 to 11 of Broder, Najork, Wiener (2003), and figures for the open questions of its section 7.
 
-They are drawn from a synthetic trace of the link-locality model, or from a user's trace (`crawler lab cache
-TRACE --figures DIR`). The paper's traces are of a crawl of 33 days with 500 threads, and of two short crawls
-with 100 and 20 threads.
+The figures are drawn from a synthetic trace of the link-locality model, or from a user's trace (`crawler lab
+cache TRACE --figures DIR`). The paper's traces are of a crawl of 33 days with 500 threads, and of two short
+crawls with 100 and 20 threads.
 """
 
 from collections.abc import Callable, Iterable, Sequence

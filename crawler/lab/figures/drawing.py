@@ -7,8 +7,8 @@
 Figures ncis-3 to ncis-14 are from Busa-Fekete et al. (2025), azar-1 and azar-2 from Azar et al. (2018), and
 broder-2 to broder-11 from Broder, Najork, Wiener (2003). Three more figures use the traces of Broder et al.
 The seed and the command are in the caption, in the metadata of the PNG and in the first lines of the CSV.
-With --quick, there are few and short runs. Without it, the runs have the sizes that the papers use, unless the
-caption states other sizes.
+With --quick, there are few and short runs. Without --quick, the runs have the sizes that the papers use,
+unless the caption states other sizes.
 
 A figure is a function (Options) -> Drawing. `FIGURES` lists all figures.
 """

@@ -1,8 +1,8 @@
 """A policy with the crawler's estimators but no schedule: it computes all values once a day.
 
-It fetches the pages with the greatest values. `Schedule` approximates this order with deadlines. Here, the
-order is computed exactly, but slowly. If the scores of this policy and of `Schedule` differ, the schedule is
-at fault. If this policy scores badly, the estimators are at fault.
+The policy fetches the pages with the greatest values, in an order that is computed exactly, but slowly.
+`Schedule` approximates this order with deadlines. If this policy and `Schedule` have different scores, the
+schedule is at fault. If this policy scores badly, the estimators are at fault.
 """
 
 import numpy as np

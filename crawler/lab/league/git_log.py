@@ -1,14 +1,14 @@
 """Makes page histories from the log of a git clone: `GitLog` reads the output of the git command `LOG`.
 
-Only the main line counts (`--first-parent`). The date of a change is the date on which the change reaches the
-main line, and a merge is one publication. A file is a page between two commits: the one that adds it, and the
-one that deletes it. A rename is a deletion and an addition. If only the mode of a file changes, the page has
-not changed. Only plain files are pages, not links or submodules. A commit that touches a page is a
-publication of the site.
+Only commits on the main line of development count (`--first-parent`). The date of a change is the date on
+which the change reaches the main line, and a merge is one publication. A file is a page between two commits:
+the one that adds it, and the one that deletes it. A rename is a deletion and an addition. If only the mode of
+a file changes, the page has not changed. Only plain files are pages, not links or submodules. A commit that
+touches a page is a publication of the site.
 
-Committers' clocks may be wrong, so times are adjusted. Along the main line, they never decrease, and never
-exceed the time of the last commit. Paths are bytes, as in git. Of each path, only a hash and the number that
-identifies its directory are kept.
+Committers' clocks may be wrong, so times are adjusted. Along the main line, the adjusted times never
+decrease, and never exceed the time of the last commit. Paths are bytes, as in git. Of each path, only a hash
+and the number that identifies its directory are kept.
 """
 
 from collections.abc import Iterable, Iterator

@@ -14,8 +14,8 @@ these rules:
 
 A hub changes when its list changes. The freshness of hubs is reported, but does not count in the score. The
 score is that of the league: the share of page time in which copies are current, weighted by importance, from
-day 292 on. For pages born in that time, the delay from birth to copy and the share that was never fetched are
-reported. Fetches are spread evenly over the time. Fetches of hubs, first fetches of pages, and refreshes
+day 292 on. For pages born from day 292 on, the delay from birth to copy and the share that was never fetched
+are reported. Fetches are spread evenly over the time. Fetches of hubs, first fetches of pages, and refreshes
 share one budget.
 
 After the first fetch of a URL, the hub that was the first to show the URL gets a credit: 1 if there was a

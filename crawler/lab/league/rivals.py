@@ -12,7 +12,7 @@
 
 After each fetch, a rule decides when the page is due again. If no page is due, the page that will be due next
 is fetched, so all policies spend the same budget. Only `believe` reads signals. `oracle` and `clairvoyant`
-have information that no crawler can have. They serve as references.
+have information that no crawler can have. These two policies serve as references.
 """
 
 import heapq

@@ -3,14 +3,14 @@
 The scores of two policies are compared site by site.
 
 A score is a ratio of sums over sites: the weighted page time in which copies were current, divided by page
-time. If one of the S sites is left out, the score changes. With the S scores t_s that are found in this way,
-the error is
+time. For each of the S sites, the score t_s is the score of all sites except site s. The standard error of
+the score is computed from the S scores t_s:
 
     error^2 = (S - 1)/S sum (t_s - mean t)^2                     (Quenouille 1956; Tukey 1958)
 
 The sample is the set of sites, so the error shows how much the score could differ for other sites. The scores
 of two policies are results for the same sites, so the error of their difference is computed from the
-differences t_s - t'_s. This error is much smaller than the errors of the two scores.
+differences t_s - t'_s. The error of the difference is much smaller than the errors of the two scores.
 """
 
 import math

@@ -1,20 +1,21 @@
 """A reference that shows how much a policy can gain if it must learn the change rates of pages.
 
-The reference knows the distribution from which the rates of each host were drawn, but no page's rate. It keeps
-the exact posterior of each page's rate d, on a grid of quantiles, and fetches the page whose expected crawl value
-is the greatest:
+The reference knows the distribution from which the rates of each host were drawn, but no page's rate. The
+reference keeps the exact posterior of each page's rate d, on a grid of quantiles, and fetches the page whose
+expected crawl value is the greatest:
 
     V(tau) = mu sum_j p_j (1 - (1 + d_j tau) exp(-d_j tau)) / d_j
 
     unchanged after tau    p_j  is multiplied by  exp(-d_j tau)
     changed                p_j  is multiplied by  1 - exp(-d_j tau)
 
-This is the gain of one more crawl, because the crawl value is linear in the distribution of the rate. No term
-rewards a fetch for what it would teach. The reference plays only worlds without signals, in which pages change
-independently and every host is always free.
+V is the expected gain of one more crawl, because the crawl value is linear in the distribution of the rate.
+No term rewards a fetch for what it would teach. The reference plays only worlds without signals, in which
+pages change independently and every host is always free.
 
-The rates are log-normal, but the crawler assumes that they have a Gamma distribution. The policy `bayes-gamma`
-shows what this costs: its prior is a Gamma distribution with the true mean of each host.
+The rates are log-normal, but the crawler assumes that they have a Gamma distribution. The policy
+`bayes-gamma` shows what this wrong assumption costs: its prior is a Gamma distribution with the true mean of
+each host.
 """
 
 import numpy as np

@@ -4,11 +4,11 @@ At instants spread over a run, an even sample of pages is drawn. For each page, 
 probability that its copy is current. `said` is the schedule's own estimate. `told` is the estimate that users
 see, which `freshness/recalibration.py` corrects. The world knows whether each copy was current.
 
-The method `fresh(page, now)` of a policy, such as `Shipped`, returns both estimates as (said, told). Both are
-nan for an unknown page.
+The method `fresh(page, now)` of a policy, such as `Shipped`, returns both estimates as (said, told). Both
+`said` and `told` are nan for an unknown page.
 
 Even a perfectly calibrated policy shows errors, because a sample is finite and the pages of a site change
-together. `chance` estimates these errors with a bootstrap over sites.
+together. `chance` estimates the errors of a perfectly calibrated policy with a bootstrap over sites.
 
 Source: Cameron, Gelbach and Miller, *Bootstrap-based improvements for inference with clustered errors* (Review
 of Economics and Statistics 2008): the wild cluster bootstrap.

@@ -1,10 +1,10 @@
-"""Computes the gains of policies over uniform refreshing, and the errors of the gains. Prints them as a table.
+"""Computes the gains of policies over uniform refreshing and the errors of the gains, and prints both as a table.
 
     gain = (policy - uniform) / (true - uniform)
 
 `true` is NCIS with the world's own parameters. All policies are measured on the same worlds, one for each
-seed, so their gains can be compared seed by seed. The gain is a ratio of means. Its error is computed by a
-jackknife over seeds.
+seed, so their gains can be compared seed by seed. The gain is a ratio of means over the seeds. The error of
+the gain is computed by a jackknife over seeds.
 """
 
 import math

@@ -1,9 +1,10 @@
 """Crawls a drawn world with a complete process of the crawler (schedule, front, commits), on a virtual clock.
 
-The web changes `speed` times as fast as the clock of `lab/cluster`. The crawl receives this factor as the
-setting `refresh.speed`, as in `lab/changing/gain.py`. So a day of the world takes seconds. The crawl sends
-`RATE` requests per second. Pages are found through one index page per host. Freshness is computed from the
-web's log. The copy of a page is its last complete answer, which a 304 may have confirmed since.
+The web changes `speed` times as fast as the clock of `lab/cluster`. The crawl receives `speed` as the setting
+`refresh.speed`, as in `lab/changing/gain.py`. So a day of the world takes only seconds on the clock of the
+crawl. The crawl sends `RATE` requests per second. Pages are found through one index page per host. Freshness
+is computed from the web's log. The copy of a page is its last complete answer, which a 304 may have confirmed
+since.
 """
 
 from bisect import bisect_right

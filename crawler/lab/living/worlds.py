@@ -3,7 +3,7 @@
     WorldSpec --draw(seed)--> DrawnWorld --playing.play(policy)--> WorldRun
 
 A host has directories of pages. Each page has a change rate, which is log-normal about the mean of its host.
-It changes by one of these processes:
+The pages of a world change by one of these processes:
 
     poisson    independently, at the page's rate
     bursty     in bursts of 5 changes on average, spread over a quarter of the mean gap
@@ -11,9 +11,9 @@ It changes by one of these processes:
                each of its pages changes with probability 1/2; all pages of a directory have one rate
     seasonal   only in working hours: 9 to 17, five days of seven
 
-All pages are equally important (`equal`), or their importance is 1/(rank + 10) with random ranks (`zipf`),
-or it has a Pareto distribution of the shape 1.5 and is at least 1 (`pareto`). Signals arrive at once. Their
-quality is the same for all pages, or differs within a host:
+All pages are equally important (`equal`), or their importance is 1/(rank + 10) with random ranks (`zipf`), or
+it has a Pareto distribution of the shape 1.5 and is at least 1 (`pareto`). Signals arrive at once. The
+quality of signals is the same for all pages, or differs within a host:
 
     honest     recall 0.95, one false signal in 20
     noisy      recall 0.6, two false signals per change

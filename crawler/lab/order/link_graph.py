@@ -1,6 +1,6 @@
 """Link graphs of pages on hosts, with the texts of the links.
 
-They are read from folders of HTML, or generated.
+A link graph is read from a folder of HTML, or generated.
 
 A folder of documentation is read in the same way as the crawler reads pages (`extract/`). Each subfolder is a
 host and each file a page. Links to missing files are left out. Absolute links between hosts are also left

@@ -5,7 +5,8 @@
 
 The crawl is polite: a host receives one request at a time, with a gap after each, and the rate of the whole
 crawl is limited. The parts of a process that do not affect the order are left out: network, parser and disk.
-A set replaces the DUE, and each link reaches this set at once.
+A set of known URLs replaces the DUE, which detects known URLs in batches, and each link reaches this set at
+once.
 """
 
 import heapq

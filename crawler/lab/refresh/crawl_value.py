@@ -1,6 +1,6 @@
 """Computes crawl values, intervals, fresh times and thresholds of many pages (`Pages`).
 
-These are the values, by name:
+A crawl value is selected by its name:
 
     greedy    V_GREEDY: ignores signals; uses only mu and Delta
     cis       GREEDY-CIS: trusts every signal; gamma as observed
@@ -9,9 +9,9 @@ These are the values, by name:
     approx-J  the first J terms of V (both sums truncated), a value below V
     cis+      cis for pages with precision > 0.7 and recall > 0.6, greedy for the other pages
 
-`freshness/value_kernel.py`, which is compiled, contains the formulas, their theory and their limits. It does
-not check its arguments. This module checks them. Elapsed times and numbers of signals must be from 0 to
-infinity, and levels must not be nan. Otherwise, the functions raise ValueError.
+`freshness/value_kernel.py`, which is compiled, contains the formulas, their theory and their limits. The
+functions of the compiled module do not check their arguments, so this module checks them. Elapsed times and
+numbers of signals must be from 0 to infinity, and levels must not be nan; other arguments raise ValueError.
 """
 
 import math

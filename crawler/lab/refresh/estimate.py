@@ -17,15 +17,16 @@ so alpha (`silent_rate`) and b (`signal_weight`) maximise the concave
 The observed rate gamma of all signals then yields nu = gamma exp(-b),
 Delta = alpha + gamma - nu, precision = 1 - exp(-b), recall = (gamma - nu)/Delta.
 
-If all intervals are changed, the maximum is at infinity. If no interval is changed, the maximum is at 0. A
-`Prior` adds pseudo-intervals and bounds. `KOLOBOV` is the prior of the public code of Kolobov et al.: one
-changed and one unchanged interval of half a day, and rates between 0.0005 and 7 per day. We add the same for
-b: one signal with a change, and one signal without a change. With this prior, the first estimate for every
-page is 1.39 changes per day. The prior must not be used in a crawl of pages that change much less often than
-that, because a page that is believed to change fast has a low value. As soon as the estimates for some pages
-fell, these pages would always be fetched first. A page that was fetched only once still has the estimate of
-the prior, so it would not be fetched again. `naive_quality` counts signals and changes by interval. Its
-result is too large on average, and the function exists only to show this bias.
+If the page changed in every interval, the sum has its maximum at infinity. If the page changed in no
+interval, the maximum is at 0. A `Prior` therefore adds pseudo-intervals and bounds. `KOLOBOV` is the prior of
+the public code of Kolobov et al.: one changed and one unchanged interval of half a day, and rates between
+0.0005 and 7 per day. For b, we add two similar pseudo-intervals: one signal with a change, and one signal
+without a change. With this prior, the first estimate for every page is 1.39 changes per day. The prior must
+not be used in a crawl of pages that change much less often than 1.39 times per day, because a page that is
+believed to change fast has a low value. The pages whose estimates fell first would always be fetched first. A
+page that was fetched only once still has the estimate of the prior, so it would not be fetched again.
+`naive_quality` counts signals and changes by interval. The result of `naive_quality` is too large on average,
+and the function exists only to show this bias.
 """
 
 import math

@@ -1,12 +1,13 @@
 # mypy: disable-error-code=valid-type
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False
-"""Algorithm 1 of Busa-Fekete et al., computed exactly. At each tick, it crawls the page with the greatest value.
+"""Algorithm 1 of Busa-Fekete et al., computed exactly: at each tick, the page with the greatest value is crawled.
 
 A value never falls between crawls. So the value that a page will have some ticks later, without further
-signals, is an upper bound of its value until then. From time to time, these bounds are computed for all pages,
-and sorted. A tick considers the pages with the greatest bounds first, and ends when no other page can exceed
-the greatest value found. A crawl or a signal changes the bound of one page, but not the order. So the pages
-that have received a signal since the sorting are considered at each tick.
+signals, is an upper bound of its value until then. From time to time, the upper bounds of the values are
+computed for all pages, and sorted. A tick considers the pages with the greatest bounds first, and ends when
+no other page can exceed the greatest value found. A crawl or a signal changes the bound of one page, but the
+bounds are not sorted again. A page that has received a signal since the last sorting may be too far back in
+the order, so each tick considers all these pages.
 
 The file is Cython in pure-Python mode (see `freshness/value_kernel.py`).
 """

@@ -4,8 +4,8 @@
 
 Between two events of a page, the probability that the page is fresh is g exp(-alpha t), where t is the time
 since the last crawl. After a crawl, g is 1. Each emitted signal multiplies g by q = nu/gamma, the probability
-that the signal is false. A change that is known with certainty sets g to 0. The integral of mu P[fresh] is
-therefore summed in closed form: no requests and no changes are drawn, and for a policy without signals, the
+that the signal is false. A change that is known with certainty sets g to 0. The integral of mu P[fresh] over
+time therefore has a closed form: no requests and no changes are drawn, and for a policy without signals, the
 result is exact. The closed form holds for any scheduler that does not know which signals are true, with any
 delay between emission and arrival.
 

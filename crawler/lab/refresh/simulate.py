@@ -4,14 +4,14 @@ Conventions are those of Busa-Fekete et al., section 6. One page is crawled at e
 times j/R for j = 1, 2, ... At t = 0, all pages are fresh and just crawled. Before a policy chooses a page at
 a tick, it receives the signals up to this tick. A page chosen at t is fresh at t. Standard pages: importance
 and change rate ~ U[0, 1], recall ~ Beta(0.25, 0.25), false rate ~ U(0.1, 0.6), R = 100, T = 1000. Accuracy is
-not sampled from requests but integrated exactly between events (`replay.py`). It is reported for the whole
-run. It is also reported without the first fifth, because the fresh start raises accuracy a little.
+not sampled from requests but integrated exactly between events (`replay.py`). The accuracy is reported for
+the whole run, and also without the first fifth of the run, because the fresh start raises accuracy a little.
 
-There are these policies. greedy, cis, cis-nu0, ncis, approx-J and cis+ choose the page with the greatest
-value of that name (`crawl_value.py`). `ncis-d` is ncis, but drops signals within 5 ticks after a crawl. `lds`
-is Algorithm 3 on the optimal rates, and `azar` is Algorithm 3 on the rates of Algorithm 2. `random` draws
-pages in proportion to the optimal rates. `baseline` and `optimum` have no schedule. They are the continuous
-optima without and with signals.
+The policies greedy, cis, cis-nu0, ncis, approx-J and cis+ choose the page with the greatest value of that
+name (`crawl_value.py`). `ncis-d` is ncis, but drops signals within 5 ticks after a crawl. `lds` is Algorithm
+3 on the optimal rates, and `azar` is Algorithm 3 on the rates of Algorithm 2. `random` draws pages in
+proportion to the optimal rates. `baseline` and `optimum` have no schedule: they are the accuracies of the
+optimal continuous rates without and with signals.
 
 A run may differ from the model: signals may be delayed, the bandwidth may change, and policies may assume
 wrong parameters. `crawler lab worlds` and `crawler lab league` simulate changes that are not a Poisson

@@ -2,15 +2,15 @@
 
 The URL cache normally drops a link to a known URL. But a link is *news* if it improves the class of its URL
 enough: the new class must be at least N classes better than the class that was last passed on. N is the
-argument `news`. A link that is news is passed on anyway:
+argument `news`. A link that is news is passed on although its URL is known:
 
     link, score ─► worth = best score, or sum ─► class(worth) <= class told - news?  yes: news, told = worth
 
 The table has 2^bits entries of 16 bytes, indexed by fingerprint. A link to another URL with the same index
-overwrites the entry. A URL that the table has forgotten begins again at the base score. Its earlier small
-scores are then lost, so they do not contribute to a sum that would raise its class. A single link still
-improves the class of a waiting URL if the score of the link is above this class. The table is lost when the
-process ends, like the URL caches.
+overwrites the entry. A URL that the table has forgotten begins again at the base score. The earlier small
+scores of a forgotten URL are lost, so they do not contribute to a sum that would raise its class. A single
+link still improves the class of a waiting URL that was forgotten, if the score of this link is above the
+class of the URL. The table is lost when the process ends, like the URL caches.
 """
 
 import numpy as np

@@ -1,17 +1,17 @@
 """Orders: an order scores each newly found URL by the link to it and by the page with this link.
 
 An order is any object with a method `score(link, context) -> float`, which returns a number from 0 to 1. An
-order is chosen by its name (`naming.py`). It is either an order of the crawler itself (`builtin_orders.py`),
-or an entry point of an installed package in the group `crawler.orders`. The entry point is called with the
-section `order` of the configuration.
+order is chosen by its name (`naming.py`). The name stands for an order of the crawler itself
+(`builtin_orders.py`), or for an entry point of an installed package in the group `crawler.orders`. The entry
+point is called with the section `order` of the configuration.
 
     class Short:                                     [project.entry-points."crawler.orders"]
         def __init__(self, config): ...              short = "package.module:Short"
         def score(self, link, context):
             return 1 / (1 + len(link.url))
 
-An order may set the attributes of `Order` as well. `score` is called once per link, about 50 times
-per page, in the process that found the link. It must not block.
+An order may set the attributes of `Order` as well. `score` is called once per link, about 50 times per page,
+in the process that found the link. `score` must not block.
 """
 
 import math

@@ -8,15 +8,16 @@ Each answer from a server has two digests, and each digest settles one question:
                      without the matches of the site's
                      patterns (a clock, a token)
 
-A page whose content digest is the same as before counts as unchanged. If its bytes differ nevertheless, for
-example in the compression level, the bytes are stored again. The content digest need not be cryptographic,
-because a site that forges a collision can only hide changes of its own page. The content digest of 45 kB
-takes 8 us; a SHA-1 would take 32 us.
+A page whose content digest is the same as before counts as unchanged. If the bytes of an unchanged page
+differ nevertheless, for example in the compression level, these bytes are stored again. The content digest
+need not be cryptographic, because a site that forges a collision can only hide changes of its own page. The
+content digest of 45 kB takes 8 us; a SHA-1 would take 32 us.
 
-Settings (`Comparison`) may require that the visible text changes, or that the change is large. An answer
-with a new digest is then compared with the copy that was stored at the page's last change. If this comparison
-finds no difference, the page keeps its digest. Small changes therefore add up until they amount to a change.
-Only the copies are stored, not the results of comparisons, so the setting may be changed at any time.
+Settings (`Comparison`) may require that the visible text changes, or that the change is large. An answer with
+a new digest is then compared with the copy that was stored at the page's last change. If this comparison
+finds no difference, the page keeps its digest. Because every answer is compared with that copy, small changes
+add up until they amount to a change. Only the copies are stored, not the results of comparisons, so the
+settings may be changed at any time.
 
 Only `next_record` turns an answer into the state of a URL. A stored page stays stored if a later fetch fails,
 because its copy still exists.

@@ -3,8 +3,8 @@
 Every other record keeps its offset. So the offsets in the store and in exported indexes stay valid, and
 readers that have the segment open are not disturbed. If several processes share a segment
 (`pages/reshard.py`), it is overwritten for all these processes. The record that fills the gap is one gzip
-member whose blocks are not compressed. So the length of this record can be chosen exactly, and every reader
-of WARC files accepts the record.
+member, so every reader of WARC files accepts the record. The blocks of this member are not compressed, so the
+length of the record can be chosen exactly.
 """
 
 import os

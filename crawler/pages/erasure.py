@@ -10,11 +10,11 @@ the segment belong to the copy. If the process is killed, the bytes that were al
 when the archive is next opened. The remaining copies are erased when the command is repeated.
 
 A revisit holds no payload; it refers to a response with the same payload. If this response is to be erased,
-the revisit would lose its payload. So the revisit is first written again at the end of the archive. If no
-remaining response has the payload, the first revisit with this payload becomes a response, with the status
-and headers that readers got before. The others become revisits of that response. Because the old record of a
-revisit names the withdrawn URL, this record is overwritten, too. No other page loses its copy, and no record
-refers to an erased record.
+the revisit would lose its payload. So the revisit is written again at the end of the archive before the
+response is erased. If no remaining response has the payload, the first revisit with this payload becomes a
+response, with the status and headers that readers got before. The other revisits with this payload become
+revisits of the new response. Because the old record of a revisit names the withdrawn URL, this record is
+overwritten, too. No other page loses its copy, and no record refers to an erased record.
 """
 
 from collections.abc import Callable, Iterator

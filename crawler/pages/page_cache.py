@@ -2,7 +2,7 @@
 
 A *capture* is one stored answer of a URL. The bytes of a capture are in a WARC segment. The description of a
 capture (`captures.py`) is in the store, and is written in the batch of the capture's commit group. The base
-class, in `archive.py`, reads captures.
+class `Archive` (`archive.py`) reads captures.
 
 An answer passes through these steps, which are parts of a commit:
 
@@ -12,8 +12,8 @@ An answer passes through these steps, which are parts of a commit:
     committed()           loop thread     drop the pending state
 
 Decisions are made in the first step, in the order of the commit queue. Uncommitted decisions are taken into
-account: if two answers in one group are the same, the second becomes a revisit of the first. That is safe,
-because groups commit in order, and if a group fails, the process ends.
+account: if two answers in one group are the same, the second becomes a revisit of the first. Relying on
+uncommitted decisions is safe, because groups commit in order, and if a group fails, the process ends.
 
 The cache opens even if a segment is missing or too short: `lost` lists the
 lost captures, and `forget` deletes them.

@@ -6,11 +6,11 @@
 
 The store's key `w/<name>` (without `.open`) holds the committed length. Bytes beyond that length are ignored.
 A crash leaves at most an uncommitted tail, and `recover` cuts off this tail before anything else happens. If
-a segment has no key, nothing in it was committed. Such a segment is moved to `lost+found/` instead of being
-deleted. A writer always starts a new segment, so it never appends to a file that a crash cut off.
+a segment has no key, nothing in it was committed. A segment without a key is moved to `lost+found/` instead
+of being deleted. A writer always starts a new segment, so it never appends to a file that a crash cut off.
 
 The records of a group are usually written by one system call. `sync` makes the records durable. Only after
-that may a batch contain the new lengths.
+`sync` may a batch contain the new lengths of the segments.
 """
 
 import os

@@ -1,17 +1,18 @@
 """Ships finished segments, which means that they are copied to object storage.
 
-If configured, their local files are then deleted.
+If configured, the local files of shipped segments are then deleted.
 
     NAME.warc.gz            a finished segment
     NAME.warc.gz.shipped    a note: the URL of its object, its length and digest
 
-The note `NAME.warc.gz.shipped` is written when the storage has confirmed the object. From then on, the local
-segment may be deleted. If the process is killed before the note is written, the segment is shipped again. The
-storage then already has an equal object, which is kept. So no segment is lost, and none is stored twice
-(`storage/object_store.py`).
+The note `NAME.warc.gz.shipped` is written when the storage has confirmed the object. Once the note exists,
+the local segment may be deleted. If the process is killed before the note is written, the segment is shipped
+again. If the storage already has an equal object when a segment is shipped, that object is kept. So no
+segment is lost, and none is stored twice (`storage/object_store.py`).
 
-An erasure changes a segment in place (`erased_bytes.py`). Before that, it marks the segment's note. The next
-time segments are shipped, a segment whose note is marked replaces its object in the storage.
+An erasure changes a segment in place (`erased_bytes.py`). Before an erasure changes a segment, it marks the
+segment's note. The next time segments are shipped, a segment whose note is marked replaces its object in the
+storage.
 """
 
 import math

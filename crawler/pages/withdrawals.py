@@ -4,8 +4,8 @@
 
 One file holds the rules of all processes, so no process can miss a rule. The file is replaced atomically. So
 even after a kill, a rule is either fully in force or not at all. Readers leave out every copy that a rule
-covers. The bytes of these copies stay in the archive until they are erased (`erasure.py`). Until then, a rule
-can be undone.
+covers. The bytes of these copies stay in the archive until they are erased (`erasure.py`). A rule can be
+undone until the bytes are erased.
 
     kind of rule     covers                                           stops new fetches
     url              copies of this URL                               yes
@@ -16,7 +16,7 @@ can be undone.
 
 Rules ignore the scheme and a leading `www.`, so a rule covers all spellings of a URL that differ only in
 these. A rule for a host covers all ports of the host. A rule for a URL holds the URL and its digest. When the
-copies are erased, the URL is removed from the rule.
+copies that the rule covers are erased, the URL is removed from the rule, and the digest remains.
 """
 
 import hashlib

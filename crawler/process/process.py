@@ -6,9 +6,9 @@
     seeds         piece by piece, never far ahead of the commits              seed_feed.py
     watch         time, disk space                                            limits.py
 
-Any part may stop the run (`run_end.py`) or queue a change (`queued_changes.py`). `fetch_tasks.py` runs fetch tasks,
-`result_processor.py` turns their results into changes, and `stages.py` opens the stages. The stages make all
-decisions. They do this synchronously, in the thread of the event loop.
+Any part may stop the run (`run_end.py`) or queue a change (`queued_changes.py`). `fetch_tasks.py` runs fetch
+tasks, `result_processor.py` turns their results into changes, and `stages.py` opens the stages. The stages
+make all decisions, synchronously and in the thread of the event loop.
 
     run: schedule until there is a reason to stop
          -> drain: fetches in flight end, all results are committed

@@ -1,8 +1,8 @@
 """Translates the fetcher's answers for the browser, and the browser's requests for the fetcher.
 
 The fetcher has already decoded the body, so the header fields that describe the coding of the body are
-removed. Other fields are removed because they would give the browser another way to the network, or would
-affect it beyond this page.
+removed. Other header fields are removed because they would give the browser another way to the network, or
+would affect the browser beyond this page.
 """
 
 import base64

@@ -1,7 +1,7 @@
 """Starts one Chromium browser when it is first needed, watches it, and ends it with all its child processes.
 
-The browser has no network. Its proxy is a closed port. If the system allows it, the browser also runs in a
-network namespace without interfaces (`launch.py`). The crawler answers the browser's requests over the
+The browser has no network, because its proxy is a closed port. If the system allows it, the browser also runs
+in a network namespace without interfaces (`launch.py`). The crawler answers the browser's requests over the
 protocol's pipe (`rendering.py`).
 
     start     a new profile folder, a child process in a process group of its own

@@ -10,12 +10,12 @@ other page with a script is rendered with the probability `render.chance`.
 
 The prior probability of a gain is one half for a candidate that was recognized by its marks, and one in
 twenty for any other page. The prior is combined with the counts of earlier renderings on the host, separately
-for candidates and other pages. The pages of a pattern are rendered as long as this estimate of the
-probability is at least `WORTH`. A rendering costs as much CPU time as about 200 fetches, but it usually shows
-a whole site that the crawl would miss otherwise.
+for candidates and other pages. The pages of a pattern are rendered as long as the estimated probability of a
+gain is at least `WORTH`. A rendering costs as much CPU time as about 200 fetches, but it usually shows a
+whole site that the crawl would miss otherwise.
 
-What was learned is stored by host (prefix `R/`), in the batch that commits the rendered page. So it survives
-a restart, and moves to another process together with the host.
+What was learned is stored by host (prefix `R/`), in the batch that commits the rendered page. So this
+knowledge survives a restart, and moves to another process together with the host.
 """
 
 import re

@@ -9,9 +9,10 @@ pages. The browser is also replaced when it ends by itself, or when its memory e
 `render.memory_bytes_max` although no single page is to blame.
 
 When a browser ends, each of its open pages is suspected of having caused the end. A suspect gets one more
-try, in a browser of its own. So a hostile page only delays the other pages in its browser. If that browser
-ends, too, or if the page has no DOM after its visit, the static answer of the page is used. The `Rendering`
-then contains no DOM, but only the reason and the answers that were fetched for the page.
+try, in a browser of its own. So a hostile page only delays the other pages in its browser. If the browser of
+the second try ends, too, or if the page has no DOM after its visit, the static answer of the page is used.
+The `Rendering` of a page without a DOM contains only the reason and the answers that were fetched for the
+page.
 """
 
 import asyncio

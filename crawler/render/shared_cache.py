@@ -1,10 +1,11 @@
 """A cache of scripts and style sheets that pages share (RFC 9111). A thousand pages then fetch a script only once.
 
-An answer is fresh for the time that its `Cache-Control` or `Expires` states. If it has neither field, it is
-fresh for an hour. The time that the answer has already spent in other caches (`Age`) is subtracted. An answer
-that may not be shared is not kept. This is an answer with `private`, `no-store` or `no-cache`, or with a
-`Vary` that names more than the content coding. An answer that varies with `Origin` is kept only if it allows
-all origins. When the cache is full, the least recently used answer is dropped.
+An answer is fresh for the time that its `Cache-Control` or `Expires` states. An answer with neither field is
+fresh for an hour. The time that an answer has already spent in other caches (`Age`) is subtracted from the
+time for which it is fresh. An answer is not kept if pages may not share it, because it has `private`,
+`no-store` or `no-cache`, or a `Vary` that names more than the content coding. An answer that varies with
+`Origin` is kept only if it allows all origins. When the cache is full, the least recently used answer is
+dropped.
 """
 
 from collections import OrderedDict

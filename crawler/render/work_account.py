@@ -1,10 +1,10 @@
 """Accounts for the CPU time of each page of a browser, with its frames, workers and compositor.
 
 The operating system counts CPU time by process, not by page. A page gets its renderer before the next page is
-opened. So a renderer that appears between the opening of two pages belongs to the first of them. A renderer
-may appear later, for a frame of another site or a shared worker. Its CPU time counts for every page that is
-open at that time. The CPU time of the browser's other processes, for example the compositor, is divided among
-the open pages.
+opened. So a renderer that appears between the opening of two pages belongs to the page that was opened first.
+A renderer may appear later, for a frame of another site or a shared worker. The CPU time of a renderer that
+appears later counts for every page that is open at that time. The CPU time of the browser's other processes,
+for example the compositor, is divided among the open pages.
 """
 
 from collections.abc import Iterable

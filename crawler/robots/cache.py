@@ -18,8 +18,8 @@ cannot displace thousands of others.
 
 The cache takes part in the commit in three steps. `record` immediately changes the copy in memory (loop
 thread). `stage` puts everything recorded since its last call into the batch (writer thread). After the
-commit, `committed` drops these copies from the list of unsaved copies (loop thread). If a crash loses a copy,
-the file is fetched again.
+commit, `committed` drops the copies in the batch from the list of unsaved copies (loop thread). If a crash
+loses a copy, the file is fetched again.
 """
 
 import hashlib

@@ -8,15 +8,16 @@ file is long.
 Matching follows section 2.2.2. Of all patterns that match the path and query, the longest one (in octets)
 decides. If an allow pattern and a disallow pattern are equally long, allow wins. If no pattern matches, the
 URL is allowed. Patterns and targets are first converted to one spelling of percent-encoding (`spelling`).
-Patterns without `*` and `$` are prefixes. They are kept in a dict. To find the longest pattern that a target
-begins with, the beginnings of the target are looked up in this dict, the longest first. Only lengths that
-occur in the dict are tried. A wildcard pattern is looked up in the same way, by the part before its first
-wildcard. Then the parts between the wildcards are matched from the left, in time linear in the target,
-without regular expressions. `wildcards_max` bounds the cost of a verdict, and `rules_max` bounds the cost of
-a file. Rules beyond these limits are ignored and counted.
+Patterns without `*` and `$` are prefixes. These prefixes are kept in a dict. To find the longest pattern that
+a target begins with, the beginnings of the target are looked up in this dict, the longest first. Only
+beginnings as long as some prefix in the dict are looked up. A wildcard pattern is looked up in the same way,
+by the part before its first wildcard. Then the parts between the wildcards are matched from the left, in time
+linear in the target, without regular expressions. `wildcards_max` bounds the cost of a verdict, and
+`rules_max` bounds the cost of a file. Rules beyond one of these two limits are ignored, and their number is
+counted.
 
 The parser also accepts lines without a colon (`disallow /x`) and common misspellings of disallow, which the
-RFC does not require. So a faulty line forbids a page rather than allowing it.
+RFC does not require. So a disallow line still forbids its pages if it contains such an error.
 """
 
 import re

@@ -1,9 +1,9 @@
 """Parses the header fields of a client once, to find the client's properties and the forms of a copy that it accepts.
 
 A client sends the same fields with each request. `ClientHeadersCache` maps the bytes of a header block to its
-meaning. So if a block is known, only the target of the request is parsed. The cache remembers a block only if
-the parser accepted it as a complete request for a plain copy. The request must have at most one condition or
-range and no body, and its connection must stay open.
+meaning. So if a header block is known, only the target of the request is parsed. The cache remembers a block
+only if the parser accepted it as a complete request for a plain copy. To be remembered, the request must have
+at most one condition or range and no body, and its connection must stay open.
 """
 
 import re

@@ -3,8 +3,9 @@
 A connection is *served* while an answer is being made or sent, and *waiting* while the server waits for the
 client: for a request, for the rest of its header, or for room to write. When all slots are taken, a new
 client gets the slot of the client that has kept the server waiting longest, provided that this wait has
-lasted at least `PATIENCE`. Otherwise, the new client is turned away. So slow or half-open clients do not harm
-the other clients, no matter how many there are. Every wait ends after `timeout`.
+lasted at least `PATIENCE`. If no client has kept the server waiting for so long, the new client is turned
+away. So slow or half-open clients do not harm the other clients, no matter how many there are. Every wait
+ends after `timeout`.
 
 All operations take constant time, except that `overdue` takes time linear in the length of its result.
 """

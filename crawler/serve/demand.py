@@ -4,12 +4,12 @@ A request adds 1 to its page's count, and counts halve every `half_life` seconds
 needed to let them decay. Instead, a request at time t adds 2^((t - origin) / half_life), so that all counts
 share one scale and decay together. The origin advances before the numbers grow large.
 
-Memory is bounded. At most `pages_max` pages are counted exactly. When a request for one more page comes, the
-quarter of these pages with the smallest counts moves into a sketch. The sketch is a Count-Min of `ROWS` x
-`columns` cells (Cormode, Muthukrishnan 2005) with conservative update (Estan, Varghese 2002). It never
-underestimates a count, and overestimates it only if another page has a larger count in the same cell of every
-row. When a page in the sketch is requested, it moves back to the exact counts; its count there starts from
-its estimate.
+Memory is bounded. At most `pages_max` pages are counted exactly. When a request for one more page comes, a
+quarter of the exact counts, the smallest ones, moves into a sketch. The sketch is a Count-Min of `ROWS` x
+`columns` cells (Cormode, Muthukrishnan 2005) with conservative update (Estan, Varghese 2002). The sketch
+never underestimates a count, and overestimates a page's count only if another page has a larger count in the
+same cell of every row. When a page in the sketch is requested, it moves back to the exact counts; its count
+there starts from its estimate.
 
 `changed` returns the counts that the next commit writes. A crash loses the requests since the last commit.
 """

@@ -1,6 +1,7 @@
 """The front page of the page server: a form for people who open the server's address in a browser.
 
-It shows a stored page with its links rewritten, so that they lead to stored pages. It tells nothing about the crawl.
+The form opens a stored page with its links rewritten, so that they lead to stored pages. The front page tells
+nothing about the crawl.
 """
 
 from crawler.serve.header_fields import Field, head

@@ -5,7 +5,7 @@ answer is sent exactly as it was received. Each limit has a key in `[serve]`: th
 (`connection_slots.py`), the bytes of a request header, the time until the header is complete, and the time in
 which a client must read the data buffered for it.
 
-`start` opens a listener. `close` closes it, with a grace period for answers in progress.
+`start` opens a listener. `close` closes the listener, with a grace period for answers in progress.
 """
 
 import asyncio

@@ -4,11 +4,11 @@
     POST /indexnow  {"host": H, "key": K, "keyLocation": L, "urlList": [...]}
 
 The key K proves that the sender owns the site, because the file `http://H/K.txt` contains the key. (Instead,
-a file L on the same host may contain it, for URLs below L's directory.) The crawl fetches the file politely,
-once per host and day. Until the file has been fetched, the answer is 202, and the URLs wait in memory and in
-the store. All waiting URLs together may use `pending_bytes_max` bytes, and the URLs of one site may use
-1/`SITE_PART` of that. So the notices of other sites are still accepted if the key file of one site never
-arrives. If a file is missing or lacks the key, it is fetched again for the first notice after
+a file L on the same host may contain the key, for URLs below L's directory.) The crawl fetches the file
+politely, once per host and day. Until the file has been fetched, the answer is 202, and the URLs wait in
+memory and in the store. All waiting URLs together may use `pending_bytes_max` bytes, and the URLs of one site
+may use 1/`SITE_PART` of that. So the notices of other sites are still accepted if the key file of one site
+never arrives. If a file is missing or lacks the key, it is fetched again for the first notice after
 `REFUSED_AGE_MAX`.
 
     200  accepted               400  malformed                422  URLs of another host, or an invalid key

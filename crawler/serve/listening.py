@@ -1,4 +1,7 @@
-"""Opens a listening socket before its server is ready. Until then, clients wait in the queue of the socket."""
+"""Opens a listening socket before its server is ready.
+
+Clients wait in the queue of the socket until the server is ready.
+"""
 
 import os
 import socket

@@ -7,7 +7,7 @@ Only `PageHandler._chosen` chooses a copy, and refuses to show a withheld copy.
 
 The I/O shell writes the `Reply`. Every fetch of a URL changes the URL's record in the batch that stores the
 capture. So a cached answer is current as long as the stored record is unchanged. After each write to the
-store, the record is read once to check this.
+store, the record of a cached answer is read once to check that it is unchanged.
 """
 
 import math

@@ -1,6 +1,6 @@
 """Parses requests from arriving bytes, within limits and without I/O.
 
-The parser is llhttp (used through `httptools`, as in uvicorn). It is strict about line ends, lengths and
+The parser is llhttp (used through `httptools`, as in uvicorn). llhttp is strict about line ends, lengths and
 codings, so that no two readers can see different requests. This module adds the limits that llhttp lacks: on
 the bytes and the fields of a header, and on bytes between two requests. If the input exceeds a limit or is
 not HTTP, an `HttpError` is noted, and nothing more is read.

@@ -4,7 +4,7 @@ Once the cache is full, an answer is stored only at its second request. So if a 
 once, the answers to this client use no memory, and do not replace answers that are requested often.
 
 An answer is found under its key, or under the last request that got this answer (`remember_request`). A
-request that is found in this way need not be parsed.
+request that equals this last request need not be parsed.
 """
 
 from collections import OrderedDict

@@ -4,7 +4,8 @@ Links and frames point to `/page?url=...&rewrite=1`. Requisites (images, style s
 that references within style sheets are rewritten. A URL that the cache lacks gets 404 with the reason.
 
 A browser ignores a meta refresh in a sandbox without scripts, so a page that only forwards its readers would
-be a dead end. So a link to the copy of the target is added at the end of such a page.
+be a dead end. So a link to the copy of the target is added at the end of a page that only forwards its
+readers.
 """
 
 from html import escape

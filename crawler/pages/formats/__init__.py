@@ -13,5 +13,5 @@
 The modules here read one or several archives (one per process of a crawl). The functions accept and return
 iterables, so they use bounded memory for crawls of any size. The crawl need not be stopped, and its processes
 are not involved in an export. Functions of other stages, such as finding links or judging pages, are passed
-in as callables. `crawler/export` connects the formats with these stages.
+in as callables. `crawler/export` connects the export formats with the other stages.
 """

@@ -1,8 +1,8 @@
 """Writes rows as JSON lines or Parquet, to one stream or to files of about equal size.
 
-A Parquet file holds row groups of about 32 MB, compressed with zstd. Times in it are timestamps in UTC. Files
-are named `part-00000.parquet` and so on. Readers such as pyarrow, DuckDB, Spark and `datasets` read the
-folder as one table.
+A Parquet file holds row groups of about 32 MB, compressed with zstd. Times in a Parquet file are timestamps
+in UTC. Files are named `part-00000.parquet` and so on. Readers such as pyarrow, DuckDB, Spark and `datasets`
+read the folder as one table.
 """
 
 import itertools

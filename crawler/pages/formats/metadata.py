@@ -1,7 +1,8 @@
 """Reads the metadata that a page declares: author, dates, description, site name, canonical URL, language, image.
 
-The metadata and the text (`text.py`) are read from the same tree, so a page is parsed only once. This needs the extra
-`text`. `PRECEDENCE` lists the sources of each column, the best first. The sources are
+The metadata and the text (`text.py`) are read from the same tree, so a page is parsed only once. The extra
+`text` must be installed to read metadata. `PRECEDENCE` lists the sources of each column, the best first. The
+sources are
 
     meta        `<meta name>` and `<meta property>` in the head: OpenGraph (ogp.me), Dublin Core, Highwire (`citation_`)
     link        `<link rel>` in the head, or a field `Link` of the header

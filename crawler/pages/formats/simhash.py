@@ -1,7 +1,7 @@
 """Computes two signatures of a text: its simhash and its minhash. Similar texts have similar signatures.
 
-Both are computed from the phrases of three words of the text. Each phrase has a 64-bit hash, computed from
-the hashes of its words. Words are matches of `\\w+`, in lower case.
+Both signatures are computed from the phrases of the text, which are sequences of three words. Each phrase has
+a 64-bit hash, computed from the hashes of its words. Words are matches of `\\w+`, in lower case.
 
     simhash    64 bits (Charikar 2002; Manku, Jain, Das Sarma 2007). A bit is 1 if that bit is 1 in more than half of
                the phrases' hashes. Texts that differ in few phrases have simhashes that differ in few bits.
@@ -11,11 +11,12 @@ the hashes of its words. Words are matches of `\\w+`, in lower case.
 The minhash is computed with one hash per phrase ("one permutation hashing": Li, Owen, Zhang 2012). The first
 six bits of the hash choose one of 64 bins. Of the smallest hash in each bin, one byte is kept (b-bit minwise
 hashing: Li, König 2010). An empty bin takes the byte of another bin (densification: Shrivastava 2017). Each
-bin has a fixed order of the other bins, and the first of them that has hashes is used.
+bin has a fixed order of the other bins, and an empty bin takes the byte of the first bin in this order that
+has hashes.
 
 This module is written in Cython's pure-Python mode. If it is not compiled, numpy computes the signatures. The
-compiled form keeps eight one-byte counters in a 64-bit number. So a phrase costs eight additions, and the
-counters are emptied every 255 phrases.
+compiled form keeps eight one-byte counters in a 64-bit number. So counting the 64 bits of a phrase's hash
+costs eight additions. The counters are emptied every 255 phrases, before they overflow.
 """
 
 import re

@@ -7,7 +7,7 @@
 
 Each request for a long step examines only a portion of the store, so no request takes long. In the answer,
 `next` is the key at which the next request must begin; "" means that the step is complete. All processes
-receive the same request, so it contains one such key for each process.
+receive the same request, so the request contains a key for each process.
 """
 
 import itertools

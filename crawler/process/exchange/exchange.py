@@ -3,8 +3,9 @@
 `Exchange` serves a crawl of one process: it applies the limits and detects the end by the same rules as in a
 crawl of many processes. `PeerExchange` (`peer_exchange.py`) adds the peers.
 
-The process calls `room` before it starts a fetch. It reads `limit_reached` and `ended` to learn whether the
-crawl is over. It calls `advance` when it is idle, and `committed` after each group of changes is committed.
+The process calls `room` before it starts a fetch. The process reads `limit_reached` and `ended` to learn
+whether the crawl is over. The process calls `advance` when it is idle, and `committed` after each group of
+changes is committed.
 """
 
 import logging

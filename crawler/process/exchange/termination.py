@@ -13,13 +13,14 @@ sent to its owner only once (`process/results/sent_seeds.py`).
 
 A stored end is used in three cases. The first case is a restart after a crash. The process may have been
 killed while it was leaving, and its peers may have left, too. So the process does not wait for missing peers
-forever. It leaves when no process has reported work for `silence_max`. The second case is a start after a clean
-end. This start is a new run, which waits for all peers. But one of the peers may have been cut off when the
-others left, and may still be waiting for them. For this case, the stored end contains the numbers of links
-that each peer had sent and applied. If a peer still has these numbers and knows of no end, the first process
-that is started again informs the peer. The third case is a start after a clean end when no such peer exists
-any more, for example because it has ended by itself in the meantime. Then the process leaves when the
-machines of all missing processes have refused connections for long (`agreed_end.py`).
+forever. After a crash, the process leaves when no process has reported work for `silence_max`. The second
+case is a start after a clean end. This start is a new run, which waits for all peers. But one of the peers
+may have been cut off when the others left, and may still be waiting for them. So the stored end also contains
+the numbers of links that each peer had sent and applied. If the numbers of a peer are still the same, and the
+peer knows of no end, the first process that is started again tells the peer that the crawl has ended. The
+third case is a start after a clean end when no peer waits for the others any more, for example because the
+waiting peer has ended by itself in the meantime. In the third case, the process leaves when the machines of
+all missing processes have refused connections for long (`agreed_end.py`).
 """
 
 from collections.abc import Callable, Mapping, Sequence

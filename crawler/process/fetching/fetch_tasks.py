@@ -6,8 +6,8 @@
     denied    record the refusal
 
 `fetch_requests.py` builds the requests of the tasks, and `hop_requests.py` follows redirects. A fetch task
-holds no fetch slot while it waits for a hop, for memory, or for the decision on a large answer. So while it
-waits, as many other tasks as `concurrency` allows can transfer data.
+holds no fetch slot while it waits for a hop, for memory, or for the decision on a large answer. So while one
+fetch task waits, as many other fetch tasks as `concurrency` allows can transfer data.
 
 An unexpected exception ends only its own fetch task, with the outcome `internal_error`. The host, the address
 and the slot of the task are released, as after any other failure. But a `StoreError`, or an exception in the

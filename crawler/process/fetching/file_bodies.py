@@ -1,6 +1,7 @@
 """Decides which large answers, of files or sitemaps, are written to disk (`fetcher/file_body.py`).
 
-It also decides which files count as requested by the user, and which interrupted transfers are resumed.
+This module also decides which files count as requested by the user, and which interrupted transfers are
+resumed.
 """
 
 from crawler.config import Config

@@ -1,8 +1,9 @@
 """Follows redirects, and sends the other requests that an answer makes necessary, within one fetch task.
 
-Each of these requests is a hop. It follows a redirect, repeats a request that the server wants signed, or
+Each of these requests is a hop. A hop follows a redirect, repeats a request that the server wants signed, or
 resumes an interrupted transfer of a file. A hop waits for the gap of its host. Before a hop to another host,
-the fetch task also acquires the slot of that host. The fetch task holds no fetch slot while it waits.
+the fetch task also acquires the slot of that host. The fetch task holds no fetch slot while it waits for the
+gap or for the slot of the host.
 """
 
 import asyncio

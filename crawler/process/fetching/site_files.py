@@ -1,10 +1,10 @@
 """Fetches the files in which a site states how its pages may be used: tdmrep.json and RSL licence documents.
 
-They are fetched after a page of the site and before the result for this page is stored, so that the receipt
-of the page contains what the files say. Each file is fetched at most once per `consent.files_max_age`.
-robots.txt, gaps and limits apply to these requests as to all others. Requests to the page's own host are hops
-of the page's fetch task. Requests to another host are made like requests for subresources: the robots.txt of
-the other host is fetched first.
+The files of a site are fetched after a page of the site and before the result for this page is stored, so
+that the receipt of the page contains what the files say. Each file is fetched at most once per
+`consent.files_max_age`. robots.txt, gaps and limits apply to the requests for these files as to all other
+requests. Requests to the page's own host are hops of the page's fetch task. Requests to another host are made
+like requests for subresources: the robots.txt of the other host is fetched first.
 """
 
 from collections.abc import Awaitable, Callable

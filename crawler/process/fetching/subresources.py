@@ -5,10 +5,10 @@
     other hosts     each request waits for its host's slot and gap, like the hop of a redirect, within the page's time
     limit
 
-The robots.txt of a host applies to subresources as well as to pages. If it is not known yet, it is fetched
-first. The address guard, the limits and the cookies are the same as for pages, because the same fetcher sends
-these requests. Even a crawl without cookies keeps the cookies of a page for the other requests of the same
-page.
+The robots.txt of a host applies to subresources as well as to pages. If the robots.txt of a host is not known
+yet, it is fetched first. The address guard, the limits and the cookies are the same as for pages, because the
+same fetcher sends these requests. Even a crawl without cookies keeps the cookies of a page for the other
+requests of the same page.
 """
 
 import asyncio

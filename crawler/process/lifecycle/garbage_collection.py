@@ -2,16 +2,16 @@
 
 Reference counting frees nearly all objects of a crawl: 11,000 pages of the open web leave a few dozen cycles.
 The collector blocks the event loop for about 0.3 ms per thousand objects (1 ms if other programs evict them
-from the CPU caches). So it runs seldom and on few objects. Objects that exist at the start of a crawl, or
-that survive a full collection, are frozen. The collector ignores frozen objects. A collection examines about
-45,000 objects, however large the crawl is. If a frozen cycle becomes garbage later, it is never freed. An
-example is a cycle that belongs to a fetch in flight at the time of freezing.
+from the CPU caches). So the collector runs seldom and on few objects. Objects that exist at the start of a
+crawl, or that survive a full collection, are frozen. The collector ignores frozen objects. A collection
+examines about 45,000 objects, however large the crawl is. A frozen cycle that becomes garbage later is never
+freed, for example a cycle of a fetch that was in flight at the time of freezing.
 
-Bodies are allocated and freed between objects that live for hours. This leaves holes in the C heap: 65 of 172
-MiB after a crawl of the open web for ten minutes. `give_back` returns the free memory pages to the system.
-`map_large_blocks` keeps bodies of more than a mebibyte out of the heap. By default, once a large block has
-been freed, glibc allocates later blocks of this size in the heap. In a crawl that read large sitemaps, such
-blocks left holes of 190 MiB.
+Bodies are allocated and freed between objects that live for hours. The freed bodies leave holes in the C
+heap. After a crawl of the open web for ten minutes, 65 MiB of a heap of 172 MiB were holes. `give_back`
+returns the free memory pages to the system. `map_large_blocks` keeps bodies of more than a mebibyte out of
+the heap. By default, once a large block has been freed, glibc allocates later blocks of this size in the
+heap. In a crawl that read large sitemaps, such blocks left holes of 190 MiB.
 """
 
 import gc

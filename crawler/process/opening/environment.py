@@ -1,6 +1,7 @@
-"""The environment of a process: disk, network, randomness, threads. `Environment` is that of a real crawl.
-Simulations (`lab/cluster/`) pass a simulated environment, but run the same process, with the same stages and
-loops.
+"""The environment of a process: disk, network, randomness, threads.
+
+The class `Environment` is the environment of a real crawl. Simulations (`lab/cluster/`) pass a simulated
+environment, but run the same process, with the same stages and loops.
 """
 
 import os

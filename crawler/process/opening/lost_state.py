@@ -2,9 +2,9 @@
 
 Whenever the store is opened, and at every clean end, a state number is written to the store and synced. The
 number is then also written to a file outside the folder of the process (`DIR/p0.begun`). If the store later
-contains a smaller number, it has lost writes. This detects a missing log, a log that was cut off before the
-number, and a store that was restored from an earlier version. `crawl/lost_processes.py` detects that a whole
-store is missing.
+contains a smaller number than this file, the store has lost writes. Comparing the numbers detects a missing
+log, a log that was cut off before the number, and a store that was restored from an earlier version.
+`crawl/lost_processes.py` detects that a whole store is missing.
 """
 
 from pathlib import Path

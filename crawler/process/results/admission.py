@@ -6,10 +6,11 @@
 
     received ------------------------------------------> CLOCK cache -> pending set -> change.links
 
-The CLOCK caches are lost when the process ends. A look-up in a cache also adds the URL to it. So links are
-admitted in the order of the commit queue. Otherwise, a cache could contain a URL whose link was never
-committed. Long lists are admitted in portions (`process/committing/portions.py`); the generator pauses after
-each portion. `process/committing/counters.py` explains how links are counted.
+The CLOCK caches are lost when the process ends. A look-up of a URL in a cache also adds the URL to this
+cache. So links are admitted in the order of the commit queue. If links were admitted in another order, a
+cache could contain a URL whose link was never committed. Long lists are admitted in portions
+(`process/committing/portions.py`); the generator pauses after each portion. `process/committing/counters.py`
+explains how links are counted.
 """
 
 from collections.abc import Generator, Iterable, Iterator, Sequence

@@ -6,9 +6,9 @@
 
 A credit is committed together with the page that earned it. So it is as durable as that page, and is applied
 exactly once, like a link (`splitter/README.md`). Only after the loss of a disk can a credit be counted twice.
-If the hub H is only a redirect to the new page P, the credit goes to the page that links to H. If that page
-belongs to a third process, the owner of H passes the credit on, at most `PASSES_MAX` times. The field
-`redirects` of the message counts the passes.
+If the hub H is only a redirect to the new page P, the credit goes to the page that links to H. If the page
+that links to H belongs to a third process, the owner of H passes the credit on to that process. A credit is
+passed on at most `PASSES_MAX` times. The field `redirects` of the message counts the passes.
 
 The fingerprint of the message has two parts. The upper bits are the bucket of H, which selects the process of
 H. The lower bits are those of the fingerprint of P, changed so that the message is not mistaken for a link to

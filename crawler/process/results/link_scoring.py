@@ -6,10 +6,10 @@
 
 The process that finds a link scores it, and stores the score as a class in the flags of the link. If another
 process owns the URL, the link that is sent to it carries only what that process does not know yet. In an
-order that sums the scores of all links to a URL, this is the amount by which the sum has grown since it was
-last sent. In other orders, it is the URL's best score. The other process treats the link like any other. The
-target of a redirect has the score of the redirecting page. A sitemap that is named in a robots.txt or in a
-sitemap index gets the best class.
+order that sums the scores of all links to a URL, the link carries the amount by which the sum has grown since
+the sum was last sent. In other orders, the link carries the URL's best score. The other process treats the
+link like any other. The target of a redirect has the score of the redirecting page. A sitemap that is named
+in a robots.txt or in a sitemap index gets the best class.
 """
 
 import logging

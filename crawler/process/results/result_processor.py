@@ -5,10 +5,10 @@
                       --> links: `link_policy.py` selects them, `admission.py` queues them
                       --> counts (`process/committing/counters.py`), the line of pages.jsonl
 
-A *refresh* (a fetch task with the flag REFRESH, for a known page) differs in two ways. It is counted
-separately, under `refresh.`, because its URL is already counted as done. The same is true of a known page
-that was queued again (AGAIN). And if the content of the page is unchanged, its links are not followed again
-(`EarlierCopies.shows_news`).
+A *refresh* (a fetch task with the flag REFRESH, for a known page) differs in two ways. A refresh is counted
+separately, under `refresh.`, because its URL is already counted as done. A fetch of a known page that was
+queued again (AGAIN) is also counted under `refresh.`. If a refresh finds that the content of the page is
+unchanged, the links of the page are not followed again (`EarlierCopies.shows_news`).
 
 A change is built in one step, or by a generator that pauses between portions of the links
 (`process/committing/portions.py`). The commit point builds one change at a time. If the content of a page

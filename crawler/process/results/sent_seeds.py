@@ -1,11 +1,11 @@
 """Remembers which seeds this process has sent to the processes that own them, so that each is sent once.
 
-A process usually receives its seeds again at every start. If it sent them again, the owners would count links
-that bring no work. At the end of a crawl, a process could then wait for a peer that has already left, only to
-send it a seed that the peer has known since the first start.
+A process usually receives its seeds again at every start. If the process sent the seeds again, the owners of
+the seeds would count links that bring no work. At the end of a crawl, a process could then wait for a peer
+that has already left, only to send it a seed that the peer has known since the first start.
 
 The fingerprints of the seeds are stored in the same batch as the outbox entries that contain the seeds.
-`crawler recover` forgets them, because the owner may have lost the seeds.
+`crawler recover` forgets these fingerprints, because the owners may have lost the seeds.
 """
 
 from collections.abc import Sequence

@@ -20,11 +20,11 @@ The rules, in this order:
     seen, and in no queue                                     retired
     otherwise                                                 queued as a link, at the depth of a seed's links
 
-Signals must not be decided outside of the queue, because URLs could be lost. The links of a page are admitted
-in portions, and other work may run between two portions. Suppose that a signal were decided at such a moment,
-and that the page also links to the URL of the signal. The signal would put the URL into the CLOCK cache, so
-the URL would not be among the links committed with the page. If the page were committed, and the process were
-killed before the signal was committed, the URL would be lost.
+If signals were decided outside of the commit queue, URLs could be lost. The links of a page are admitted in
+portions, and other work may run between two portions. Suppose that a signal were decided between two portions
+of a page, and that the page also links to the URL of the signal. The signal would put the URL into the CLOCK
+cache, so the URL would not be among the links committed with the page. If the page were committed, and the
+process were killed before the signal was committed, the URL would be lost.
 """
 
 from collections.abc import Callable, Sequence

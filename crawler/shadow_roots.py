@@ -2,7 +2,7 @@
 
 Sites, and browsers that save their DOM, write a shadow root as `<template shadowrootmode="open">` (WHATWG
 HTML, 4.12.3). People see the contents of a shadow root. But a parser that does not support shadow roots reads
-this element as a template, whose contents are not part of the page.
+the `<template>` element as an ordinary template, whose contents are not part of the page.
 """
 
 import re

@@ -1,7 +1,7 @@
 """Limits the time that one kind of work takes in each turn of the event loop, so that clients are not delayed.
 
-New work arrives while the loop works: while it answers ten requests, ten more may arrive. So without a limit, a
-turn could grow until it does one piece of work for each connection.
+New work arrives while the loop works: while the loop answers ten requests, ten more requests may arrive. So
+without a limit, a turn could grow until it does one piece of work for each connection.
 """
 
 import asyncio

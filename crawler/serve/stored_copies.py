@@ -4,9 +4,9 @@
     other members:     `pages/stored_bodies.py`
     inflated before:   `disk_cache.py`
 
-A gzip member of up to `MEMBER_BYTES_MAX` that tells where its parts are (`pages/gzip_members.py`) is read
-with one system call. Longer members, and members written by other programs or earlier versions, are read
-piece by piece. So a body of any size needs only the memory of a few pieces.
+Some gzip members state where their parts are (`pages/gzip_members.py`). Such a gzip member is read with one
+system call if it has at most `MEMBER_BYTES_MAX` bytes. Longer members, and members written by other programs
+or earlier versions, are read piece by piece. So a body of any size needs only the memory of a few pieces.
 """
 
 import sys

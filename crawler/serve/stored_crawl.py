@@ -1,7 +1,7 @@
 """The crawl whose pages a page server shows. It combines the stored pages of all processes of the crawl.
 
-`StoredCrawl` only reads. It shows the directory of a crawl that is not running. A running crawl adds two
-functions: one asks the crawl to fetch a page before its turn, and the other counts requests.
+`StoredCrawl` shows the directory of a crawl that is not running, and only reads this directory. A running
+crawl adds two functions: one asks the crawl to fetch a page before its turn, and the other counts requests.
 """
 
 from collections.abc import Callable, Mapping

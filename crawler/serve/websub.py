@@ -10,7 +10,7 @@ request with a token of another process, it forwards the request to that process
 signature is answered with 202 and ignored, as section 8 demands. Each entry of a delivery is one signal.
 
 A subscription that its hub has not verified is requested again, at growing intervals. A subscription whose
-lease is about to end is requested again under the same callback. Then the hub extends the subscription
+lease is about to end is requested again under the same callback, which makes the hub extend the subscription
 (section 5.1). Subscriptions and tokens are kept only in memory. After a restart, each topic is subscribed to
 again with a new token, and deliveries to the old tokens are answered with 410.
 """

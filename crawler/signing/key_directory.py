@@ -1,4 +1,4 @@
-"""The key directory is the document with the public keys. Sites fetch it to check signatures.
+"""The key directory is the document with the public keys. Sites fetch the key directory to check signatures.
 
 The directory is a JWK set. The response is signed with each key in the directory. These signatures prove that
 the keys belong together, and that they belong to the authority of `identity.signature_agent`. The response is

@@ -1,4 +1,4 @@
-"""The key file: private keys as a JWK set (RFC 7517, 5). It has mode 0600, and all processes of a crawl share it.
+"""The key file: private keys as a JWK set (RFC 7517, 5). All processes of a crawl share one key file of mode 0600.
 
 The key file is `signing.key` in the crawl directory, unless `identity.key_file` names another file. No
 other file contains a private key. A running process reads the file again when the file has changed,

@@ -10,7 +10,7 @@ parameters (RFC 9421, 2.5):
 
 Component identifiers are given in their serialized form, such as `"@authority"` with its quotes. Values and
 parameters must not contain quotes, backslashes or control characters. Callers only pass origins, thumbprints
-and numbers, which contain none of them.
+and numbers, which contain none of these characters.
 """
 
 import re

@@ -1,28 +1,29 @@
 """Rewrites an outbox queue, while the peer is not connected.
 
-There are two reasons for this. A queue that has become too long loses its repeated links. After `crawler
-retire`, no link is removed, but the queued links to retired URLs are marked. So the process that owns these
-URLs learns that they are known and not wanted.
+A queue is rewritten for one of two reasons. A queue that has become too long loses its repeated links. After
+`crawler retire`, no link is removed, but the queued links to retired URLs are marked. So the process that
+owns these URLs learns that they are known and not wanted.
 
 A worker thread reads the committed entries and chooses the links that are kept: all links, or in a long
 queue, those whose fingerprint did not occur earlier. The thread writes these links, in the order of their
 discovery, into new entries of the usual size. The keys of the new entries contain a new *generation*, a
 number that distinguishes them from the old entries. The numbers of the new entries count *down* from the
-number of the last entry that was read. So the entries that are appended meanwhile follow without a gap:
+number of the last entry that was read. So the entries that are appended during the compaction follow the new
+entries without a gap:
 
     before   [acked+1 ....................... boundary][boundary+1 ...]   generation 0 (or an earlier one)
     after                     [boundary-N+1 . boundary][boundary+1 ...]   new generation | generation 0
 
-Nothing refers to the new entries until one batch stores the new boundary, the generation and a fresh epoch.
-If that batch was not written, the outbox deletes the new entries when it is next opened; if the batch was
-written, it deletes the replaced entries. So either all entries are swapped or none. Each batch of new entries
-is synced. A single synced write at the end would not be enough: if LevelDB has begun another log file
-meanwhile, that write does not make earlier writes durable.
+Nothing refers to the new entries until one last batch stores the new boundary, the generation and a fresh
+epoch. If the last batch was not written, the outbox deletes the new entries when it is next opened. If the
+last batch was written, the outbox deletes the replaced entries. So either all entries are swapped or none.
+Each batch of new entries is synced. A single synced write at the end would not be enough: if LevelDB has
+begun another log file meanwhile, that write does not make earlier writes durable.
 
-A compaction takes slightly more than 8 bytes of memory per link, and half a byte more while sorting. For
-1 GiB of entries, this is about 120 MB. Each link is decoded twice, and each remaining link is encoded once. A
-compaction takes 1.5 us per link (measured with 300,000 links in 24 MB, of which 60,000 links in 4.8 MB were
-left).
+A compaction takes slightly more than 8 bytes of memory per link, and half a byte per link more while it sorts
+the fingerprints. A compaction of 1 GiB of entries takes about 120 MB of memory. Each link is decoded twice,
+and each remaining link is encoded once. A compaction takes 1.5 us per link (measured with 300,000 links in 24
+MB, of which 60,000 links in 4.8 MB were left).
 """
 
 from array import array

@@ -4,28 +4,30 @@ Every process sends its `Counters` to every other process about once a second, w
 these counters, each process computes its share of the rate, the state of the limits, and the end of the
 crawl.
 
-**Rate.** Let w be the number of hosts of a process that have work. Process i takes the share
+**Rate.** Let w_i be the number of those hosts of process i that have work. Process i takes the share
 
     w_i / (w_i + sum over j of the w_j received)
 
-of the rate. A process sends its w_i to all peers, and some of them may still hold an older value. In its own
-share, the process uses the least value of w_i that any peer might hold. A peer holds either the value that it
+of the rate. Process i sends w_i to all peers, but some peers may still hold an older value of w_i. In its own
+share, process i uses the least value of w_i that any peer might hold. A peer holds either the value that it
 echoed last or a value that was sent to it since. So the value of w_i by which the others divide is never less
 than the value that process i itself uses. Therefore the shares never add up to more than 1, even if messages
 are lost or late. A share grows only after all peers have received the new value.
 
-A peer that has sent nothing for `silence_max` is missing. It may be dead, or cut off and still fetching. In
-both cases, 1/N of the rate stays reserved for the missing peer. The c processes that still receive messages
-from each other divide c/N of the rate in proportion to their work. If this makes the share of a process
-smaller, the process uses the new share immediately. If it makes the share larger, the process uses it only
-after another `silence_max`, because by then the missing process has reduced its own share. A process that has
-heard from no peer uses 1/N. So the shares can add up to more than 1 only for about a second, the interval
-between messages, while processes start or after a network cut has ended.
+A peer that has sent nothing for `silence_max` is missing. A missing peer may be dead, or it may be cut off
+and still fetching. In both cases, 1/N of the rate stays reserved for the missing peer. The c processes that
+still receive messages from each other divide c/N of the rate in proportion to their work. If the new share of
+a process is smaller than the former share, the process uses the new share immediately. If the new share is
+larger, the process uses the new share only after another `silence_max`, because by then the missing process
+has reduced its own share. A process that has heard from no peer uses 1/N of the rate. So the shares can add
+up to more than 1 only for about a second, the interval between messages, while processes start or after a
+network cut has ended.
 
 **Known pages.** The part of the rate that is spent on known pages is divided in the same way, in proportion
-to the `weight` of each process's refresh schedule. Here too, a peer may still hold an older weight of a
-process. So a process uses, as its own weight, the least value that any peer might hold. The processes also
-send the levels of their refresh schedules, and each schedule adjusts its weight to the levels of the others.
+to the `weight` of each process's refresh schedule. A peer may still hold an older weight of a process, as it
+may hold an older w_i. So in its own share of this part, a process uses, as its own weight, the least value
+that any peer might hold. The processes also send the levels of their refresh schedules, and each schedule
+adjusts its weight to the levels of the others.
 
 **Addresses.** Each process takes 1/N of the rate of an IP address. The rate depends on the number of domains at the
 address, and the processes tell each other the domains that they know (`shared_addresses.py`).
@@ -37,23 +39,25 @@ that all processes can begin in one interval.
 **The end.** To find out whether the crawl has ended, each process compares the latest messages of all
 processes twice, in two rounds. A round is good if all processes, including itself, are idle with empty
 outboxes. In the second round, the values (boot, appended, applied) of each process must be the same as in the
-first, in messages that were written after the first round was complete. Such a message echoes a number that
-was sent after the first round. If the values are the same, no link was left or in transit between the rounds,
-because an entry leaves an outbox only after its owner has applied it. A process that finds these values equal
-tells the others that the crawl has ended (`ended`). A missing peer sends nothing, so it delays the end, but
-not the crawl. A process may exit once it knows of the end. Therefore, a process announces the end only after
-it has durably stored that the crawl has ended (`tells_end`).
+first, in messages that were written after the first round was complete. A message proves that it was written
+after the first round by echoing a number that was sent after the first round. If the values are the same, no
+link was left or in transit between the rounds, because an entry leaves an outbox only after its owner has
+applied it. A process that finds the values of both rounds equal tells the others that the crawl has ended
+(`ended`). A missing peer sends nothing, so it delays the end, but not the crawl. A process may exit once it
+knows of the end. Therefore, a process announces the end only after it has durably stored that the crawl has
+ended (`tells_end`).
 
 A process whose peers have left cannot make a second round. Instead, the last message of each process can
 prove the end (the vector method of Mattern 1987). Every process must be idle with an empty outbox, and every
-process must have applied exactly the links that the others have sent to it. In that case, no process has sent
-a link after its last message. The reason is that an idle process sends a link only after it has received one,
-and all links that were sent before the last messages had also been applied before them. So each link sent
-after a last message would have to be caused by an earlier link of this kind. The first one could have no
-cause, so no such link exists. A message could contain a count for each pair of processes, but it would be
-long. So each message contains two sums over the peers, in which the count of a pair is multiplied by a
-pseudo-random weight of 48 bits (`Weights`). If the sums over all processes are equal, the counts of every
-pair are equal, except with a probability of about 2^-48.
+process must have applied exactly the links that the others have sent to it. If both conditions hold, no
+process has sent a link after its last message. The reason is that an idle process sends a link only after it
+has received one, and all links that were sent before the last messages had also been applied before them. So
+if a link were sent after a last message, its cause would have to be an earlier link that was also sent after
+a last message. The first of these links could have no cause, so no link is sent after a last message. A
+message could contain a count for each pair of processes, but it would be long. So each message contains two
+sums over the peers, in which the count of a pair is multiplied by a pseudo-random weight of 48 bits
+(`Weights`). If the sums over all processes are equal, the counts of every pair are equal, except with a
+probability of about 2^-48.
 """
 
 import hashlib

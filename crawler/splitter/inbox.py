@@ -2,8 +2,9 @@
 
 For each peer, the store holds four values under the key `i/<peer>`: the epoch of the peer's outbox, the last
 durable sequence number, the number of links ever applied, and the checksum of the epoch's entries
-(`wire.chained`). The number of the last accepted entry, `accepted`, is kept only in memory. It may be ahead
-of the durable number, and is used to accept entries in order. Only the durable number is sent to the peer.
+(`wire.chained`). The number of the last accepted entry, `accepted`, is kept only in memory. The number
+`accepted`, which serves to accept entries in order, may be ahead of the durable number. Only the durable
+number is sent to the peer.
 
     entry --accept--> queue --take--> cache, DUE, committer
                                           write, stage (i/), committed --> durable: the session acks

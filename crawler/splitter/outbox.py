@@ -8,8 +8,8 @@ results is committed in three phases:
     committed()    [loop thread]    from here on the entries may be sent
 
 The queue of an unreachable peer grows. When a queue reaches `spool_bytes_max`, it is rewritten without
-repeated links (`compaction`). At twice that size, `full` becomes True, and the caller must not fetch more
-pages. Links from other processes are still accepted.
+repeated links (`compaction`). When a queue reaches twice `spool_bytes_max`, `full` becomes True, and the
+caller must not fetch more pages. Links from other processes are still accepted.
 """
 
 import logging

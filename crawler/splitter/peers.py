@@ -1,9 +1,10 @@
 """Handles the sockets of the host splitter: connections in both directions, reconnects, and TLS.
 
 `session.py` decides what to send, and this module transfers the bytes. For each peer, one task dials the peer
-for as long as the process lives. It resolves the peer's name at every attempt, because addresses change in a
-cluster. While a peer is missing, there is one attempt per back-off. Nothing waits for a write to finish:
-unsent entries stay in the outbox, and a transport buffers at most one window of entries.
+for as long as the process lives. This task resolves the peer's name at every attempt, because addresses
+change in a cluster. While a peer is missing, the task makes one attempt to connect per back-off. Nothing
+waits for a write to finish: unsent entries stay in the outbox, and a transport buffers at most one window of
+entries.
 
     process                              peers
     after each commit  ---- flush() ---> acks, entries, welcomes are sent
@@ -11,10 +12,10 @@ unsent entries stay in the outbox, and a transport buffers at most one window of
                                          committed
 
 There are three pitfalls. Under uvloop, a write to a dead peer raises RuntimeError, not ConnectionError. With
-TLS, a connection must count towards the limit from the moment when it is accepted. If it counted only after
-its handshake, unidentified clients could hold any number of connections. If a `sock_accept` is cancelled
-while it completes, the socket is lost. Therefore, nothing is awaited between accepting a connection and
-storing it.
+TLS, a connection must count towards the limit from the moment when it is accepted. If a connection counted
+only after its TLS handshake, unidentified clients could hold any number of connections. If a `sock_accept` is
+cancelled while it completes, the socket is lost. Therefore, nothing is awaited between accepting a connection
+and storing it.
 """
 
 import asyncio

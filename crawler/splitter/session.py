@@ -18,7 +18,7 @@ returns, and closes the transport once `ending` is set and everything is sent. A
 No call raises an exception because of the peer's behaviour.
 
 The tag of the first frame that the listener sends with its key proves that the listener knows the secret. The
-tag of the Hello proves that the dialler knows it. No link is sent before the Welcome.
+tag of the Hello proves that the dialler knows the secret. No link is sent before the Welcome.
 """
 
 from collections.abc import Callable

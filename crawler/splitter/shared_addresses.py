@@ -1,4 +1,4 @@
-"""Tells the peers which registrable domains this process has met at an IP address, and collects what they tell.
+"""Tells the peers which registrable domains this process has met at an IP address, and collects what the peers tell.
 
 All processes limit the requests to an address by the number of its domains (`frontier/hosts/addresses.py`). The
 domains are told as sketches (`frontier/hosts/domain_counts.py`), within `Counters`. Messages are lost only if a

@@ -2,7 +2,8 @@
 
 Entries are stored under consecutive numbers. On the wire, an entry has a *sequence number*, which is its
 number minus `base`. An *epoch* is one numbering of a queue. In a fresh epoch, the first unconfirmed entry has
-the sequence number 1 again. Only a new `base` is stored for this; the stored entries stay unchanged:
+the sequence number 1 again. To begin a fresh epoch, only a new `base` is stored; the stored entries stay
+unchanged:
 
     o/<peer> 0 <generation, 4> <number, 8>   entry (`wire.encode_entries`)
     m/outbox/<peer>                          SpoolState
@@ -28,9 +29,9 @@ links than it had confirmed, its store was restored from an earlier state or its
 cannot send the missing links again, because it deleted them from the queue when they were confirmed. So
 nothing is sent until `crawler recover` has run.
 
-Threads: `stage` runs in the writer thread and owns the fields that it sets. Everything else runs in the loop
-thread. In memory, the queue holds at most `window_bytes` of entries for a connected peer, and none for any
-other peer.
+Threads: `stage` runs in the writer thread and owns the fields that it sets. All other code of this module
+runs in the loop thread. In memory, the queue holds at most `window_bytes` of entries for a connected peer,
+and none for any other peer.
 """
 
 from collections import deque

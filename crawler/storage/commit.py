@@ -15,17 +15,17 @@ before the previous group is committed:
 
 A page's record and its links form one change, so neither is ever stored without the other. Steps 0 and 3 run
 in the loop thread. Steps 1 and 2 run in the only writer thread or, if the loop thread has nothing else to do,
-in the loop thread. Two groups never run at once. An exception in step 1 or 2 ends the process. At that time,
-no change of the group has been acknowledged, so the restarted process repeats the work since the last commit.
+in the loop thread. Two groups never run at once. An exception in step 1 or 2 ends the process. No change of a
+group is acknowledged before step 3, so the restarted process repeats the work since the last commit.
 
 A change with very many links is made by a generator (`Making`) that pauses at intervals: `step` resumes the
 generator, and the commit loop may let the event loop run between the calls. The next change is started only
 when this change is complete, so the caches receive the links in queue order. A group contains only complete
 changes.
 
-In step 0, links are filtered and decisions are made for many pages in a row. This costs a fifth less than
-doing it for each page right after parsing it, because parsing displaces other data from the processor's
-caches.
+In step 0, links are filtered and decisions are made for many pages in a row. Step 0 for many pages in a row
+costs a fifth less than step 0 for each page right after the page is parsed, because parsing displaces other
+data from the processor's caches.
 """
 
 from collections import Counter, deque

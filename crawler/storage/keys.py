@@ -35,9 +35,9 @@ corresponds to a range of keys.
     x/      api       <duplicate key>              page to hand to the user's code; deleted when done
     m/      (see META)                             one value per key
 
-To add a prefix, add a line for it here. `check` then reads the values with this prefix, and `reshard` moves
-them. If the keys with this prefix do not begin with a bucket, the `reshard.py` of their owner decides which
-process gets them.
+To add a prefix, add a line for it here. `check` then reads the values under the new prefix, and `reshard`
+moves them. If the keys of a prefix do not begin with a bucket, the `reshard.py` of the owner of the prefix
+decides which process gets them.
 """
 
 from collections.abc import Mapping

@@ -6,9 +6,10 @@ Credentials, region and endpoint come from the environment variables of each ser
 `AWS_ENDPOINT_URL`, ...). These values are not part of the configuration, so no file of a crawl contains them.
 
 An object appears under its name only when it is complete, and only if no other object has that name. A small
-file is uploaded with one conditional request. A larger file is uploaded in parts to the object `NAME~`. This
-object is then copied to its final name, under the same condition, and deleted. A kill leaves at most the
-object `NAME~`, which the next attempt replaces. So every operation of this module may be repeated.
+file is uploaded with one conditional request. A larger file is uploaded in parts to the object `NAME~`. The
+object `NAME~` is then copied to its final name, on the condition that no object has this name yet, and
+deleted. A kill leaves at most the object `NAME~`, which the next attempt replaces. So every operation of this
+module may be repeated.
 """
 
 import contextlib

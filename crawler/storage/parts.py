@@ -6,10 +6,10 @@
     begin --write--> whole --commit--> drop
                '--disconnect, stop or kill--> left --write--> whole
 
-A body in a part takes no memory, because its digests are computed while it arrives, and readers get it in
-pieces. A part stays on the disk when its process ends. So an interrupted transfer is resumed at the next
-request, even in a later run. Parts are not synced. A kill loses no written byte. After a reboot, bytes could
-be missing, so the parts from before the reboot are deleted.
+A body in a part takes no memory, because the digests of the body are computed while the body arrives, and
+readers get the body in pieces. A part stays on the disk when its process ends. So an interrupted transfer is
+resumed at the next request, even in a later run. Parts are not synced. A kill of the process loses no written
+byte. After a reboot, bytes could be missing, so the parts from before the reboot are deleted.
 """
 
 import hashlib

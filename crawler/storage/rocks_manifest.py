@@ -2,9 +2,9 @@
 
 RocksDB can have the same two losses as LevelDB (`manifest.py`). Without `CURRENT`, RocksDB creates an empty
 store. A truncated manifest gives an earlier state. `manifest.py` recognizes a truncated manifest by the
-oldest log that the manifest names, which does not exist any more. This method does not work here, because
-even an intact manifest of RocksDB may name an oldest log that RocksDB never created. If the named log does
-not exist, the oldest existing log must begin where the manifest ends:
+oldest log that the manifest names, which does not exist any more. In RocksDB, a missing oldest log proves
+nothing, because even an intact manifest of RocksDB may name an oldest log that RocksDB never created. If the
+named log does not exist, the oldest existing log must begin where the manifest ends:
 
     it has records    the first one is write S + 1, where S is the last write in tables when the log was named
     it is empty       its number was allocated before the end of the manifest (a clean close leaves such a log)

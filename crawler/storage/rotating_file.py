@@ -3,11 +3,11 @@
     pages.jsonl   pages.jsonl.1   pages.jsonl.2 ...     the newest lines are in the file without a number
 
 A file is rotated when it would exceed a given size, or when its first line is older than a given age. Any
-process may rotate a file. During the rotation, it holds a lock on the file. At their next write, the other
-processes notice that the name now belongs to another file. In the same way, they notice a rotation by
-logrotate, which may also compress the former files. No line is split between two files. With `reopen_on`, a
-process opens its files again when it receives a signal. So the process closes a renamed file at once.
-Otherwise, it would do so only when it writes the next line.
+process may rotate a file. The process that rotates a file holds a lock on the file meanwhile. At their next
+write, the other processes notice that the name now belongs to another file. In the same way, they notice a
+rotation by logrotate, which may also compress the former files. No line is split between two files. With
+`reopen_on`, a process opens its files again when it receives a signal. So the process closes a renamed file
+at once. Without `reopen_on`, a process closes a renamed file only when it writes the next line.
 
 A write costs two system calls (3 us) more than a plain append.
 """

@@ -1,7 +1,7 @@
 """A consistent copy of a store that another process has open.
 
 Only one process may open a store. But the tables of a store never change after they are written, so a hard
-link to a table serves as a copy. The log and the manifest only grow, so a copy of them is in a state that a
+link to a table serves as a copy. The log and the manifest only grow, so their copies are in a state that a
 crash could have left. When the copy is opened, the engine replays its log and manifest as after a crash. A
 copy is valid only if the manifest is the same before and after copying, because then no table was added or
 removed in the meantime. The crawling process is not involved.

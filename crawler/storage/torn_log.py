@@ -6,10 +6,10 @@ first damage. A log with other damage is refused.
 
 An engine that is opened with paranoid checks finds wrong checksums itself. But such an engine mistakes three
 kinds of damage for the end of the log: a fragment that is longer than the rest of the file, a file that ends
-in the middle of a record, and zeros in place of a header. It then silently drops the records that follow. A
-single flipped bit in a length in the last block causes such damage. So the headers are checked before an
-engine opens the log (10 ms per MB of small records). A test that flipped every byte of a log found no other
-silent loss.
+in the middle of a record, and zeros in place of a header. After such damage, the engine silently drops the
+records that follow. A single flipped bit in the last block causes such damage if the bit belongs to the
+length of a fragment. So the headers are checked before an engine opens the log (10 ms per MB of small
+records). A test that flipped every byte of a log found no other silent loss.
 
 Format (leveldb/doc/log_format.md): a log consists of blocks of 32 KiB. A record is one or more fragments,
 each with a header `crc32c (4, masked) length (2) type (1)`, followed by the bytes of the fragment. No

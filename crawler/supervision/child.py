@@ -2,14 +2,14 @@
 
     python -m crawler.supervision FD
 
-FD is one end of a socket pair. The supervisor writes one JSON object per line. The first is `Start`. Later
-messages are {"addresses": {name: port}} whenever ports become known, {"ended": true} when a process has found
-that the crawl has ended, {"paused": true or false} when the user has paused or resumed the crawl, and
-{"stop": reason} when the child should stop. The child first writes {"port": n}, then {"status": ...} at the
-interval given in `Start`, {"paused": true or false} when it receives such a command, and finally
-{"report": ...} or, after an error, {"failure": message}. The child ends after the supervisor has answered
-this with {"reported": true}. If the stream ends, the supervisor has ended. The child also watches the process
-of the supervisor (`parent.py`).
+FD is one end of a socket pair. Each message is one JSON object on a line. The first message of the supervisor
+is `Start`. Its later messages are {"addresses": {name: port}} whenever ports become known, {"ended": true}
+when a process has found that the crawl has ended, {"paused": true or false} when the user has paused or
+resumed the crawl, and {"stop": reason} when the child should stop. The child first writes {"port": n}, then
+{"status": ...} at the interval given in `Start`, {"paused": true or false} when it receives such a command,
+and finally {"report": ...} or, after an error, {"failure": message}. The child ends after the supervisor has
+answered this last message with {"reported": true}. If the stream from the supervisor ends, the supervisor has
+ended. The child also watches the process of the supervisor (`parent.py`).
 """
 
 import asyncio

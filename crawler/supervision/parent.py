@@ -1,8 +1,8 @@
 """Ends a child soon after its parent has ended, even if the pipe between the two does not show this.
 
-The pipe may be full or broken, and the child's event loop may be blocked. So a
-thread waits for the end of the parent process. A process descriptor (on Linux: pidfd_open) becomes readable
-when the process ends.
+The pipe may be full or broken, and the child's event loop may be blocked. So a thread waits for the end of
+the parent process. The thread waits on a process descriptor (on Linux: pidfd_open), which becomes readable
+when the parent ends.
 """
 
 import contextlib

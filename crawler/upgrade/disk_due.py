@@ -1,11 +1,12 @@
 """Step 5: the known URLs are always in runs on disk.
 
-The setting `due.method` was dropped from crawl.toml. With its value "memory", the known URLs were in no file:
-every start took them from the page records and the queues. This step writes them as one run. The list of runs
-(`d/runs`) no longer says where the known URLs are.
+The setting `due.method` was dropped from crawl.toml. With `due.method = "memory"`, the known URLs were in no
+file: every start took them from the page records and the queues. This step writes the known URLs as one run.
+The list of runs (`d/runs`) no longer says where the known URLs are.
 
-Each store is upgraded in one batch. Running the step again changes nothing, except that a run that no store
-names is written again; opening the DUE deletes such runs.
+Each store is upgraded in one batch. Running the step again does not change the stores that are upgraded
+already. If the step was killed between writing a run and upgrading the store, the run is written again.
+Opening the DUE deletes runs that no store names.
 """
 
 from contextlib import closing

@@ -1,9 +1,10 @@
 """Step 2: encode the runs of the DUE.
 
-A plain run is a file of ascending uint64 numbers, little-endian, 8 bytes per URL. Its entry in the list of
-runs has coding 0 and the CRC-32 of the whole file. Each plain run is written as a coded run under a new
-number. One batch then replaces the list, and the plain files are removed. Until then the plain files are
-valid. So a kill at any point either changes nothing or leaves files that are not in the list.
+A plain run is a file of ascending uint64 numbers, little-endian, 8 bytes per URL. The entry of a plain run in
+the list of runs has coding 0 and the CRC-32 of the whole file. Each plain run is written as a coded run under
+a new number. One batch then replaces the list, and the plain files are removed. Until the list is replaced,
+the plain files are valid. So a kill at any point either changes nothing or leaves files that are not in the
+list.
 """
 
 import logging

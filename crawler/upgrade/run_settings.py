@@ -1,6 +1,7 @@
 """Step 6: the settings of a run with `--spider` end with that run, and a node derives its address in each run.
 
-Earlier versions saved these settings, so later runs without `--spider` stored no pages.
+Earlier versions saved the settings of a run with `--spider` in crawl.toml, so later runs without `--spider`
+stored no pages.
 """
 
 import logging

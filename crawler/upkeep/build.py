@@ -5,8 +5,9 @@ The keys of a host begin with its bucket, so a range of buckets can be copied ke
 Only keys that must be looked up are decoded.
 
 The counters of the crawl so far go to the first new process (the heir). A URL that is known to one new
-process may have been counted by another process. So `urls.resharded` of each process is set to the difference
-that the equations in `process/committing/counters.py` would otherwise show.
+process may have been counted by another process. So the first equation in `process/committing/counters.py`
+would not hold for a single process. In each process, the counter `urls.resharded` is set to the difference,
+so that the equation holds.
 """
 
 import contextlib

@@ -1,7 +1,7 @@
 """The first step of `crawler reshard`, which delivers all queued links, so that no link is in transit.
 
-Each link that waits in an outbox is applied by its owner, through the same queues as over a connection.
-Then every DUE is flushed.
+Each link that waits in an outbox is applied by its owner, through the same queues as over a connection. After
+the links of all outboxes are applied, every DUE is flushed.
 """
 
 from collections.abc import Sequence

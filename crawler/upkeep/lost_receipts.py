@@ -1,4 +1,4 @@
-"""Checks consent receipts for `check` and `check --repair`: those that pages refer to must exist and be intact."""
+"""Checks, for `check` and `check --repair`, that the consent receipts to which pages refer exist and are intact."""
 
 from collections.abc import Iterator
 from contextlib import suppress

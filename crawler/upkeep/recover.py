@@ -3,13 +3,13 @@
 A URL that a process received from another process is either a seed, or a link or the target of a redirect in
 the archive of that other process. So each of the other processes reads its own archive once, selects the
 links that the lost process owned, and puts them into its outbox. The last commit restarts the numbering of
-the outbox, and forgets which links the lost process had confirmed. Until then, the peers refuse the lost
-process, because they have recorded more confirmed links than it has. So an interrupted recovery must be
-repeated.
+the outbox, and forgets which links the lost process had confirmed. Until the last commit, the peers refuse
+the lost process, because they have recorded more confirmed links than it has. So an interrupted recovery must
+be repeated.
 
 The lost process may have lost its whole folder, or its store may have been replaced by an earlier state
-(`behind.py`). Links between its own pages were stored only in its folder, so it finds them again when it
-fetches those pages.
+(`behind.py`). Links between pages of the lost process were stored only in its folder, so the lost process
+finds these links again when it fetches the pages.
 """
 
 from crawler.errors import UsageError

@@ -1,7 +1,7 @@
 """The state that the steps of a repair share: folder and store of the process, repairs so far, and lost pages.
 
 The first run of a repair may find facts, and then change the data so that these facts can no longer be found.
-If this run is killed, the next run still needs the facts. Therefore they are stored in:
+If the first run is killed, the next run still needs the facts. Therefore, the facts are stored in:
 
     journal          the repair of a process: whether the store may have lost keys; null until it changes something
     repair.lost      fingerprints of pages whose copies are lost, noted before their keys are deleted

@@ -6,8 +6,9 @@
     switch   the journal (`crawl/journal.py`) is written, which decides; then folders are renamed, old ones removed
 
 If a crash comes before the journal is written, nothing has changed, and the next command removes what was
-built (`journal.drop_unfinished`). After a later crash, the next `reshard` completes the switch that the
-journal describes. Until then, every other command refuses the directory.
+built (`journal.drop_unfinished`). If a crash comes after the journal is written, the next `reshard` completes
+the switch that the journal describes. Until the switch is complete, every other command refuses the
+directory.
 
 DIR/.reshard/<name>   new processes, being built
 DIR/.resharded/       old processes, until they are removed

@@ -7,12 +7,12 @@
 
 Pages of one directory share most of their hrefs (navigation, index), and the meaning of a relative href
 depends only on the directory of the base. So there is one table per directory, which maps each href to its
-result. A link then costs one dictionary look-up. Three kinds of hrefs are not in the table but are resolved
-each time. An href that is empty or begins with `?` depends on the file name or the query of the base. An href
-such as `http:x` is read as relative by the standard. In an href with tabs or newlines, the parser removes
-these characters. There are separate tables for pages in an encoding other than UTF-8, and for links to
-requisites. All tables are emptied when the scope widens, or when fingerprints change because two authorities
-were proven to be one.
+result. With this table, a link costs one dictionary look-up. Three kinds of hrefs are not in the table but
+are resolved each time. An href that is empty or begins with `?` depends on the file name or the query of the
+base. The URL standard treats an href such as `http:x` as relative if the base has the same scheme. In an href
+with tabs or newlines, the parser removes these characters. There are separate tables for pages in an encoding
+other than UTF-8, and for links to requisites. All tables are emptied when the scope widens, or when
+fingerprints change because two authorities were proven to be one.
 
 `memo_bytes_max` bounds the size of all tables together. The table of the least recently used directory is
 evicted first. Results for up to `_JUDGED_MAX` recent URLs are shared by all directories that link to these

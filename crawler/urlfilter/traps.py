@@ -2,14 +2,14 @@
 """Recognizes traps by the path of a URL alone (`urlfilter/README.md`, "Traps"; Heritrix's decide rules).
 
 If a site answers any path with the same page, and the page has a wrong relative link, the link produces
-endless paths: `/a/a/a/...`, `/en/shop/en/shop/...`. Two rules stop such paths. One limits the number of
-segments (Heritrix: TooManyPathSegments). The other limits how often a unit of one or several segments is
+endless paths: `/a/a/a/...`, `/en/shop/en/shop/...`. Two rules stop such paths. One rule limits the number of
+segments (Heritrix: TooManyPathSegments). The other rule limits how often a unit of one or several segments is
 repeated in a row (Heritrix: PathologicalPath, whose pattern also matches units of several segments).
 
 Segments are separated by slashes and may be empty. If a path ends with a slash, there is no segment after
 this slash: `/a//b/` has the three segments `a`, ``, `b`. All functions are pure, read the path of a request
-form, and take time proportional to its length. A limit of 0 disables its rule. Every path below a trap is
-also a trap, so the directory usually determines the verdict.
+form, and take time proportional to the length of the path. A limit of 0 disables its rule. Every path below a
+trap is also a trap, so the directory usually determines the verdict.
 """
 
 import cython

@@ -22,8 +22,8 @@ External links are links out of the scope. Only the status of an external link i
 file does not matter.
 
 Patterns are Python regular expressions, which may match anywhere in the request form. The patterns come from
-the user, who should avoid nested repetitions such as `(a+)+`. Only the length of a URL limits the time that
-such a pattern takes.
+the user, who should avoid nested repetitions such as `(a+)+`. Only the length of a URL limits the time that a
+pattern with nested repetitions takes.
 """
 
 import re

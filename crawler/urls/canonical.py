@@ -19,11 +19,11 @@ The functions `hostname`, `authority`, `directory` and `target` return parts of 
 checking their argument.
 
 Most hrefs are plain: `../a/b.html?x=1`, or absolute and already in the final form. `plain_join` appends a
-plain href to the directory of the base, or to a directory above it. This gives the same result as the parser
-in a fifth of the time. All other hrefs are left to the parser.
+plain href to the directory of the base, or to a directory above it. `plain_join` gives the same result as the
+parser in a fifth of the time. All other hrefs are left to the parser.
 
-The functions of this module raise no exception for any text. If a text is not a usable http or https URL,
-they return None. `resolve_or_rule` instead returns the name of the rule that rejects the text.
+The functions of this module raise no exception for any text. For a text that is not a usable http or https
+URL, the functions return None. `resolve_or_rule` instead returns the name of the rule that rejects the text.
 """
 
 import codecs

@@ -25,26 +25,27 @@ flags:
     bit 63 ........ r+2 | r+1 ....... 2 |   1   |  0
     q: 62-r bits of key | link: r bits  | first | mark
 
-Only the top 62 bits of a key are used. The home slot and q together determine them, so two keys that differ
-in these 62 bits are never confused. A slot is free if it is not marked as first and links to itself. A slot
-in use is marked as first, or links to another slot.
+Only the top 62 bits of a key are used. The home slot and q together determine these 62 bits, so two keys that
+differ in the 62 bits are never confused. A slot is free if it is not marked as first and links to itself. A
+slot in use is marked as first, or links to another slot.
 
-*To look up a key*, walk the circle from the key's home slot. If the home slot is not marked as first, there
-is no such circle. *To make room*, the CLOCK hand moves around the array, clears the bits `mark` that it
-passes, and evicts the first key whose `mark` is not set. A hit sets the mark of a key. A new key is unmarked,
-because marking new keys caused 2 to 9 % more misses. *To unlink a key*, walk the circle to the key's
-predecessor. If the key was the first, its successor moves to the home slot, and the successor's slot becomes
-free. *To insert a key* whose home slot holds a member of another circle, move that member and its mark to the
-free slot, and put the key into the home slot. So the links and positions of keys change, but a key always
-belongs to the same circle. Circles are short: they have 1.5 members on average when the table is full.
+*To look up a key*, walk the circle from the key's home slot. If the home slot is not marked as first, no key
+with this home slot is in the cache. *To make room*, the CLOCK hand moves around the array, clears the bits
+`mark` that it passes, and evicts the first key whose `mark` is not set. A hit sets the mark of a key. A new
+key is unmarked, because marking new keys caused 2 to 9 % more misses. *To unlink a key*, walk the circle to
+the key's predecessor. If the key was the first, its successor moves to the home slot, and the successor's
+slot becomes free. *To insert a key* whose home slot holds a member of another circle, move that member and
+its mark to the free slot, and put the key into the home slot. So the links and positions of keys change, but
+a key always belongs to the same circle. Circles are short: they have 1.5 members on average when the table is
+full.
 
-The top bits of the keys must be evenly distributed. If they are not, one circle can hold all keys, which is
-slow but still correct. So do not pass a fingerprint itself, because its top 16 bits are the same for a whole
-domain. Pass `rotl64(fingerprint, 16)`.
+The top bits of the keys must be evenly distributed. If the top bits are unevenly distributed, one circle can
+hold all keys, which is slow but still correct. So do not pass a fingerprint itself, because its top 16 bits
+are the same for a whole domain. Pass `rotl64(fingerprint, 16)`.
 
 This file is in Cython's pure-Python mode. If there was a C compiler at installation, the file is compiled
-(`COMPILED`). Otherwise, it is interpreted, which is about 90 times slower but gives the same result for every
-request.
+(`COMPILED`). Without a C compiler, the file is interpreted, which is about 90 times slower but gives the same
+result for every request.
 """
 
 from array import array

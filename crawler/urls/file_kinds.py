@@ -8,8 +8,8 @@ A *kind* is one of
 
 The file name in a URL decides whether the URL is requested. A URL of a rejected kind is not requested. If
 `accept` lists kinds, a URL is requested only if its file may be of such a kind, or may be a page or style
-sheet that leads to such files. The answer decides whether the file is stored. A page that was fetched only
-for its links is not stored.
+sheet that leads to such files. After the request, the answer decides whether the file is stored. A page that
+was fetched only for its links is not stored.
 """
 
 import fnmatch

@@ -9,11 +9,11 @@ bucket. All URLs of a domain have the same bucket, so they belong to one process
 sorted files.
 
 The seed is secret. If the seed were known, an attacker could find, in seconds, a URL with the same
-fingerprint as another page. That page might then never be fetched. `method="blake2b"` is slower but safer,
-for crawls of hostile sites.
+fingerprint as another page. The other page with this fingerprint might then never be fetched.
+`method="blake2b"` is slower but safer, for crawls of hostile sites.
 
 Of N URLs that are evenly distributed over hosts, N^2/2^65 URLs are expected to be lost by collisions. A host
-with n URLs adds n^2/2^49 to this expected number.
+with n URLs adds n^2/2^49 to the expected number of lost URLs.
 """
 
 import hashlib

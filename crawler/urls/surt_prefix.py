@@ -5,8 +5,8 @@
     http://(org,                    all of .org
 
 The scheme is ignored: https is written as http. A reversed host name ends with a comma; IP addresses are not
-reversed. SURTs in the form of CDX files, `org,example)/docs`, are also accepted. So are reversed IP
-addresses, which some CDX files contain: `1,0,0,127)/docs`.
+reversed. SURTs in the form of CDX files, `org,example)/docs`, are also accepted. Some CDX files contain
+reversed IP addresses, which are accepted, too: `1,0,0,127)/docs`.
 """
 
 import re

@@ -18,7 +18,8 @@ the random key exists only in memory. Therefore, two traces use different names 
 are of the same crawl. Each run of a crawl writes a new trace, because the caches of each run start empty too.
 
 Writing a link takes about 1 us if its name must be computed, and 0.2 us if the name is cached. Links are
-buffered. Whenever the buffer reaches `buffer_bytes`, it is written to the kernel's page cache in one call.
+buffered. Whenever the buffer of links reaches `buffer_bytes`, it is written to the kernel's page cache in one
+call.
 """
 
 import json

@@ -3,11 +3,12 @@
     scripts/bench/alerts.py [--only missing paused]
 
 Each fault has its own crawl. Every second, Prometheus scrapes /metrics of each crawl. The rules are those of
-the file, but with `for: 1s` instead of minutes. A line is printed when the alert of a fault fires. For a
-crawl without a fault, no alert may fire. At the end, all crawls are stopped, and `CrawlerAbsent` must fire.
-For `CrawlerCollisions`, a crawl is continued with 26 million known URLs of one host. The script writes these
-URLs directly to the files of the crawl (200 MB). The script needs Debian's package prometheus. It must run as
-root, because it mounts a small file system, which it fills to simulate a full disk.
+`alerts.yaml`, but each alert waits for one second (`for: 1s`) instead of minutes. A line is printed when the
+alert of a fault fires. For a crawl without a fault, no alert may fire. At the end, all crawls are stopped,
+and `CrawlerAbsent` must fire. For `CrawlerCollisions`, a crawl is continued with 26 million known URLs of one
+host. The script writes these URLs directly to the files of the crawl (200 MB). The script needs Debian's
+package prometheus. The script must run as root, because it mounts a small file system and fills it to
+simulate a full disk.
 """
 
 import contextlib

@@ -4,7 +4,8 @@
 
 aiohttp fetches pages, lexbor finds `<a href>`, ada-url joins URLs, and a set of fingerprints holds the URLs
 that were found. There is one queue per host. URLs that match PATTERN are followed. The loop uses no
-robots.txt and no delay, and stores nothing on disk. It prints the number of pages that it fetched.
+robots.txt and no delay, and stores nothing on disk. At the end, the script prints the number of pages that it
+fetched.
 """
 
 import argparse

@@ -6,7 +6,8 @@
 Each row of the table below is a case. Every case is run with each number of processes and each engine. In
 most cases, the crawler is killed (SIGKILL) several times. After each kill it is restarted, and the last start
 runs to the end of the crawl. Every URL of the web has exactly one in-link, all bodies are distinct, and the
-crawl has no budgets. So a lost page stays lost. The server's log and the WARC files are the evidence. Rows:
+crawl has no budgets. So no other link can lead to a lost page, and a lost page stays lost. The server's log
+and the WARC files are the evidence. Rows:
 
     named points         the crawler kills itself at every step of a group, a flush, a compaction, a segment roll, a clean
                          stop and an exchange between processes; of several processes each kills itself once

@@ -4,11 +4,11 @@
                                              [--engine leveldb|rocksdict]
 
 A small tree-shaped web is crawled once. For each kind of file and each kind of damage, a copy of the
-directory is damaged, checked, repaired and checked again. Then its crawl is continued. With several
-processes, the files of only one process are damaged (`pN`). `lost` is the number of pages that have no intact
-response record at the end, according to FastWARC. `again` is the number of pages that were fetched a second
-time. A row is `SILENT` if something was lost and no command reported it. The exit code is 1 if a row is
-`SILENT`, or if a command printed a traceback.
+directory is damaged, checked, repaired and checked again. Then the crawl of this copy is continued. With
+several processes, the files of only one process are damaged (`pN`). `lost` is the number of pages that have
+no intact response record at the end, according to FastWARC. `again` is the number of pages that were fetched
+a second time. A row is `SILENT` if something was lost and no command reported it. The exit code is 1 if a row
+is `SILENT`, or if a command printed a traceback.
 """
 
 import os

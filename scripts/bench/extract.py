@@ -3,8 +3,8 @@
     python scripts/bench/extract.py [--pages 200] [--least 20000] [--most 100000] DIR...
 
 The script reads the HTML files below the directories. For each part of extraction, the script prints the CPU
-time per page, which is the smallest of several rounds. It also prints the ratio of this time to that of bare
-parsing in the same run.
+time per page, which is the smallest of several rounds. The script also prints the ratio of this time to the
+CPU time of bare parsing in the same run.
 """
 
 import random

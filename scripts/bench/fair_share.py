@@ -26,9 +26,9 @@ Each row of a run with hostile hosts is judged, even with `--load 10`: the peak 
 the gap must be at most 3 s. The exit must take at most 5 s, and the exit code must be 0. A row that breaks a
 limit names this limit, and the exit code of the script is then 1. Two targets depend on the speed of the
 machine, and are not judged: a ratio of at least 0.8, and turns of at most 100 ms of CPU. To measure turns,
-the loop calls a function every 5 ms. The time between two calls counts as one turn: it holds all iterations
-of the loop within 5 ms, or a single one that takes longer. On a busy machine, the wall time of a turn is
-meaningless. `--stacks` prints the stack of the loop's thread during turns of more than 40 ms.
+the loop calls a function every 5 ms. The time between two calls counts as one turn, which contains all
+iterations of the loop within 5 ms, or a single longer iteration. On a busy machine, the wall time of a turn
+is meaningless. `--stacks` prints the stack of the loop's thread during turns of more than 40 ms.
 """
 
 import argparse

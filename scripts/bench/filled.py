@@ -1,9 +1,9 @@
 """Builds the state that exists after `scale.py` has loaded its URLs: compacted queues, hosts and known set.
 
-A load of 1e8 URLs takes hours on a busy machine. Here, the keys of the store are written in sorted order, so
-that LevelDB has nothing to merge, and the known set is written as one run. This takes about 5 us per URL.
-`scale.py --filled 1e8` then continues with an ordinary load, in which each link is processed as in a crawl of
-that size.
+A load of 1e8 URLs takes hours on a busy machine. This module instead writes the keys of the store in sorted
+order, so that LevelDB has nothing to merge, and writes the known set as one run. Building the state takes
+about 5 us per URL. `scale.py --filled 1e8` then continues with an ordinary load, in which each link is
+processed as in a crawl of that size.
 """
 
 import time

@@ -2,8 +2,8 @@
 
     python scripts/bench/frontier.py [pages]
 
-The reference is the cost of the same number of heap pushes and pops in the same run. So results from
-different machines can be compared.
+The script also measures the cost of the same number of heap pushes and pops in the same run. Relative to this
+cost, results from different machines can be compared.
 """
 
 import heapq

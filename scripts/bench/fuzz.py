@@ -3,9 +3,9 @@
     .venv/bin/python scripts/bench/fuzz.py [--cpu SECONDS] [--seed N] [--only NAME] [--keep DIR]
 
 Each target (`tests/fuzz/targets.py`) gets the same CPU time. A turn is the time for which an input would
-block the loop. The worst turn is printed. Its length is the CPU time of the thread, measured three times; the
-smallest value counts. With --keep, the inputs that failed and the slowest input of each target are written to
-DIR. The exit code is 1 if any input led to an exception, or if a turn took over 100 ms.
+block the loop. The worst turn is printed. The length of a turn is the CPU time of the thread, measured three
+times; the smallest value counts. With --keep, the inputs that failed and the slowest input of each target are
+written to DIR. The exit code is 1 if any input led to an exception, or if a turn took over 100 ms.
 """
 
 import logging

@@ -6,14 +6,15 @@
     python scripts/bench/gain.py --arms uniform,learned
 
 A web of 400 pages on 4 hosts of 127.0.0.0/8 changes about a million times as fast as a real one. The hosts
-change in different ways (poisson, bursty, co-changing, poisson), at log-normal rates with sigma 1.5. In the
-order of the hosts, their signals of changes have the recall 1, 0.6, 0.3 and 0. The rate of their false
-signals is 0, 0.5, 2 and 0 times the change rate. The real crawler refreshes this web in several arms at the
-same time. Each arm has its own process and its own web. All webs change identically, and all arms suffer the
-same load of the machine. Each arm sends --rate requests per second. Freshness is computed from the server's
-log for the second half of the run. For each page, it is the share of the time in which the last complete
-answer was the current version; the result is the mean over the pages, weighted by importance. Arms that sent
-different numbers of requests cannot be compared. In this case, use a lower --rate.
+change in different ways (poisson, bursty, co-changing, poisson), at log-normal rates with sigma 1.5. The
+signals of changes that the four hosts send have, in the order of the hosts, the recall 1, 0.6, 0.3 and 0. The
+rate of false signals is, in the same order, 0, 0.5, 2 and 0 times the change rate. The real crawler refreshes
+this web in several arms at the same time. Each arm has its own process and its own web. All webs change
+identically, and all arms suffer the same load of the machine. Each arm sends --rate requests per second.
+Freshness is computed from the server's log for the second half of the run. The freshness of a page is the
+share of the time in which the last complete answer was the current version; the result is the mean over the
+pages, weighted by importance. Arms that sent different numbers of requests cannot be compared. If the numbers
+differ, use a lower --rate.
 
 `crawler lab worlds` measures the gain on over sixty simulated webs, on a virtual clock.
 

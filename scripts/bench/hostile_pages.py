@@ -2,12 +2,12 @@
 
     python scripts/bench/hostile_pages.py [--kills 10] [--seed 1]
 
-Each hostile page is on its own host. One crawl visits all of them, with `render.cpu_max` 5 s and
+Each hostile page is on its own host. One crawl visits all hostile pages, with `render.cpu_max` 5 s and
 `render.wall_max` 20 s. For each page, the script then checks whether the page was stored as rendered or as
 received, which limit ended its rendering, whether its link was followed, and whether a server at a forbidden
 address received a request. The second part crawls a site, and kills the browser or the crawler (SIGKILL)
-again and again. Then it finishes the crawl and looks for lost or incomplete pages, damage, and orphaned or
-zombie processes.
+again and again. Then the script finishes the crawl and looks for lost or incomplete pages, damage, and
+orphaned or zombie processes.
 """
 
 import json

@@ -2,12 +2,12 @@
 
     python scripts/bench/intake.py DIR... [--pages N] [--memo BYTES] [--rounds N]
 
-Each DIR stands for a host. Its .html files are parsed once, outside the measurement. Their hrefs are then
-processed as in a crawl, in which hosts take turns page by page. The script prints microseconds per page and
-per link in three cases: for the intake with scope `any` and a memo (the link filter's table of results), for
-a second pass in which all links are known, and for the intake without a memo. For comparison, a bare
-`ada_url.join_url` of every href is measured in the same run. Then the script prints the cost of the single
-steps.
+Each DIR stands for a host. The .html files of each DIR are parsed once, outside the measurement. The hrefs of
+these files are then processed as in a crawl, in which hosts take turns page by page. The script prints
+microseconds per page and per link in three cases: for the intake with scope `any` and a memo (the link
+filter's table of results), for a second pass in which all links are known, and for the intake without a memo.
+For comparison, a bare `ada_url.join_url` of every href is measured in the same run. Then the script prints
+the cost of the single steps.
 """
 
 import os

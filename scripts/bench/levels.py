@@ -7,11 +7,12 @@ ten times as often as those of the slowest host. `crawler refresh --processes N 
 fresh, and all these crawls run at the same time. Every two seconds, the script reads the level of each
 process that has pages from its control socket. For each quarter of the time, the script prints the ratio of
 the highest to the lowest level, both averaged over the quarter. Then it prints the number of fetches and the
-freshness in the second half of the time. It computes them from the logs of the servers.
+freshness in the second half of the time. The script computes fetches and freshness from the logs of the
+servers.
 
 During one mean interval between two crawls of a page (pages / rate, 12 s here), levels move towards each
-other by a quarter of their difference. So at the end of the run, a difference has shrunk to about
-exp(-seconds * rate / (4 * pages)) of its initial value, which is 0.7 % here.
+other by a quarter of their difference. So at the end of the run, a difference between two levels has shrunk
+to about exp(-seconds * rate / (4 * pages)) of its initial value. With the default options, this is 0.7 %.
 
 One second of the measurement is a day for the sites (`refresh.speed`). Stores are not synced, so the disk
 does not affect the result.

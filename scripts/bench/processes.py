@@ -13,9 +13,9 @@ evidence:
 
 With any number of processes, a crawl must fetch the same pages, each of them once, and end by itself. CPU is
 the user and system time of the whole process tree, including start and end. `marginal` excludes start and
-end: the CPU of a crawl of the seeds alone is subtracted. The reason is that the start of a process costs the
-same for any number of pages. Crawls with different numbers of processes take turns. The cheapest of the
-repeats counts, because other load can only add to the cost.
+end: the CPU of a crawl of the seeds alone is subtracted. Start and end are excluded because the start of a
+process costs the same for any number of pages. Crawls with different numbers of processes take turns. The
+cheapest of the repeats counts, because other load can only add to the cost.
 
 Hosts are assigned to processes by the hashes of their names, so one process has more to do than the others
 and ends last. For each set of pages, `ahead` is the speed-up over a single process while all processes have

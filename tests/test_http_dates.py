@@ -1,6 +1,7 @@
-"""Test HTTP dates. Our parser reads the usual form of a date, with the same result as Python's email parser.
+"""Test HTTP dates.
 
-All other forms are left to the email parser.
+Our parser reads the usual form of a date, with the same result as Python's email parser. Dates in any other
+form are left to Python's email parser.
 """
 
 import random

@@ -1,4 +1,4 @@
-"""Numbers with their nouns, and a check that the messages of the crawler use `several` for them."""
+"""Test that nouns and verbs agree with a number, and that the crawler's messages use `several` for this."""
 
 import ast
 import itertools

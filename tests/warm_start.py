@@ -1,10 +1,12 @@
 """Starts the Python programs of the tests quickly: it forks a process that has already imported the crawler.
+
 `install` replaces the last step of `subprocess`, so tests start programs in the usual way. A program is
-started warm on two conditions. It must be `python -m MODULE` of this repository. Everything that Python reads
-before it runs MODULE must be the same as what the server read. Every other program is started as usual. A
-warm program is a real child of the test's process, with its own process id, arguments, environment, folder,
-files and signals. The only difference is that the modules of the crawler are already imported. A warm start
-saves most of the 0.4 s of CPU time that a start takes.
+started warm on two conditions. The program must be `python -m MODULE` of this repository. Everything that
+Python reads before it runs MODULE must be the same as what the server of warm programs read. Every other
+program is started as usual. A warm program is a real child of the test's process, with its own process id,
+arguments, environment, folder, files and signals. A warm program differs from any other only in that the
+modules of the crawler are already imported. A warm start saves most of the 0.4 s of CPU time that a start
+takes.
 
     test's process          server (`python -m tests.warm_start FD`)
     request, files    ─►    forks a helper, which forks the program and ends

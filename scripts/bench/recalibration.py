@@ -3,20 +3,23 @@
     python scripts/bench/recalibration.py --data histories               judge the shipped constants
     python scripts/bench/recalibration.py --data histories --fit 300     search for better constants in 300 steps
 
-The shipped schedule plays histories of the league and simulated webs, without a correction of its values. In
-each drawing of the league, the pages of each site are drawn at random, and the histories end zero, one or two
-years earlier. All crawls of a run, and samples of the copies, are kept in the folder `--work`. Then each run
-is replayed with one set of constants, and the corrected probabilities of the sampled copies are compared with
-the truth. For each arm and budget of the league, and for each simulated web, the script prints the largest
-error of a decile. Deciles with less than a hundredth of the copies are ignored. The next two columns show the
-error that a perfectly calibrated prediction would have on the same samples: its mean and its 95th percentile
-(`crawler/lab/living/calibration.py`). `beyond` is the number of deciles whose error is more than two standard
-errors above .03.
+The script first simulates crawls with the shipped schedule, on histories of the league and on simulated webs.
+The values of the schedule are not corrected. In each drawing of the league, the pages of each site are drawn
+at random, and the histories end zero, one or two years earlier. All crawls of a run, and samples of the
+copies, are kept in the folder `--work`. Then each run is replayed with one set of constants, and the
+corrected probabilities of the sampled copies are compared with the truth. For each arm and budget of the
+league, and for each simulated web, the script groups the copies by the tenth in which the corrected
+probability lies (a decile), and prints the largest error of all deciles. Deciles with less than a hundredth
+of the copies are ignored. The next two columns show the error that a perfectly calibrated prediction would
+have on the same samples: its mean and its 95th percentile (`crawler/lab/living/calibration.py`). `beyond` is
+the number of deciles whose error is more than two standard errors above .03.
 
-The search uses drawings 1 to N and seeds 1 to N, where N is `--drawings`. Drawings and seeds above N judge
-the result. In each step of the search, one constant is changed at random, and the change is kept if the
-errors become smaller. The same seed, drawings and steps find the same constants. With three drawings, the runs
-take five minutes of CPU time to record, and a step takes a second.
+The search uses drawings 1 to N of the league and seeds 1 to N of the simulated webs, where N is `--drawings`.
+The constants that the search finds are then judged with drawings and seeds N + 1 to 2N, which the search did
+not use. In each step of the search, one constant is changed at random, and the change is kept if the errors
+become smaller. Two searches with the same `--seed`, number of drawings and number of steps find the same
+constants. With three drawings, recording the runs takes five minutes of CPU time, and each step of the search
+takes a second.
 """
 
 import argparse

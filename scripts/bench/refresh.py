@@ -3,15 +3,16 @@
     python scripts/bench/refresh.py [PAGES] [PICKS] [SHAPE]
 
 First, PAGES pages (default 1,000,000; try 1e7) are added, a thousand at a time, as when a process is opened.
-Their importances are equal or, with SHAPE above 0 (try 1.5), have a Pareto distribution of this shape.
-They are in directories of 33 pages and on hosts of 1,000 pages. Then the time of PICKS picks (default
-200,000) is measured. Each pick includes two signals, whose pages are found by fingerprint, and the learning
-from the crawl. For comparison, a heapq of pairs (deadline, page) is measured in the same run. It only pops
-and pushes, and makes the same look-ups. Next, the script measures the CPU time of the longest calls, first in
-normal operation and then while a signal for all pages is processed. It also measures the time to reopen the
-schedule from LevelDB. Finally, 10,000 hosts with a gap of 5 s are simulated on a virtual clock, first with
-the schedule alone, then through frontier, gates and addresses. For both simulations, the script prints the
-mean, the smallest and the largest number of picks in a second.
+The importances of the pages are equal; with SHAPE above 0 (try 1.5), they have a Pareto distribution of this
+shape. Each directory has 33 pages, and each host has 1,000 pages. Then the time of PICKS picks (default
+200,000) is measured. With each pick, the script also finds two pages by their fingerprints, gives the
+schedule a signal for each of these two pages, and reports the result of the pick, from which the schedule
+learns. For comparison, a heapq of pairs (deadline, page) is measured in the same run. With each pick, the
+heap pops and pushes one pair, and the same two pages are found by fingerprint. Next, the script measures the
+CPU time of the longest calls, first in normal operation and then while a signal for all pages is processed.
+It also measures the time to reopen the schedule from LevelDB. Finally, 10,000 hosts with a gap of 5 s are
+simulated on a virtual clock, first with the schedule alone, then through frontier, gates and addresses. For
+both simulations, the script prints the mean, the smallest and the largest number of picks in a second.
 """
 
 import heapq

@@ -3,7 +3,7 @@
     python scripts/bench/render.py [--packages FOLDER] [--pages 20] [--crawlee PYTHON]
 
 `FOLDER` is a `node_modules` with docsify@4, swagger-ui-dist, redoc, vue, vue-router, react@18 and
-react-dom@18. Without this folder, sites made with these packages are left out. The sites are crawled three
+react-dom@18. Without `--packages`, sites made with these packages are left out. The sites are crawled three
 times: without rendering, with `auto`, and with `always`. Recall is the share of the URLs reached by `always`
 that `auto` reached, too. An oracle would render exactly the pages that gain links or text. CPU is the CPU
 time of the crawl with its browsers. Wall time includes the gaps between requests.

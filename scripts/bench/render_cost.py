@@ -2,12 +2,12 @@
 
     python scripts/bench/render_cost.py [--pages 1000] [--playwright PYTHON --compared 100]
 
-Each page is empty until its scripts run. It requests its own data, and two libraries, a style sheet and an
-application that all pages share. PYTHON is the Python of an environment with the package playwright.
-Playwright shows the first --compared pages in one browser, two at a time, each until the network is idle. CPU
-is the time of all processes of the crawl or of Playwright. Memory is the sum of the proportional set sizes of
-these processes. It is measured twice a second, and the largest value counts. Both measurements need control
-groups and root.
+Each page is empty until its scripts run. A page requests its own data, and four files that all pages
+share: two libraries, a style sheet and an application. PYTHON is the Python of an environment with the
+package playwright. Playwright shows the first --compared pages in one browser, two at a time, each until the
+network is idle. CPU is the time of all processes of the crawl or of Playwright. Memory is the sum of the
+proportional set sizes of these processes. Memory is measured twice a second, and the largest value counts.
+Both measurements need control groups and root.
 """
 
 import json

@@ -13,8 +13,8 @@ separate process:
     pages   CPU to take and finish 20,000 pages of hosts that are all outside the front
 
 Each phase prints the resident memory, the anonymous part of it (LevelDB maps its tables, whose pages are not
-anonymous), and the disk space of the queues. `--minutes` limits the time in which URLs are loaded. The
-results then refer to the URLs that were loaded in this time.
+anonymous), and the disk space of the queues. `--minutes` limits the time in which URLs are loaded. If this
+limit ends the loading, the results refer to the URLs that were loaded until then.
 """
 
 import argparse

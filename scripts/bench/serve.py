@@ -14,8 +14,9 @@ connections / (requests per second). With `--rate`, the printed latency is that 
 overloaded.
 
 With `--crawl`, three spans of `--seconds` are measured: the crawl alone, the crawl under load, and the crawl
-alone again. The script prints the CPU per fetched page. The CPU that the process spent on answering requests
-is subtracted first; it is estimated from the cost of a request when the crawl is not running.
+alone again. The script prints the CPU time of the crawler per fetched page, without the CPU time for
+answering requests. The time for answering is estimated from the cost of a request when the crawl is not
+running.
 """
 
 import argparse

@@ -18,15 +18,16 @@
 | `encoded` | the same pages for clients that accept gzip (nginx: gzip_static) |
 
 The script needs nginx and wrk (Debian: nginx-light, wrk). CPU is the time of the serving process, read from
-/proc. Each case has its own page server; in the cases `first`, `first-gzip` and `prepared`, each round has
-its own. Before the measurement, every page is requested once. In these three cases, every page of the case
-`decoded` is requested instead, so that the measured pages are new to the page server. Then the rounds begin.
-In each round both servers receive the same load, one after the other, beginning with the page at which their
-last round ended. The median of the rounds is printed, with the memory of the page server.
+/proc. A new page server is started for each case; in the cases `first`, `first-gzip` and `prepared`, a new
+one is started for each round. Before the measurement, every page of the case is requested once. In the cases
+`first`, `first-gzip` and `prepared`, the pages of the case `decoded` are requested instead, so that the
+measured pages are new to the page server. Then the rounds begin. In each round both servers receive the same
+load, one after the other. Each server begins with the page at which its last round ended. The median of the
+rounds is printed, with the memory of the page server.
 
 The 99th percentile is that of wrk, which adds samples for requests that it could not send in time. So short
-rounds with 300 connections overstate it: wrk reported up to 1.9 s in rounds in which every connection waited
-less than 0.4 s.
+rounds with 300 connections overstate the 99th percentile: wrk reported up to 1.9 s in rounds in which every
+connection waited less than 0.4 s.
 """
 
 import argparse

@@ -4,7 +4,7 @@
 
 Keys are random and have 12 bytes. Values are sealed URLs of about 55 bytes. Keys and values are written in
 groups of 256, and every 16th group is synced. The engines take turns, so that other load on the machine
-affects both equally.
+affects both engines equally.
 """
 
 import shutil

@@ -5,9 +5,10 @@
     scripts/bench/text.py FOLDER [--per-site 80] [--seed 1]
 
 Each subfolder of FOLDER is a site. The true main content is the element that the page marks as such
-(`[role=main]`, `main`, `article`, `#content`, `div.body`), if there is exactly one. Other pages are left out. The
-score of an extractor is the F1 score over words. A planted near-duplicate is a text in which a share of the
-words is replaced. Different pages of one site must not be identified as copies.
+(`[role=main]`, `main`, `article`, `#content`, `div.body`), if there is exactly one. Pages without a marked
+element, or with several, are left out. The score of an extractor is the F1 score over words. A planted
+near-duplicate is a text in which a share of the words is replaced. Different pages of one site must not be
+identified as copies.
 """
 
 import logging

@@ -1,7 +1,7 @@
 """Test that every way to give a setting rejects an invalid value before anything starts, with the same message.
 
-`crawler config check`, `crawler crawl`, the Python API and `crawler set` report the same error. The first two
-also name the line of the configuration file.
+`crawler config check`, `crawler crawl`, the Python API and `crawler set` report the same error.
+`crawler config check` and `crawler crawl` also name the line of the configuration file.
 """
 
 import asyncio

@@ -1,7 +1,8 @@
 """A process that feeds a fixed stream of links to an Eliminator and can kill itself at a named step.
 
-When it is started again, the stream continues after the last group in the store. The frontier consists of the
-keys `t/<number>`, one for each link that was handed out. So a link that is handed out twice has two entries.
+When the process is started again, the stream continues after the last group in the store. The frontier
+consists of the keys `t/<number>`, one for each link that was handed out. So a link that is handed out twice
+has two keys in the frontier.
 """
 
 import os

@@ -3,9 +3,10 @@
     python -m tests.end_to_end.hostile_server --kind tar-pit --hosts 600 --port 8080 [--counts FILE]
 
 Healthy hosts have the addresses 127.80.x.y. Each healthy host has an endless tree of small pages, which are
-sent after 20 ms. Hostile hosts have the addresses 127.90.x.y. With --counts, the number of pages sent so far
-is written to a file twice a second. For hostile hosts, the number of requests is written instead. Each line
-of this file is `<monotonic seconds> <pages> <longest time without a request, in seconds>`.
+sent after 20 ms. Hostile hosts have the addresses 127.90.x.y. With --counts, a line is appended to FILE twice
+a second. With `--kind healthy`, the line contains the number of pages sent so far; with any other kind, it
+contains the number of requests received so far, in place of the pages. Each line of FILE is
+`<monotonic seconds> <pages> <longest time without a request, in seconds>`.
 
     healthy          the small pages described above
     tar-pit          every answer sends one byte a second

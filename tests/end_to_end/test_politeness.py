@@ -1,8 +1,8 @@
 """Test politeness as servers see it: no overlapping requests, no short gaps, no forbidden pages, no lost pages.
 
-The tests read the server's log. It contains the times at which each request arrived and its answer was sent.
-The tests run in real time, so delays are small. Crawler and server are scheduled separately, so a gap may
-look shorter in the log than it was (`SLACK`).
+The tests read the server's log. The log contains, for each request, the time at which the request arrived and
+the time at which it was answered. The tests run in real time, so delays are small. Crawler and server are
+scheduled separately, so a gap may look shorter in the log than it was (`SLACK`).
 """
 
 import json

@@ -1,4 +1,7 @@
-"""Test signed requests over real sockets. A verifier of HTTP message signatures from another project checks them."""
+"""Test signed requests over real sockets.
+
+The signatures are checked by a verifier of HTTP message signatures from another project.
+"""
 
 import json
 from base64 import b64decode, b64encode, urlsafe_b64decode

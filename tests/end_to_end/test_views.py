@@ -1,7 +1,7 @@
 """Test that all views of a running crawl agree: `status`, `why`, `top`, the dashboard, metrics, the ledger.
 
 The tests use crawls of one process and of three. Then one of the three processes is killed, and the views are
-compared again. The supervisor is stopped before the kill, so that it does not restart the process.
+compared again. Before the process is killed, the supervisor is stopped, because it would restart the process.
 """
 
 import asyncio

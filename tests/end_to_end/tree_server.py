@@ -2,9 +2,9 @@
 
     python -m tests.end_to_end.tree_server --pages 1000 --hosts 5 --log FILE [--port P] ...
 
-Page n is /n on the host with the number n % hosts (127.1.x.y). It links to its children, the pages n * fanout
-+ 1 to n * fanout + fanout. So exactly one page links to each URL, and a lost link stays lost. Bodies are
-distinct. When a request is answered, one line is appended to the log:
+Page n is /n on the host with the number n % hosts (127.1.x.y). Page n links to its children, the pages
+n * fanout + 1 to n * fanout + fanout. So exactly one page links to each URL, and a lost link stays lost.
+Bodies are distinct. When a request is answered, one line is appended to the log:
 
     <begin> <end> <address, or name with --names> <path> <status>
 

@@ -1,6 +1,6 @@
 """Run `crawler export` or `report` with one page per piece of work and a delay in each piece.
 
-So a test can kill it in time.
+The delay gives a test the time to kill the command while it runs.
 
 python -m tests.export.slow_pages SECONDS export ...
 """

@@ -1,9 +1,9 @@
 """Scenarios around a crawl: readers, wrong clocks, backups, killed repairs, cut files, reshards, hostile directories.
 
-Each scenario works in the given folder with a `Setting`. It asserts what must be true during the run, and
-returns a verdict on the stored pages. `scripts/bench/crash.py` runs the scenarios at full size, and
-`test_around.py` runs them at a small size. Both also run each scenario with the bug in `PLANTED` that the
-scenario must find.
+Each scenario works in the given folder with a `Setting`. A scenario asserts what must be true during its run,
+and returns a verdict on the stored pages. `scripts/bench/crash.py` runs the scenarios at full size, and
+`test_around.py` runs them at a small size. Both programs also run each scenario with a bug planted in the
+crawler, which the scenario must find; `PLANTED` names the bug of each scenario.
 
     python -m tests.faults.around DIR BUG    read and check every process of a crawl without its lock
 """

@@ -1,6 +1,6 @@
 """Check the store of a crawl that was killed on a changing web: hubs, credit, births, sources, validators.
 
-The store is opened in the state after the kill. It must agree with the web's log:
+The store is opened in the state after the kill. The store must agree with the web's log:
 
     every record and value       is whole (`crawler check`), and the schedule's invariants hold
     pages credited               are those stored pages that a refreshed page showed, each counted once

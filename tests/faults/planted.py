@@ -2,7 +2,7 @@
 
     python -m tests.faults.planted BUG crawl ...
 
-The bugs are those of `tests/lab/cluster/planted.py` and the following ones. `no-room-for-runs`, `slow-runs`
+BUG is a bug of `tests/lab/cluster/planted.py`, or one from the table below. `no-room-for-runs`, `slow-runs`
 and the planted clocks are not bugs of the crawler, but faults of its environment. BUG may name several bugs,
 separated by commas.
 

@@ -6,8 +6,8 @@ After each kill, a copy of the store must agree with the log:
     its last crawl           is the crawl of its record, and a request in the log
     since the previous kill  no state became older, and nothing learned was lost
 
-For a web with new pages, `living.py` adds further rules. In all runs, requests to a host must keep the gap.
-At the end, no page may be lost.
+For a web with new pages, `living.py` adds further rules. In all runs, the gap between two requests to a host
+must be kept. At the end, no page may be lost.
 """
 
 import asyncio

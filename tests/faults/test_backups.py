@@ -1,6 +1,6 @@
 """Test processes that are replaced by a backup.
 
-The peers of such a process know which links it confirmed, so no link is lost silently.
+The peers of a replaced process know which links the process confirmed, so no link is lost silently.
 """
 
 import shutil

@@ -1,8 +1,9 @@
 """Test that no URL is lost and no page stored twice if one process is killed (kill -9) at any step of its writes.
 
-`storage/README.md` makes this promise. The web is a tree, where a lost link stays lost. The process kills
-itself at named points, or is killed at random times. Then the server's log and the WARC files are compared
-with the pages that exist. `scripts/bench/crash.py` does the same at full size.
+`storage/README.md` promises that no URL is lost and that no page is stored twice. The web is a tree, where a
+lost link stays lost. The process kills itself at named points, or is killed at random times. Then the
+server's log and the WARC files are compared with the pages that exist. `scripts/bench/crash.py` makes the
+same kills and comparisons at full size.
 """
 
 import random

@@ -1,6 +1,7 @@
 """Test that commands on a crawl at rest report missing parts, and that they do not exit with 0.
 
-The same crawl loses its WARC files, one segment, its store, or the whole folder of a process.
+In each test, one process of a finished crawl loses its WARC files, one segment, its store, or its whole
+folder.
 """
 
 import shutil

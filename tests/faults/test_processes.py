@@ -1,9 +1,9 @@
 """Test that after kill -9, three processes lose no URL that one sent to another, and apply no such URL twice.
 
-`splitter/README.md`, "Protocol", makes this promise. Real processes run under the supervisor on a tree-shaped
-web, where every URL has one in-link and two thirds of the links lead from one process to another. The
-processes are killed from outside at random times, or kill themselves at the steps of the exchange. Then the
-server's log and the WARC files are compared with the pages that exist.
+`splitter/README.md`, "Protocol", promises that no URL is lost and that none is applied twice. Real processes
+run under the supervisor on a tree-shaped web, where every URL has one in-link and two thirds of the links
+lead from one process to another. The processes are killed from outside at random times, or kill themselves at
+the steps of the exchange. Then the server's log and the WARC files are compared with the pages that exist.
 """
 
 import os

@@ -1,8 +1,8 @@
 """Simulate the process that uses a frontier, with virtual time, a simulated web and one commit queue.
 
-`Crawl` runs the loop of a crawling process without a network. It claims fetch tasks until none may start, and
-ends each fetch after a chosen time. It commits groups of results in order, after a chosen delay. It records
-each request (`Request`), so that tests can check politeness as a server sees it.
+`Crawl` runs the loop of a crawling process without a network. `Crawl` claims fetch tasks until none may
+start, and ends each fetch after a chosen time. It commits groups of results in order, after a chosen delay.
+`Crawl` records each request (`Request`), so that tests can check politeness as a server sees it.
 """
 
 import heapq

@@ -1,6 +1,6 @@
 """Test redirect hops with a real frontier.
 
-A hop is in no queue. It borrows its host between two tasks of the host.
+A hop is in no queue. The hop borrows its host between two fetch tasks of the host.
 """
 
 import pytest

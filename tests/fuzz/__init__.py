@@ -1,1 +1,1 @@
-"""Fuzz every parser of foreign data with mutated input. `scripts/bench/fuzz.py` does the same for longer."""
+"""Fuzz every parser of foreign data with mutated input. `scripts/bench/fuzz.py` fuzzes them for longer."""

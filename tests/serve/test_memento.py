@@ -1,9 +1,10 @@
 """Test that Memento answers equal those of pywb 2.10.0 (recorded on 2026-11-22), except for listed differences.
 
-The crawler and pywb serve the same WARC file. It contains six copies of /, a day apart; one copy each of a
-404, a redirect and a page with a query; and a page that was once found unchanged. pywb was queried at
-`/coll/URL` with Accept-Datetime, at `/coll/TIMEmp_/URL` and at `/coll/timemap/link/URL`. `/coll/URL` is
-pywb's timegate, which answers with 200 and shows the copy in a frame.
+The crawler and pywb serve the same WARC file. The file contains six copies of the page /, a day apart. It
+also contains one copy each of a 404, a redirect and a page with a query, and a page that was once found
+unchanged. pywb was queried at `/coll/URL` with Accept-Datetime, at `/coll/TIMEmp_/URL` and at
+`/coll/timemap/link/URL`. `/coll/URL` is pywb's timegate, which answers with 200 and shows the copy in a
+frame.
 """
 
 import re

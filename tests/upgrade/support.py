@@ -1,14 +1,14 @@
 """Small crawls made by earlier commits, and a function to unpack them.
 
-The commits wrote directories of the formats 0 and 4. No commit wrote the formats 1 to 3. Only an interrupted
-upgrade leaves them, so here the steps of the upgrade are applied to a crawl of format 0. The same is done for
-the current format.
+The commits wrote crawl directories of the formats 0 and 4. No commit wrote the formats 1 to 3, which only an
+interrupted upgrade leaves. So directories of all other formats, including the current one, are made from a
+crawl of format 0: the steps of the upgrade are applied up to the wanted format.
 
-Each tarball is named for its day and commit. Those of format 0 were crawled from the seed http://a.test/, the
-others also from http://b.test/ and http://c.test/. All were crawled with `--scope any --depth 2 --max-pages 12`,
-through a proxy, so that they do not depend on a port. The crawl named `spider` was then continued for two pages
-with `--spider`. The root page links to /0, /1 and /2. These pages link to /00 and so on. The hosts b.test and
-c.test have the same pages.
+Each tarball is named for its day and commit. Crawls of format 0 have the seed http://a.test/; all others also
+have the seeds http://b.test/ and http://c.test/. All crawls were made with
+`--scope any --depth 2 --max-pages 12`, through a proxy, so that they do not depend on a port. The
+crawl named `spider` was then continued for two pages with `--spider`. The root page links to /0, /1 and /2.
+These pages link to /00 and so on. The hosts b.test and c.test have the same pages.
 """
 
 import tarfile

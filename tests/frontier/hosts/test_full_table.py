@@ -1,7 +1,7 @@
 """Test every call that may add a host while the host table is full. Right after opening, the table is full.
 
-The columns of the table grow in place (`frontier/hosts/table.py`). So a column that a caller fetched before
-such a call is still valid after the call.
+The columns of the table grow in place (`frontier/hosts/table.py`). So a column that a caller fetched before a
+host was added is still valid afterwards.
 """
 
 import ast

@@ -1,7 +1,7 @@
 """Test arms: several schedules that are used like one schedule.
 
-All arms have the same rate. A host gets one request at a time, whichever arm makes it. Together, arms have
-the methods of a schedule.
+All arms have the same rate. A host gets one request at a time, whichever arm makes it. The class `Arms`,
+which holds all arms, has the methods of a schedule.
 """
 
 import inspect

@@ -1,6 +1,7 @@
-"""Test how far validators (ETag, Last-Modified) are trusted. A client fetches pages as `Validators` decides.
+"""Test how far validators (ETag, Last-Modified) are trusted.
 
-The log of the simulated web then shows how good these decisions were.
+In the test, `Validators` decides how a client fetches the pages of a simulated web. The web's log then shows
+how good the decisions of `Validators` were.
 """
 
 import random

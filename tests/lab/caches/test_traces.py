@@ -1,4 +1,7 @@
-"""Test traces, which the crawl writes and the lab reads. They may be torn, renamed, truncated or imported."""
+"""Test traces, which the crawl writes and the lab reads.
+
+A trace may be torn, renamed, truncated or imported.
+"""
 
 import json
 from pathlib import Path

@@ -1,6 +1,6 @@
 """The journal of a command that changes a stopped crawl.
 
-The journal makes it safe to kill the command at any moment.
+The journal makes it safe to kill such a command at any moment.
 
     DIR/journal.json    {"command": "repair", "facts": {"p0": ...}}
 

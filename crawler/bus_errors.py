@@ -1,12 +1,13 @@
 """Ends the process with one line if a mapped file cannot be read.
 
-LevelDB maps its tables, and the DUE maps its runs. If the disk cannot read a page of a mapped file, or the file has
-been truncated, the kernel sends SIGBUS. By default this signal ends the process silently. The handler of this
-module names the file and ends the process with the exit code of a failing disk, as other read errors do. Nothing is
-lost by the sudden end, because the process could be killed at any moment anyway.
+LevelDB maps its tables, and the DUE maps its runs. If the disk cannot read a page of a mapped file, or the
+file has been truncated, the kernel sends SIGBUS. By default, SIGBUS ends the process silently. The handler of
+this module names the file and ends the process with the exit code of a failing disk, as other read errors do.
+The sudden end loses no data, because a crawl survives a kill at any moment.
 
-The handler is written in Python and called through ctypes. A handler of the module `signal` would never run: the C
-handler of Python only sets a flag and returns, so the faulty read would be repeated endlessly.
+The handler of this module is written in Python and called through ctypes. A handler of the module `signal`
+would never run: the C handler of Python only sets a flag and returns, so the faulty read would be repeated
+endlessly.
 """
 
 import ctypes

@@ -5,18 +5,19 @@
 
 The account is a plain object without I/O. An owner is any hashable value. The owner's share of the bytes
 grows with each `reserve` and ends with `release`. An owner whose request does not fit waits in a queue.
-Requests are granted in the order of their arrival. Two kinds of shares may exceed the limit. The oldest share
-may exceed it, because otherwise many half-received bodies could fill the account and wait for one another
-forever. And each share may grow to `SMALL_BYTES`, because otherwise small bodies would wait for large ones.
-All shares except the oldest together hold at most a quarter of the limit. The reason is that with many large
-bodies, the oldest share often exceeds the limit, and then the other shares should be small.
+Requests are granted in the order of their arrival. There are two kinds of shares whose growth may take the
+account beyond its limit. The oldest share is one of them, because otherwise many half-received bodies could
+fill the account and wait for one another forever. The other kind is small shares: each share may grow to
+`SMALL_BYTES`, because otherwise small bodies would wait for large ones. All shares except the oldest together
+hold at most a quarter of the limit. With many large bodies, the oldest share often takes the account beyond
+its limit, and then the other shares should be small.
 
-`charge` counts bytes that are already in memory, whether they fit or not. These are the bytes of a body that
-has arrived but is not committed, and of the data made from that body. Charges never wait. While
-more than an eighth of the limit is charged, the oldest share may not exceed the limit. Otherwise, one body
-after the other would arrive completely and wait to be parsed. So the account may exceed its limit by the sum
-of four amounts: an eighth of the limit, the share of one owner, the small shares, and the charges for bytes
-that were not reserved before, such as the data made from a body.
+`charge` counts bytes that are already in memory, whether they fit or not. A charge is made for the bytes of a
+body that has arrived but is not committed, and for the data made from that body. Charges never wait. While
+more than an eighth of the limit is charged, the oldest share may not take the account beyond its limit.
+Without this rule, one body after the other would arrive completely and wait to be parsed. So the account may
+exceed its limit by the sum of four amounts: an eighth of the limit, the share of one owner, the small shares,
+and the charges for bytes that were not reserved before, such as the data made from a body.
 """
 
 from collections.abc import Hashable

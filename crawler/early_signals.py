@@ -6,14 +6,15 @@
     SIGUSR1             blocked, so that it ends neither the process nor its children; a process that writes logs
                         waits for it in a thread and reopens them (`storage/rotating_file.py`)
 
-Without a terminal, SIGHUP is ignored, because it comes from a service manager or from logrotate. These
-programs send it to make a daemon reread its configuration or reopen its logs, not to stop it.
+Without a terminal, SIGHUP is ignored, because it comes from a service manager or from logrotate. Service
+managers and logrotate send SIGHUP to make a daemon reread its configuration or reopen its logs, not to stop
+it.
 
 A supervisor may stop the crawler before its imports are complete. A SIGTERM or SIGHUP that arrives during the
 imports is remembered, and the command stops as soon as it has begun. A second signal ends the process at
-once. When a command has ended, `leave` makes the process ignore these signals. Otherwise, a signal that
-arrives while the process ends would replace the exit code. This module is imported first and imports almost
-nothing.
+once. When a command has ended, `leave` makes the process ignore the signals that stop a crawl. A signal that
+arrives while the process ends would otherwise replace the exit code. This module is imported first and
+imports almost nothing.
 """
 
 import os

@@ -1,13 +1,13 @@
 """Errors that the outside world can cause, each with the exit code of the command.
 
-A bug of the crawler raises an `AssertionError` or a `RuntimeError`. A server, a peer, a disk or a
-configuration may also cause an error. Then a `CrawlerError` is raised. Its one-line message says what failed,
-where, and what to do.
+A bug of the crawler raises an `AssertionError` or a `RuntimeError`. An error that a server, a peer, a disk or
+a configuration causes raises a `CrawlerError`. The message of a `CrawlerError` is one line, which says what
+failed, where, and what to do.
 
-Data from the web may trigger a bug of the crawler or of a library. Such a bug must neither end the process
-nor go unnoticed. So the task ends with the outcome `internal_error`, which is counted. `Unexpected` logs one
-traceback for each type and place of such exceptions. So a million pages with the same bug cause one
-traceback.
+Data from the web may trigger a bug of the crawler or of a library. A bug that a page triggers must neither
+end the process nor go unnoticed. So the task for the page ends with the outcome `internal_error`, which is
+counted. `Unexpected` logs one traceback for each pair of an exception type and a place in the code. So a
+million pages with the same bug cause one traceback.
 """
 
 import errno

@@ -1,9 +1,9 @@
 """State changes over HTTP: the list of commands, and the checks that authorize them.
 
 A change needs the secret of `DIR/admin-token` in the field `X-Admin-Token`. A page of another origin does not
-know the secret. Moreover, a browser lets that page send the field only with the server's consent (CORS),
-which this server never gives. A request whose Origin or Sec-Fetch-Site shows another origin is rejected
-before its secret is compared.
+know the secret. Moreover, a browser lets a page of another origin send the field `X-Admin-Token` only if the
+server consents (CORS), and this server never consents. A request whose Origin or Sec-Fetch-Site shows another
+origin is rejected before its secret is compared.
 """
 
 import hmac

@@ -1,7 +1,8 @@
 """Builds the page about the bot: its operator and purpose, the way to opt out, and the rules that the bot obeys.
 
-The admin server and the public listener (`bot_server.py`) both show this page. On the admin server only, the
-page also gives access to the list of requests that the crawler sent to a host (`/bot/ledger`).
+The admin server and the public listener (`bot_server.py`) both show the page about the bot. On the admin
+server only, this page also gives access to the list of requests that the crawler sent to a host
+(`/bot/ledger`).
 """
 
 from html import escape

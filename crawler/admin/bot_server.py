@@ -3,9 +3,9 @@
     GET  /  /bot                                            the page for webmasters
     GET  /.well-known/http-message-signatures-directory     the key directory, signed by its keys
 
-It shows nothing of the dashboard, reads only the configuration and the public keys of the crawl, and accepts
-no input. So it may listen on a public address, behind a server that handles TLS for the URL
-`identity.signature_agent`.
+The public listener shows nothing of the dashboard, reads only the configuration and the public keys of the
+crawl, and accepts no input. So it may listen on a public address, behind a server that handles TLS for the
+URL `identity.signature_agent`.
 """
 
 import logging

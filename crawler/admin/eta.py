@@ -2,12 +2,12 @@
 
 On average, each URL that is done adds `brings` new URLs. `brings` is the number of links that the DUE found
 to be new, without seeds, divided by the number of URLs that are done. If `brings` is below 1, the waiting
-URLs and all URLs that will follow from them form a geometric series,
+URLs and all URLs that will follow from them form a geometric series with this sum:
 
     left = (todo + pending * share of pending links that are new) / (1 - brings)
 
-the expected size of a subcritical branching process (Watson and Galton 1875).
-If `brings` is at least `GROWS`, the end cannot be estimated, because the crawl grows or nearly does.
+The sum is the expected size of a subcritical branching process (Watson and Galton 1875). If `brings` is at
+least `GROWS`, the end cannot be estimated, because the crawl grows or nearly does.
 """
 
 import math

@@ -1,9 +1,9 @@
 """Combines the answers of a crawl's processes to `why`, for the command line and HTTP.
 
-The process that owns the URL decides the verdict. But only other processes know whether the URL is in one of
-their outboxes, and which page led to the URL. So further requests collect these facts. `explanation` is a
-generator: it yields the request that every process must answer next, and receives the answers. So each caller
-sends the requests in its own way.
+The process that owns the URL decides the verdict. But the URL may still be in the outbox of another process,
+and the page that led to the URL may belong to another process. So further requests ask all processes for
+these two facts. `explanation` is a generator: it yields the request that every process must answer next, and
+receives the answers. So the command line and the HTTP server can each send the requests in their own way.
 """
 
 from collections.abc import Generator, Mapping, Sequence

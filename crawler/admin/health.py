@@ -9,9 +9,9 @@
     at rest      no process runs, and the latest run of each ended cleanly
     died         no process runs, and the latest run of at least one did not end cleanly
 
-Each broken rule is a `BrokenRule` with its severity and a sentence. `crawler status`, `crawler top`, `/status`,
-the metrics and the dashboard all show this verdict. Rates cover about the last
-minute (`process_metrics.LastMinute`), so a verdict lasts at least that long after its cause has ended.
+Each broken rule is a `BrokenRule` with its severity and a sentence. `crawler status`, `crawler top`,
+`/status`, the metrics and the dashboard all show the same verdict. Rates cover about the last minute
+(`process_metrics.LastMinute`), so a verdict lasts at least about a minute after its cause has ended.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence

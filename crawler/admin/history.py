@@ -1,9 +1,10 @@
 """The curves of the dashboard: series of numbers at regular intervals over the last day, in arrays.
 
-A rate is the difference of a counter between two samples of the status, divided by the time between them. A
-point needs 4 bytes per series. If an array is full, its oldest point is dropped. At first, the points are
-`FIRST_INTERVAL` apart, so that the curves soon have several points. Each time there are `FINE_POINTS` points,
-every second one is dropped and the interval doubles, up to the configured interval.
+A rate is the difference of a counter between two samples of the status, divided by the time between them.
+Each point of a curve needs 4 bytes. If an array is full, its oldest point is dropped. At first, the points
+are `FIRST_INTERVAL` apart, so that the curves soon have several points. Whenever there are `FINE_POINTS`
+points, every second point is dropped and the interval between points doubles, until it reaches the configured
+interval.
 """
 
 from array import array

@@ -1,8 +1,8 @@
 """Listens for the admin server from the start of a crawl, and imports the server for the first client.
 
 Importing the HTTP library would take a third of the CPU time of a crawl's start, and most crawls end before a
-client connects. So at the start, the socket is opened and the sampling of the curves begins (`sampling.py`),
-but nothing else. At the first connection, a thread imports the server.
+client connects. So at the start of a crawl, the socket is opened and the sampling of the curves begins
+(`sampling.py`), but nothing else. When the first client connects, a thread imports the server.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """The politeness ledger: the requests to a host, their times and gaps, from the log of fetches.
 
-It shows webmasters what the crawler did on their hosts. Only the last `TAIL_BYTES` of
-`pages.jsonl` are read, so the cost of an answer is bounded.
+The ledger shows webmasters what the crawler did on their hosts. Only the last `TAIL_BYTES` of `pages.jsonl`
+are read, so the cost of an answer is bounded.
 """
 
 import os

@@ -4,12 +4,12 @@
     rule file ─► apply ─► detach ─► erase          erased: each step is completed by all processes before the next
 
 A process may hold copies whose records only refer to a response in the segments of another process
-(`pages/reshard.py`). If such a response will be erased, its copies need bytes of their own. So in the step
-`detach`, every process writes its copies of these responses again. No process erases anything before all
-processes have done this.
+(`pages/reshard.py`). If the response will be erased but a copy that refers to it stays, this copy needs bytes
+of its own. So in the step `detach`, every process writes such copies again. No process erases anything before
+all processes have completed the step `detach`.
 
 `conduct` is a generator: it yields the request that every process must answer next, and receives the answers.
-So each caller sends the requests in its own way.
+So the command line, HTTP and Python can each send the requests in their own way.
 """
 
 from collections.abc import Generator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""`crawler.Crawl`: a crawl as a Python object. The command line is a thin layer over it.
+"""`crawler.Crawl`: a crawl as a Python object. The command line is a thin layer over this class.
 
     settings = {"crawl": {"scope": "host"}}
     async with Crawl(settings, directory="example", seeds=["https://example.org/"]) as crawl:
@@ -15,9 +15,9 @@ Hooks are plain callables, or names of entry points in the groups
 
 `parse(page)` is a callback as in Scrapy (`delivery.py`): it yields items, which are written to `items=`, and
 `Request`s. `follow` says which other links are followed: all links in scope (True), none (False), or those
-that match rules (`follow_rules.py`). An error of the user's code is counted in the report's `hooks` and
-logged with the URL. The page is delivered again in the next run. With `on_error="stop"`, the error ends the
-run.
+that match rules (`follow_rules.py`). If the user's code raises an error for a page, the error is counted in
+the report's `hooks` and logged with the URL, and the next run delivers the page again. With
+`on_error="stop"`, such an error ends the run.
 """
 
 import asyncio

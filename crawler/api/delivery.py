@@ -7,14 +7,15 @@ One commit marks a page as delivered and queues the requests that the user's cal
     items              written and synced
     commit             x/ is deleted, the callback's requests are added (one change)
 
-If the user's code raises, the error is counted and logged with the URL, and the page
-waits: the next run reads it from the page cache and delivers it first
-(`deliver_waiting`). After a crash, pages that wait are delivered in the same way.
+If the user's code raises, the error is counted and logged with the URL, and the page waits: the next run
+reads it from the page cache and delivers it first (`deliver_waiting`). After a crash, the next run also
+delivers the waiting pages first.
 
 A run that has nothing else to fetch calls the errbacks of the requests whose servers do not answer
-(`deliver_unreached`). These requests stay in the queue, and the next run tries them again.
+(`deliver_unreached`). The unanswered requests stay in the queue, and the next run tries them again.
 
-A request that the URL filter rejects is dropped when the callback yields it. Its errback is called at once.
+If a callback yields a request that the URL filter rejects, the request is dropped, and its errback is called
+at once.
 """
 
 import asyncio

@@ -3,7 +3,7 @@
 `parquet_items.py` writes Parquet files, and `item_formats.py` chooses the format. Items are appended to an
 existing file, so a crawl in several runs makes one file. Items written before `sync` returns survive a crash.
 If a crash comes after the items of a page were written but before its delivery is committed, the page is
-delivered again, and its items occur twice in the file. No item is lost.
+delivered again, and its items occur twice in the file. So a crash may duplicate items but never loses any.
 """
 
 import csv

@@ -1,7 +1,7 @@
-"""Defines once the arguments that `run`, `run_async` and `Crawl` share. It also defines `configure`.
+"""Defines once the arguments that `run`, `run_async` and `Crawl` share.
 
-Type checkers and editors read the arguments from `CrawlOptions`. The decorator `takes_options` adds them to
-the signatures that `help()` shows.
+This module also defines `configure`. Type checkers and editors read the arguments from `CrawlOptions`. The
+decorator `takes_options` adds the shared arguments to the signatures that `help()` shows.
 """
 
 import inspect

@@ -1,4 +1,7 @@
-"""A page as the user's code receives it: URL, answer and decoded content. It is parsed once, on first use."""
+"""A page as the user's code receives it: URL, answer and decoded content.
+
+The content is decoded and parsed only once, at its first use.
+"""
 
 import re
 from collections.abc import Iterator, Mapping

@@ -1,16 +1,16 @@
 """Writes items to a Parquet file at the end of the crawl.
 
-Until then, the file `NAME.rows` contains one JSON object per line, where NAME is the name of the Parquet
-file. A column has one type. If a column contains both integers and floating-point numbers, its integers
-become floating-point numbers. If it contains mappings, each mapping gets all keys that occur in the column; a
-missing value becomes null. If the types in a column have nothing in common, the column becomes text: values
-that are text are kept, and other values are written as JSON. A warning names the column and the first row of
-each type.
+During the crawl, the items are written to the file `NAME.rows`, one JSON object per line, where NAME is the
+name of the Parquet file. A column of a Parquet file has one type. If a column contains both integers and
+floating-point numbers, its integers become floating-point numbers. If a column contains mappings, each
+mapping gets all keys that occur in the column; a missing value becomes null. If the types in a column have
+nothing in common, the column becomes text: values that are text are kept, and other values are written as
+JSON. For such a column, a warning names the column and the first row of each type.
 
     items ──► NAME.rows ──► types of the columns (first reading) ──► NAME (second) ──► NAME.rows is deleted
 
-If the Parquet file cannot be written, the file with the rows is kept, and the error message names it. The
-next run with the same name continues with these rows. The rows can also be read as JSONL.
+If the Parquet file cannot be written, `NAME.rows` is kept, and the error message names it. The next run with
+the same Parquet file adds its items to `NAME.rows`. This file can also be read as JSONL.
 """
 
 import logging

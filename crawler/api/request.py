@@ -1,9 +1,9 @@
 """A request that a callback makes: a URL, how to fetch it, and which callback receives its page.
 
-A request that is more than a plain GET has a fingerprint of its own. It is made from the fingerprint of the
-URL, the method, the body and the jar, and with `dont_filter` also from a random value. So the duplicate check
-does not confuse the request with a plain GET of the same URL, or with a request that sends another form to
-that URL.
+A request that is more than a plain GET has a fingerprint of its own. Such a fingerprint is made from the
+fingerprint of the URL, the method, the body and the jar, and with `dont_filter` also from a random value. So
+the duplicate check does not confuse the request with a plain GET of the same URL, or with a request that
+sends another form to that URL.
 """
 
 import os

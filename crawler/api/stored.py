@@ -1,4 +1,7 @@
-"""Reads the stored pages of a process for the user's code. Copies that exports leave out are left out here, too."""
+"""Reads the stored pages of a process for the user's code.
+
+The copies that exports leave out are not shown to the user's code either.
+"""
 
 import logging
 from collections.abc import Iterator

@@ -1,8 +1,8 @@
 """The checks of `crawler report`: one row per check, with its severity, its meaning and the remedy.
 
 The report, the HTML page, `--fail-on` and the table in `audit/README.md` are all made from these rows. The
-name of a check never changes, because it is a key of the JSON report. Written with dashes, it is also a word
-that `--fail-on` accepts.
+name of a check never changes, because it is a key of the JSON report. `--fail-on` accepts the same names,
+written with dashes.
 """
 
 from collections.abc import Iterable

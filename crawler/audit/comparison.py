@@ -1,10 +1,10 @@
 """Compares an audit with the audit of an earlier crawl.
 
 The comparison finds new, gone and changed pages, and new and repaired findings. The earlier crawl is given as
-a crawl directory, or as a file that `report --format json` has written. Such a file contains no pages, so
-only its findings are compared. Two findings are the same if they have the same check and the same subject.
-Only listed findings can be compared, so both audits list up to `COMPARED_MAX` findings for each check. A
-comparison needs about 200 bytes of memory per page.
+a crawl directory, or as a file that `report --format json` has written. A report file contains no pages, so
+with a file only the findings are compared. Two findings are the same if they have the same check and the same
+subject. Only listed findings can be compared, so both audits list up to `COMPARED_MAX` findings for each
+check. A comparison needs about 200 bytes of memory per page.
 """
 
 from collections.abc import Iterable, Iterator

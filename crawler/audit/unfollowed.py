@@ -1,7 +1,7 @@
 """For `crawler why`: finds a stored page whose link to a URL was not followed because of `nofollow`.
 
-A crawl does not store such links, so the stored pages are searched. Only pages whose bytes contain the last
-part of the URL are parsed.
+A crawl does not store links that it does not follow because of `nofollow`, so the stored pages are searched.
+Only pages whose bytes contain the last part of the URL are parsed.
 """
 
 import itertools

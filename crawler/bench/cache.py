@@ -1,8 +1,9 @@
 """Measures the URL cache against LRU and CLOCK caches written in Python.
 
-The same stream of link fingerprints goes through each cache. A request is one look-up. If the cache does not
-hold the key, the request also inserts it. `dict CLOCK` is CLOCK over an array, which finds keys through a
-dict. The crawler's cache is a scatter table. Its miss rate should be close to that of `dict CLOCK`.
+The same stream of link fingerprints goes through each cache. For each fingerprint, the benchmark looks up the
+key and, if the cache does not hold the key, inserts it. `dict CLOCK` is CLOCK over an array, which finds keys
+through a dict. The crawler's cache is a scatter table. The miss rate of the scatter table should be close to
+that of `dict CLOCK`.
 """
 
 import argparse

@@ -1,9 +1,10 @@
 """Measures the Duplicate URL Eliminator against LevelDB, SQLite, one sorted file and a Python set.
 
 At the start, some URLs are known. Then buffers of fingerprints arrive. In each buffer, a share of the
-fingerprints is new. The others are drawn evenly from the known URLs. Each contender finds the new
-fingerprints and adds them to its set. A contender that stores its set on disk adds them durably. The measured
-time includes all flushes, compactions and syncs. The operating system's page cache is warm.
+fingerprints is new. The other fingerprints in the buffer are drawn evenly from the known URLs. Each contender
+finds the new fingerprints and adds them to its set. If a contender stores its set on disk, the added
+fingerprints are durable. The measured time includes all flushes, compactions and syncs. The operating
+system's page cache is warm.
 
 runs      the known set of a crawl: sorted, coded runs on disk, merged in powers of two
 whole     the same runs inside `Eliminator`: links go through the links log, flushes are part of store batches
@@ -15,8 +16,8 @@ set       a Python set, a look-up per URL, nothing durable
 
 `--known 1e9 --only runs` needs 0.5 GB of memory and 5 GB of disk space (10 GB while the set is built). The
 known set of a contender with runs is built from sorted chunks, which are merged as a crawl merges its
-flushes. No join with the known URLs is needed, because the chunks are disjoint. From 1e8 known URLs on,
-progress is printed to standard error.
+flushes. Building this set needs no join with the URLs that are already known, because the chunks are
+disjoint. From 1e8 known URLs on, progress is printed to standard error.
 """
 
 import argparse

@@ -6,7 +6,7 @@
 
 The pipeline runs in one thread. The CPU time of the storage engine's threads is also counted. Between two
 pages, the benchmark overwrites the processor's caches, as the parsing of a page would do in a crawl. The time
-for this is not counted.
+that the benchmark takes to overwrite the caches is not counted.
 """
 
 import tempfile

@@ -1,10 +1,10 @@
 """Loads URLs into the CLOCK cache, DUE and frontier of one process, in one thread.
 
-The steps are the same as in `Process`.
+The steps of loading are the same as in `Process`.
 
 The stream of URLs begins with one URL of every host. Each other URL gets a random host: the host's number is
 the square of a uniform random number, times the number of hosts. So the busiest tenth of the hosts gets a
-third of the URLs. One link in five repeats an earlier one. URLs have 77 bytes on average.
+third of the URLs. One link in five repeats an earlier link. URLs have 77 bytes on average.
 """
 
 import random

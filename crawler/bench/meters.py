@@ -1,6 +1,7 @@
 """Meters for benchmarks: CPU time, memory, and races between contenders.
 
-The functions that measure other processes read /proc on Linux. On other systems, they return 0.
+The functions that measure other processes read /proc on Linux. On systems other than Linux, these functions
+return 0.
 """
 
 import os

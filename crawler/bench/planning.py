@@ -23,12 +23,12 @@
                     + hosts x row, known pages x schedule if they are refreshed, and a browser a process if it renders
     days            pages / rate
 
-Every fetch counts as a page, whatever the status of the answer. A web is described by its mean page (KiB,
-compressed share, links, distinct new URLs, length of a URL), and a machine by its unit costs. Each unit cost
-is a range, and so are the results. Unit costs are either measured by `crawler bench units`, or those of
-REFERENCE, which are estimates. Where a setting of the crawler limits a quantity, the plan assumes the default
-of this setting. `TABLES_RESIDENT`, `NAME_BYTES`, `MEMO_ENTRY`, `PLAIN_CONNECTION` and `LINK_BYTES` are
-estimates, not measurements.
+Every fetch counts as a page, whatever the status of the answer. A web is described by the properties of its
+mean page (KiB, compressed share, links, distinct new URLs, length of a URL), and a machine by its unit costs.
+Each unit cost is a range, so the computed resources are ranges, too. Unit costs are either measured by
+`crawler bench units`, or those of REFERENCE, which are estimates. Where a setting of the crawler limits a
+quantity, the plan assumes the default of this setting. `TABLES_RESIDENT`, `NAME_BYTES`, `MEMO_ENTRY`,
+`PLAIN_CONNECTION` and `LINK_BYTES` are estimates, not measurements.
 """
 
 import math

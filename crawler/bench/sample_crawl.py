@@ -2,10 +2,10 @@
 
 The values are read from report.json, crawl.toml and the first `LINES_MAX` lines of pages.jsonl, and converted
 to the units of the arguments. The sample crawl may still be running. Pages are assumed to be distributed over
-hosts as in the sample: the largest host of a larger crawl is assumed to have the same share of the URLs. The
-largest host's share is computed from all known URLs, including those that wait. Early in a crawl, politeness
-allows about as many fetches to a small host as to a large one, so the fetched pages alone would show too
-small a share.
+hosts as in the sample: the largest host of the planned crawl is assumed to have the same share of the URLs as
+the largest host of the sample. The largest host's share is computed from all known URLs, including those that
+wait. Early in a crawl, politeness allows about as many fetches to a small host as to a large one, so the
+fetched pages alone would show too small a share for the largest host.
 """
 
 from collections import Counter

@@ -1,6 +1,7 @@
 """Measures the host splitter against a bare loop: both send links from one process to another.
 
-Both make the links durable before they acknowledge them.
+In the host splitter and in the bare loop, the receiver acknowledges links only after it has stored them
+durably.
 
 There are two processes on loopback, each with its own LevelDB. The phase *fill* commits links to the sender's
 outbox, one synced group at a time. The phase *drain* connects the processes and waits until the owner has

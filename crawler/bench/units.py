@@ -18,8 +18,8 @@ The cost of a link (`links.py`) and the costs that matter only in large crawls (
 separately. Finally, the cost of a crawl whose properties lie between those of the other crawls is predicted
 and measured, and the errors are printed. The memory of a connection is not measured but copied from the
 built-in unit costs (`planning.REFERENCE`). If there is no `openssl` command, the costs of TLS are also copied
-from there. The cost of a refresh includes the cost of a pick from the refresh schedule. The cost of a pick is
-also printed alone, because it dominates plans with many refreshes.
+from `planning.REFERENCE`. The cost of a refresh includes the cost of a pick from the refresh schedule. The
+cost of a pick is also printed alone, because it dominates plans with many refreshes.
 """
 
 import argparse

@@ -1,8 +1,8 @@
 """The `crawler` command. Each command has one file in this folder.
 
 Only the file of the given command is imported, so `--help` and short commands start fast. If a command fails
-because of a server, the disk or the configuration, it prints one line on standard error. Its exit code is
-that of the error's class (`errors.py`).
+because of a server, the disk or the configuration, it prints one line on standard error. The exit code of the
+command is that of the error's class (`errors.py`).
 """
 
 import contextlib

@@ -1,9 +1,9 @@
-"""`crawler demo`: run the whole crawler on a small built-in web. This takes less than a minute.
+"""`crawler demo`: run the whole crawler on a small built-in web.
 
-The demo first crawls this web completely. One of its sites, `app`, is a shop whose pages are built by a
-script: without a browser, the crawl gets only its first page. Then news and prices change, and the crawl
-keeps its copies fresh for `REFRESH_SECONDS`. The web is part of the demo, so its server knows the current
-version of every page and counts the stored copies that are current.
+The demo takes less than a minute. First, the demo crawls its small web completely. One of its sites, `app`,
+is a shop whose pages are built by a script: without a browser, the crawl gets only its first page. Then news
+and prices change, and the crawl keeps its copies fresh for `REFRESH_SECONDS`. The web is part of the demo, so
+its server knows the current version of every page and counts the stored copies that are current.
 """
 
 import argparse

@@ -8,7 +8,7 @@ endless   127.0.0.15    a calendar without end, which only a depth limit stops
 app       127.0.0.16    a tea shop that a script builds: without a browser its first page has neither text nor links
 
 Articles change every few seconds (those with higher numbers less often), and the price of every fourth
-product changes. Each such page has an ETag, and the server answers 304 until the page changes.
+product changes. Each page that may change has an ETag, and the server answers 304 until the page changes.
 """
 
 import gzip

@@ -1,7 +1,7 @@
 """The flags that set a configuration key, in the groups in which `--help` shows them.
 
-Each such flag is a row of `FLAGS`, which is the only place in the command line that names the key. A row
-names the commands that lack the flag because it has no effect there.
+Each flag that sets a configuration key is a row of `FLAGS`. No other module of the command line names the
+key. The row also names the commands that lack the flag because the flag would have no effect in them.
 """
 
 import argparse

@@ -1,7 +1,7 @@
 """Translates flags of other tools, and arguments of the Python API, into flags of `crawler crawl`.
 
-The table `FOREIGN` is also shown in this folder's README. An unknown flag is looked up here before a similar
-flag of the crawler is suggested.
+The table `FOREIGN` is also shown in this folder's README. If a flag is unknown, the command line first looks
+it up in `FOREIGN`, and only then suggests a similar flag of the crawler.
 """
 
 from collections.abc import Iterable, Iterator

@@ -1,7 +1,8 @@
-"""Parses configuration values that have a syntax of their own. The stages read such values with these functions.
+"""Parses configuration values that have a syntax of their own.
 
-When a configuration is loaded, `checks.py` calls these functions for every such key, so all values are valid
-when a crawl starts. The message of an error says which syntax is expected; the caller adds the key.
+The stages read these values with the functions of this module. When a configuration is loaded, `checks.py`
+calls these functions for every key that has such a value, so all values are valid when a crawl starts. The
+message of an error says which syntax is expected; the caller adds the key.
 """
 
 import re

@@ -1,8 +1,8 @@
 """Reads names such as `noai` in `X-Robots-Tag` and meta robots as statements about how a page may be used.
 
-All names that apply to our product token are kept, but only a few of them have a meaning here. `noai` and
-`noimageai` were introduced by DeviantArt and have no specification: `noai` is read as a refusal of the two AI
-uses. `noimageai` is read in the same way, but only if the answer is an image.
+All names that apply to the crawler's product token are kept, but only a few of these names say something
+about uses. `noai` and `noimageai` were introduced by DeviantArt and have no specification: the crawler reads
+`noai` as a refusal of the two AI uses, and `noimageai` as the same refusal if the answer is an image.
 """
 
 from collections.abc import Iterable

@@ -1,8 +1,8 @@
 """Combines everything that a site says about a page into one answer for each use, and names the source that decided.
 
 No source has precedence, except inside TDMRep, where the page overrides the file. For each use, the most
-restrictive answer counts. If several sources gave this answer, the one that comes first in `SOURCES` is
-named.
+restrictive answer counts. If several sources gave the most restrictive answer, the source that comes first in
+`SOURCES` is named.
 """
 
 from collections.abc import Iterable

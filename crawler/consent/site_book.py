@@ -2,15 +2,17 @@
 
 `site(authority)` returns the current `Site`. When an answer has arrived, the fetch task records the digest of
 the current `Site`. When the page is stored, `noted` returns the `Site` with this digest. So a robots.txt that
-is fetched between these two moments does not count (draft-ietf-aipref-attach).
+is fetched after the answer has arrived but before the page is stored does not count
+(draft-ietf-aipref-attach).
 
 The files are fetched by the crawl (`process/fetching/site_files.py`), at most once per site within
-`consent.files_max_age`. They are stored in parsed form:
+`consent.files_max_age`. The store holds the files in parsed form:
 
     L/<8 bytes><authority>    (SiteFile, parsed content) of each file, sealed msgpack
 
-The first 8 bytes of a key are the fingerprint of the site's root URL. A fingerprint begins with the bucket.
-The files and the statements of recently used sites stay in memory, each up to `consent.files_memory_max`.
+The first 8 bytes of a key are the fingerprint of the site's root URL, whose top 16 bits are the bucket of the
+site. The files of recently used sites stay in memory up to `consent.files_memory_max`, and their statements
+up to the same limit.
 """
 
 import hashlib

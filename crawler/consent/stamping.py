@@ -2,7 +2,7 @@
 
 Most pages of a host have equal statements, so finished receipts are cached. The key of the cache contains
 everything on which a receipt depends: the state of the site, the rule of robots.txt, the page's own
-statements, and, if the site has statements about paths, the path. A look-up takes about 5 us.
+statements, and, if the site has statements about paths, the path. A look-up in the cache takes about 5 us.
 """
 
 from collections import OrderedDict

@@ -9,9 +9,9 @@
 | unknown, or there is no receipt | as `consent.unknown` says |
 | it cannot be read | refused |
 
-With `consent.retroactive`, the receipt of the page's last fetch counts, too: if the site refused the use
-later, the copies stored earlier are refused as well. A permission that the site gives later does not apply to
-an earlier copy.
+With `consent.retroactive`, the receipt of the page's last fetch counts, too: if that receipt refuses the use,
+earlier copies of the page are refused as well. A permission that the site gives later does not apply to an
+earlier copy.
 """
 
 from typing import NamedTuple

@@ -14,8 +14,8 @@
     DIR/p0.begun        exists once p0 has started, so that the loss of its folder is noticed; the number of its state
     DIR/p0/ ...         one folder per process: store/ due/ links/ warc/ trace/ gaps node.lock control.sock
 
-The crawl's id is a hash of the secret seed. So no two directories have the same id by accident, and the id
-does not reveal the seed.
+The crawl's id is a hash of the secret seed. Because the seed is random, no two crawls have the same id by
+accident. Because the id is a hash, it does not reveal the seed.
 """
 
 import errno

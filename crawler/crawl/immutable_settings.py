@@ -1,7 +1,7 @@
 """The settings on which stored data depends. Each process keeps the values with which it was created.
 
-With other fingerprints, every URL would count as unknown and every page would be fetched again. With another
-speed of the refresh clock, every stored instant of the refresh frontier would shift.
+If a setting changed the fingerprints, every URL would count as unknown and every page would be fetched again.
+If a setting changed the speed of the refresh clock, every stored instant of the refresh frontier would shift.
 """
 
 from collections.abc import Mapping

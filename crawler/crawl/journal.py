@@ -1,17 +1,19 @@
-"""The journal of a command that changes a stopped crawl. It makes the command safe against kills.
+"""The journal of a command that changes a stopped crawl.
+
+The journal makes it safe to kill such a command at any moment.
 
     DIR/journal.json    {"command": "repair", "facts": {"p0": ...}}
 
-Four commands use the journal: `check --repair`, `recover`, `reshard` and `withdraw --erase`. They durably
-record in the journal what they are about to do, and remove the journal when everything is done. So after a
-kill, every command can see that the crawl is between two states. The interrupted command continues where it
-stopped, and all other commands refuse the directory. (An upgrade needs no journal: `DIR/format` records its
-progress.)
+Four commands use the journal: `check --repair`, `recover`, `reshard` and `withdraw --erase`. Each of these
+commands durably records in the journal what it is about to do, and removes the journal when everything is
+done. So after a kill, every command can see that the crawl is between two states. The interrupted command
+continues where it stopped, and all other commands refuse the directory. (An upgrade needs no journal:
+`DIR/format` records its progress.)
 
-A reshard builds the new folders in `DIR/.reshard` before it writes the journal. If that folder exists without
-a journal, it was left by a killed reshard, and the next command removes it. A reshard moves the old folders
-to `DIR/.resharded` when it replaces them by the new ones. If this folder exists without a journal, it is
-removed, too.
+A reshard builds the new folders in `DIR/.reshard` before it writes the journal. If `DIR/.reshard` exists
+without a journal, a killed reshard has left the folder, and the next command removes it. A reshard moves the
+old folders to `DIR/.resharded` when it replaces them by the new ones. If `DIR/.resharded` exists without a
+journal, the next command removes that folder, too.
 """
 
 import logging

@@ -1,13 +1,14 @@
 """Checks that the files of a crawl directory are plain files, because another user may have made the directory.
 
-A crawl writes and reads files with fixed names. If such a name is a symbolic link, the crawl would write to a
-file elsewhere. If it is a pipe or a device, opening it may take forever. So before any file of a crawl
-directory is opened, the directory is examined. The directory itself, the folder of each process and the
-subfolders of these folders may contain plain files, directories and sockets. Only two things may be symbolic
-links to directories: the folder of a process, and a subfolder of such a folder. With such links, a crawl can
-be spread over several disks. Folders of other names, such as mirrors and exports, are not entered. An entry
-with a fixed name must be of the kind that the crawl expects, a file or a folder. A file that is read into
-memory as a whole must not be larger than `WHOLE_BYTES_MAX`.
+A crawl writes and reads files with fixed names. If one of these names is a symbolic link, the crawl would
+write to a file elsewhere. If one of the files is a pipe or a device, opening the file may take forever. So
+before any file of a crawl directory is opened, the directory is examined. The directory itself, the folder of
+each process and the subfolders of these folders may contain plain files, directories and sockets. Only two
+things may be symbolic links to directories: the folder of a process, and a subfolder of such a folder.
+Symbolic links in these two places allow a crawl to be spread over several disks. Folders of other names, such
+as mirrors and exports, are not entered. An entry with a fixed name must be of the kind that the crawl
+expects, a file or a folder. A file that is read into memory as a whole must not be larger than
+`WHOLE_BYTES_MAX`.
 
 The examination opens no file, and takes 0.5 us per file.
 """

@@ -2,8 +2,8 @@
 
 A crawl directory keeps its settings, so that the same command continues the crawl. If a different seed is
 given later, the kept settings, such as a delay of 0 or `robots ignore`, would affect a site for which the
-user did not intend them. So `crawl.toml` records the hosts of the seeds. For a seed on another host, each
-relaxed setting must be given again.
+user did not intend them. So `crawl.toml` records the hosts of the seeds for which the settings were given.
+For a seed on any other host, each relaxed setting must be given again.
 """
 
 from collections.abc import Collection, Iterable, Mapping

@@ -1,9 +1,9 @@
 """Adds seeds with the field `render` to an existing crawl.
 
 The field determines whether a browser renders the pages under a seed. Like the column `render` of a seeds
-file, the field is converted to `[[override]]` tables. First these tables are sent to all processes, in the
-same way as a setting (`safe_settings.PARTS`). Then the seeds are sent to one process, which forwards them to
-their owners.
+file, the field is converted to `[[override]]` tables. First the `[[override]]` tables are sent to all
+processes, in the same way as a setting (`safe_settings.PARTS`). Then the seeds are sent to one process, which
+forwards them to their owners.
 """
 
 from collections.abc import Iterable, Mapping

@@ -1,6 +1,7 @@
 """Moves an existing crawl to another directory name, so that a new crawl can start in its place.
 
-A crawl with `--cached` uses the answers of earlier crawls again; `earlier` lists the crawls that were moved.
+A crawl with `--cached` uses the answers of earlier crawls again. `earlier` lists these earlier crawls, which
+were moved to other names.
 """
 
 import contextlib

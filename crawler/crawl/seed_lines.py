@@ -5,11 +5,11 @@
     https://example.com/
     +http://(net,example,
 
-The first line may name the columns, in any order, separated by blanks, tabs or commas. Without such a line,
-the columns have the order shown above. All columns but the URL may be omitted. If another column follows an
-omitted column, `-` stands for the omitted column. A line that starts with `+` is a SURT prefix, as in
-Heritrix. It adds a part of the web to the scope, but no seed. The columns become `[[override]]` tables, which
-are saved with the crawl.
+The first line may name the columns, in any order, separated by blanks, tabs or commas. If the first line does
+not name the columns, they have the order `url scope depth limit render`. All columns but the URL may be
+omitted. If another column follows an omitted column, `-` stands for the omitted column. A line that starts
+with `+` contains a SURT prefix, as in Heritrix. A line with a SURT prefix adds a part of the web to the
+scope, but no seed. The columns become `[[override]]` tables, which are saved with the crawl.
 
     scope    page, prefix, host, domain, or a SURT prefix
     depth    maximum number of link hops from a seed, in that part of the web

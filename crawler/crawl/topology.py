@@ -4,10 +4,11 @@
     node                   the names of `splitter.peers`, each in a directory of its own
 
 The bucket table is read from the file that the configuration names (`splitter.table_file`). If the
-configuration names no file, the table is read from DIR/buckets.json, which a reshard writes. Without either
-file, every process owns an equal range. Every process keeps the table with which it was first opened. Another
-table is refused until `crawler reshard` has moved the buckets. Otherwise, two processes would crawl the same
-host. Every process also keeps its name, so a folder that was given the name of another process is refused.
+configuration names no file, the table is read from DIR/buckets.json, which a reshard writes. If neither file
+exists, every process owns an equal range of buckets. Every process keeps the bucket table with which it was
+first opened, and refuses to start with another table until `crawler reshard` has moved the buckets. With
+different tables, two processes would crawl the same host. Every process also keeps its name, so a folder that
+was given the name of another process is refused.
 """
 
 from pathlib import Path

@@ -2,7 +2,7 @@
 
 `begin`, `committed` and `failed` run on the event loop, `CompactionPlan.run` may run in any thread, and
 `stage` runs in the writer thread. A merge changes only how the known set is divided into runs, not what is in
-the set. So a flush may run at the same time.
+the set. So a flush may run at the same time as a merge.
 """
 
 from crawler.due.known_set import KnownSet

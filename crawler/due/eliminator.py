@@ -1,4 +1,6 @@
-"""The Duplicate URL Eliminator. It takes links, and returns those that lead to new URLs, each URL exactly once.
+"""The Duplicate URL Eliminator (DUE).
+
+The DUE takes links, and returns those that lead to new URLs, each URL exactly once.
 
 A link that is not in the cache takes part in two commits, which are marked `=` in this diagram. A step counts
 as done only after it is committed (`storage/README.md`, "The commit point"):
@@ -14,8 +16,9 @@ part of the new links, and each part writes its own run. `begin_flush` returns t
 part is done. At most one flush and one compaction (`compactor.py`) run at a time, and these two may overlap.
 
 After a crash, the store decides what is valid. Opening the DUE deletes the runs and links that the store does
-not name. Links that were committed but not flushed wait again. The batch that hands a new fingerprint to the
-frontier also records that the fingerprint is known. So each fingerprint is returned as new exactly once.
+not name. Links that were committed but not flushed wait for the next flush again. The batch that hands a new
+fingerprint to the frontier also records that the fingerprint is known. So each fingerprint is returned as new
+exactly once.
 
 `links = pending + known + new`: `links` counts all links appended since the crawl began, and `pending` counts
 those that still wait or are being flushed. The other links are divided into `known` and `new`, by whether

@@ -11,8 +11,8 @@ first byte and is unlinked once all its links are flushed.
     block    4 bytes length of the payload, 4 bytes CRC-32 of it, payload: links as MessagePack arrays
 
 Each `append` writes one or more blocks. The store holds the committed end of the log (`d/links`) and the
-flushed position (`d/flushed`). Both positions are block boundaries. After a crash, everything beyond the
-committed end is cut off.
+flushed position (`d/flushed`). The committed end and the flushed position are block boundaries. After a
+crash, everything beyond the committed end is cut off.
 """
 
 import os

@@ -2,9 +2,9 @@
 
 Each input run may use a share of the chunk, in proportion to the number of keys that are left in that run.
 The window must not extend beyond the last key of a share, because the next keys of the share's run are not in
-the chunk. A share that reaches the end of its run sets no such bound. So the window ends at the smallest last
-key of the other shares. From each share, the keys up to that point are merged: first the two smallest parts,
-then the result with the next part, and so on.
+the chunk. A share that reaches the end of its run does not bound the window. So the window ends at the
+smallest last key of all shares that do not reach the end of their runs. From each share, the keys up to the
+end of the window are merged: first the two smallest parts, then the result with the next part, and so on.
 
     input 0   . . . . . . . . . e|. . . . .        e: last key of the share,
     input 1   . . . . . . .|. e                       the smallest ends the window

@@ -1,4 +1,6 @@
-"""Exports and reports of a crawl that is running or at rest. The crawling processes are not involved.
+"""Exports and reports of a crawl that is running or at rest.
+
+The crawling processes take no part in an export.
 
     archives      the archives of all processes, read from copies of their stores
     worker_pool   processes that share the work on many pages

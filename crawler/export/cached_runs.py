@@ -1,9 +1,9 @@
 """Starts a run that uses stored answers of earlier runs (`--cached`), and removes runs that only repeat other runs.
 
-Each run with `--cached` is a separate crawl, which is marked with the file DIR/cached. The next such run
-moves that crawl to DIR.N. Then that run removes every marked crawl whose answers are all in other crawls as
-well. So only the crawl that made the requests remains, besides the few runs that added answers. A crawl
-without the mark is never removed.
+Each run with `--cached` is a separate crawl, which is marked with the file DIR/cached. The next run with
+`--cached` moves the crawl that is in DIR to DIR.N, and then removes every marked crawl whose answers are all
+in other crawls as well. So only two kinds of crawls remain: the crawl that made the requests, and the few
+runs with `--cached` that added answers. A crawl without the file `cached` is never removed.
 """
 
 import contextlib

@@ -1,7 +1,7 @@
 """Does the work on one page of an export; any of the processes that share the export may do it.
 
-This module combines the formats of `crawler/pages` with `crawler/extract`. The latter finds the encoding and
-the links of a page, and decides whether the page may be parsed.
+This module combines the formats of `crawler/pages` with `crawler/extract`, which finds the encoding and the
+links of a page, and decides whether the page may be parsed.
 """
 
 from collections.abc import Callable, Iterable, Sequence

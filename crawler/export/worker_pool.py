@@ -2,9 +2,9 @@
 
 If there is more than one piece, the processes are forked, so the work may be any callable with any state.
 Each process has one piece at a time. A process may end because of a crash in a parser's C code, lack of
-memory or a kill. The other processes are not affected: a new process replaces the one that ended, and repeats
-the piece of work with `careful` set, that is, by a method that cannot crash. All worker processes end when
-this process ends, for any reason.
+memory or a kill. If a process ends, the other processes are not affected. A new process replaces the one that
+ended, and repeats its piece of work with `careful` set, that is, by a method that cannot crash. All worker
+processes end when this process ends, for any reason.
 """
 
 import itertools

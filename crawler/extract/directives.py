@@ -1,6 +1,8 @@
-"""Page-level robots directives: reads `<meta name=robots>` and `X-Robots-Tag`. Both are case-insensitive
-comma-separated lists. A header value may begin with the name of an agent (`otherbot: noindex, nofollow`); the
-directives then apply to that agent only, up to the next name in the value. `none` means `noindex, nofollow`.
+"""Reads page-level robots directives from `<meta name=robots>` and `X-Robots-Tag`.
+
+The values of the meta element and of the header are comma-separated lists, in which case does not matter. A
+header value may begin with the name of an agent (`otherbot: noindex, nofollow`); the directives then apply to
+that agent only, up to the next name in the value. `none` means `noindex, nofollow`.
 """
 
 from collections.abc import Iterable

@@ -1,8 +1,8 @@
 """Sitemaps, feeds and style sheets: documents that are not pages but contain URLs.
 
-The same code reads small documents in the event loop and large ones in a child process (`worker.py`). Fifty
-megabytes of XML take seconds. A thread would share the interpreter lock with the event loop, so the loop
-would have to wait for 5 ms again and again until the thread has finished.
+The same code reads small documents in the event loop and large ones in a child process (`worker.py`). Parsing
+50 MB of XML takes seconds. If a thread parsed a large document, it would share the interpreter lock with the
+event loop, and the loop would have to wait for 5 ms again and again until the thread has finished.
 """
 
 from collections.abc import Iterable

@@ -1,15 +1,16 @@
 """Finds the parts of a page that are not HTML: SVG, MathML, and the contents of templates.
 
-A `<base>` in such a part does not set the page's base URL. The rewriter reads tags without a tree, so it uses
-this module, which follows only the tags that begin and end such parts (WHATWG HTML, 13.2.6.5):
+A `<base>` in a part that is not HTML does not set the page's base URL. The rewriter reads tags without a
+tree, so it uses this module, which follows only the tags that begin and end the parts that are not HTML
+(WHATWG HTML, 13.2.6.5):
 
     svg, math                    begin a foreign part
     foreignObject, desc, mi ...  integration points: HTML begins again within
     p, div, table ...            end a foreign part without an end tag
     template                     its contents are not in the document
 
-This module is called only for pages with a `<base>` and one of these elements. It takes linear time for any
-input.
+This module is called only for pages that contain a `<base>` and also `<svg>`, `<math>` or `<template>`.
+Finding the parts takes linear time for any input.
 """
 
 import re

@@ -18,8 +18,8 @@ treatment: the standard may insert copies of them, but a copy always comes after
 first of several equal links is used.
 
 If requisites or rare attributes are wanted, the scanner hands over each element that has one of these
-attributes, provided that the parser inserts the element (`_take_others`). It gives up if the parser would add the
-attributes to another element, or if it is uncertain whether a `<select>` is nested in another.
+attributes, provided that the parser inserts the element (`_take_others`). The scanner gives up if the parser
+would add the attributes to another element, or if it is uncertain whether a `<select>` is nested in another.
 """
 
 import re

@@ -1,15 +1,15 @@
 """Finds the links of a page (`extract/README.md`, "Links") with selectolax (lexbor).
 
 Lexbor builds its tree as the HTML standard requires, and only elements of this tree yield links. The contents
-of comments, script, style, textarea and title yield no links. Neither do the contents of templates, which are
-not in the searched tree. The contents of noscript are read as if scripting were off. Shadow roots are part of
-the page (`shadow_roots.py`).
+of comments, script, style, textarea and title yield no links. The contents of templates yield no links
+either, because they are not in the searched tree. The contents of noscript are read as if scripting were off.
+Shadow roots are part of the page (`shadow_roots.py`).
 
 One selector visits every relevant element, in document order. Lexbor is fastest with selectors that name only
 attributes. The selectors of `_ALL` take 59 us for a 45 kB page; with `iframe[src]` and `frame[src]` in place
 of `[src]:not(img,script)`, they take 100 us. The `src` of images and scripts is left out, because it is not a
-link. The kind of an element is read from its numeric tag id. Values are read one by one, because `attributes`
-builds a dict and costs twice as much.
+link. The kind of an element is read from its numeric tag id. The values of attributes are read one by one,
+because lexbor's `attributes` builds a dict and costs twice as much.
 
 The parser takes quadratic time for some inputs and holds the interpreter lock while it runs.
 `parser_guard.py` decides which pages must not be parsed here; `worker.py` parses them

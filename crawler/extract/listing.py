@@ -1,8 +1,9 @@
 """Reads the modification time of each file from the directory listings that servers generate.
 
 Apache (plain and table), nginx and lighttpd write a link, the file's modification time in one of three
-formats, and the size of the file. The time is the server's local time. If it has no time zone, it is read as
-UTC. If times are wrong for that reason, the measured precision of this source drops (`freshness/README.md`).
+formats, and the size of the file. A listing states times in the server's local time. A time without a time
+zone is read as UTC. If the server's time zone is not UTC, such times are wrong, and the measured precision of
+listings as a source drops (`freshness/README.md`).
 """
 
 import re

@@ -4,9 +4,9 @@
             to disk (`fetcher/file_body.py`), from where a child that fell behind or died gets it again
     child   MapReaders: one reader per map; CPU time is limited over all pieces of a map
 
-Neither process holds a map in one piece, encoded or decoded. If a whole map of 50 MiB were sent to the child
-as one message, this would block the event loop for 190 ms and need four copies in memory. The child sends one
-answer per map, after the last piece. If the child dies, the map is read again from its start.
+Neither process holds a map in one piece, encoded or decoded. Sending a whole map of 50 MiB to the child as
+one message would block the event loop for 190 ms and need four copies in memory. The child sends one answer
+per map, after the last piece. If the child dies, the map is read again from its start.
 """
 
 import signal

@@ -6,9 +6,9 @@ configuration. The process answers each frame with one frame. A frame is 4 bytes
 answer is what was extracted. The pieces of a map (`map_stream.py`) get one answer, after the last piece.
 
 The kernel limits the memory of the process, and ends the process when a page takes more CPU time than
-allowed. For this, a profiling timer sends a signal that the process does not handle. So the limit works even
-while the parser holds the interpreter lock. The process exits when its input ends, so it never outlives its
-parent.
+allowed. When the CPU time is used up, a profiling timer sends a signal that the process does not handle. So
+the limit on CPU time works even while the parser holds the interpreter lock. The process exits when its input
+ends, so it never outlives its parent.
 """
 
 import ctypes

@@ -8,14 +8,14 @@ Lexbor holds the interpreter lock while it parses, and for some inputs it needs 
     n/2 open formatting elements, n/2 tags that reopen them all (`<b a1><p><b a2><p>...`)
                                                 2,500: 247 ms and 170 MB   5,000: 2.8 s and 750 MB
 
-The last case is the worst, but also the cheapest to prevent. A parser keeps at most three equal formatting
-elements (WHATWG 13.2.4.3). So the parser reopens many elements only if their attributes differ.
-The attributes of formatting elements contain no links, except those of `a`. So on a page with many different
-formatting elements, all formatting elements except `a` are parsed without their attributes
-(`without_formatting_attributes`).
+The case of many open formatting elements, the last in the table, is the worst, but also the cheapest to
+prevent. A parser keeps at most three equal formatting elements (WHATWG 13.2.4.3). So the parser reopens many
+elements only if their attributes differ. The attributes of formatting elements contain no links, except those
+of `a`. So on a page with many different formatting elements, all formatting elements except `a` are parsed
+without their attributes (`without_formatting_attributes`).
 
-`judge` examines every page, after its conversion to UTF-8. It takes some 20 us for 45 kB; above 64 KiB, it
-takes more time per byte:
+`judge` examines every page, after its conversion to UTF-8. The examination takes some 20 us for a page of 45
+kB, and more time per byte for pages above 64 KiB. Its verdicts are:
 
     SAFE        parse here: the number of tags and separators bounds the cost to 0.1 s in the worst case
                 (6,300 tags that stay open; 500 formatting elements reopened by as many tags)
@@ -26,8 +26,8 @@ takes more time per byte:
 A tag takes 700 bytes in the tree: the 450,000 tags of a 10 MB page take 330 MB.
 
 A wrong suspicion does no harm, because APART gives the same result as SAFE. A page is called EXCESSIVE only
-after a closer examination. Even this examination can be wrong, because only the parser knows which elements
-an end tag closes. So the worker's limits apply in any case.
+after a closer examination. Even the closer examination can be wrong, because only the parser knows which
+elements an end tag closes. So the worker applies its limits to every page that it parses.
 """
 
 import re

@@ -1,7 +1,7 @@
 """Finds the links of a page, including repeated links, for URL traces (Broder, Najork, Wiener 2003, section 4.2).
 
-`links.py` returns each link of a page once. A trace is used to measure URL caches. It needs every occurrence
-of a link, because the look-ups that a cache saves are those of repeated links.
+`links.py` returns each link of a page once. A trace is used to measure URL caches. A trace must contain every
+occurrence of a link, because the look-ups that a cache saves are those of repeated links.
 """
 
 from selectolax.lexbor import LexborHTMLParser

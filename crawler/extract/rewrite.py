@@ -1,8 +1,8 @@
 """Replaces the URLs of a page, for mirrors on disk and for pages served from the cache.
 
 `rewrite_html` passes every URL of a page, absolute and canonical, to `map_url` and replaces it by the result.
-All other bytes stay unchanged. A parser's tree would not preserve these bytes, so one regular expression
-finds the tags in the same way as the standard's tokenizer (WHATWG HTML, 13.2.5):
+All other bytes stay unchanged. A parser's tree would not preserve the bytes that stay unchanged, so one
+regular expression finds the tags in the same way as the standard's tokenizer (WHATWG HTML, 13.2.5):
 
     comments, doctypes                     skipped
     script, textarea, title, iframe ...    the tag is read, the text skipped

@@ -1,10 +1,11 @@
 """Finds links by a plain scan, for pages that must not be parsed or could not be parsed completely.
 
-It reads tags with one regular expression that never looks at a byte twice, so it takes linear time for any
-input. It skips comments, script, style and similar elements, but builds no tree. So its links are nearly, but
-not exactly, those of the standard. Most scans run in the child process that parses large pages. Such a scan
-reads the whole page. A scan in the process that crawls reads only the first megabyte. It runs in the event
-loop or, if the page is long, in a thread.
+The scan reads tags with one regular expression that never looks at a byte twice, so it takes linear time for
+any input. The scan skips comments, script, style and similar elements, but builds no tree. So the scan finds
+nearly, but not exactly, the links that the HTML standard defines. Most scans run in the child process that
+parses large pages. A scan in the child process reads the whole page. A scan in the process that crawls reads
+only the first megabyte. In that process, the scan of a long page runs in a thread, and other scans run in the
+event loop.
 """
 
 import html

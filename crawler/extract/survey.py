@@ -1,8 +1,8 @@
 """Counts the tags of a page by kind, in one pass over its bytes, for `parser_guard.py`.
 
 A *formatting* tag is a start tag that may belong to a formatting element, judged by the two bytes after `<`.
-Tags such as `<bible>` are therefore counted, too. So the number may be too high, but counting takes only one
-table look-up per tag.
+Tags such as `<bible>` are therefore counted, too. So the number of formatting tags may be too high, but
+counting them takes only one table look-up per tag.
 """
 
 import re

@@ -277,7 +277,7 @@ def test_folders_import_only_lower_layers() -> None:
 
 
 # The layers of `process/`, lowest first: its folders, then the modules that join them.
-# No folder or module imports from a later line.
+# A folder or module imports nothing from the lines below its own.
 PROCESS_FLOORS = (
     "lifecycle",
     "committing",

@@ -75,8 +75,8 @@ def _page(
     links[other[old]] = (1 << 40) + generator.integers(reach, size=int(old.sum()))
     repeated = generator.random(count) < _REPEAT_SHARE
     repeated[0] = False
-    # A repeat copies the last link before it that is not a repeat. Only 3 % of the repeats copy any earlier
-    # link of the page instead.
+    # 97 % of the repeats copy the last link before them that is not a repeat. The other 3 % of the
+    # repeats copy a random earlier link of the page.
     source = np.maximum.accumulate(np.where(repeated, 0, np.arange(count)))
     far = repeated & (generator.random(count) < 0.03)
     source[far] = (generator.random(int(far.sum())) * np.flatnonzero(far)).astype(int)

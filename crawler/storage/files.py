@@ -10,8 +10,8 @@ The guarantee of each operation after a crash:
 
 An `AppendFile` is cut to its committed length when it is opened: later bytes belong to a group that never
 committed. The first failed write closes the file permanently, because it is unknown how many bytes were
-written. After a failed write, the process ends with StoreError and is restarted (`storage/README.md`, "Known
-traps of LevelDB").
+written. After a failed write, the process ends with StoreError and is restarted
+(`storage/README.md`, "Known traps of LevelDB").
 
 A lock is an `flock` on a file that is never deleted. If the file of a lock were deleted, two processes could
 each lock a different file of the same name. The kernel releases the lock when the process ends for any

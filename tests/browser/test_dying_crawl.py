@@ -54,7 +54,8 @@ class Crawl:
         with suppress(ProcessLookupError):
             os.kill(int(words[1]), signal.SIGKILL)
         async with asyncio.timeout(WAIT_MAX):
-            while is_held(self.lock(name)):
+            # the process that was killed, or else the next one, which has written its own number
+            while is_held(self.lock(name)) and self.lock(name).read_text().split()[1:2] == words[1:2]:
                 await asyncio.sleep(0.02)
 
     async def kill_all(self) -> None:

@@ -304,8 +304,8 @@ class Deadlines:
             return min(self._again(host, now) + offset, latest)
         if self.clocked and self.tables.hubs.row_of(page) < 0:
             return min(self._clocked_key(page, host, wait, offset, now), latest)
-        # A hub is crawled for the new pages that it shows. How many it shows does not depend on the neighbourhood
-        # clock, so the offset must not delay the hub.
+        # A hub is crawled for the new pages that it shows. The number of new pages does not depend on the
+        # neighbourhood clock, so the offset must not delay the hub.
         if offset < 0.0:
             return min(self.due(page, host, n, max(now - crawled, 0.0), now) + offset, latest)
         return min(crawled + wait, latest)

@@ -152,7 +152,7 @@ SHELL = {
     "splitter/peers.py",
     "serve/server.py",
     "serve/http_server.py",
-    "serve/listening.py",
+    "serve/listening_socket.py",
     "serve/filling.py",
     "serve/subscriber.py",
     "admin/server.py",

@@ -19,7 +19,7 @@ from crawler.admin.status_source import StatusSource
 from crawler.config import Config
 from crawler.errors import ConfigError
 from crawler.serve import host_check
-from crawler.serve.listening import listen, origin
+from crawler.serve.listening_socket import listen, origin
 
 if TYPE_CHECKING:
     from crawler.admin.server import AdminServer, Search

@@ -9,7 +9,7 @@ page_queue.py    the pages that wait for a loop over `Crawl.pages()`
 page.py          Page, Element, Elements
 request.py       Request: a request made by a callback, and its form in the store
 delivery.py      delivers each page to the user's code at least once
-asked.py         judges the requests that callbacks yield
+request_judge.py judges the requests that callbacks yield
 callbacks.py     maps the stored names of callbacks to functions
 item_files.py    the items files, one or one for each type of items
 item_formats.py  opens an items file in the format of its name

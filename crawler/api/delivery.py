@@ -31,12 +31,12 @@ from typing import Any, Literal
 from msgspec.structs import replace
 
 from crawler.api import request as requests
-from crawler.api.asked import FILTERED, Asked, RequestJudge
 from crawler.api.callbacks import Callbacks
 from crawler.api.item_files import ItemFiles, Misuse
 from crawler.api.items import plain
 from crawler.api.page import Page
 from crawler.api.request import Callback, Handover, Request, callback_name
+from crawler.api.request_judge import FILTERED, JudgedRequests, RequestJudge
 from crawler.consent.describing import in_plain
 from crawler.errors import DamageError, StoreError, UsageError
 from crawler.export.stored_pages import StoredPages
@@ -277,12 +277,12 @@ class Delivery:
     async def _hand_over(
         self, fingerprint: int, page: Page, handover: Handover, *, final: bool = True, reached: bool = True
     ) -> None:
-        asked = Asked([], [])
+        judged = JudgedRequests([], [])
         if reached:
-            takers = self._takers(page, handover, asked, final)
+            takers = self._takers(page, handover, judged, final)
         else:
-            takers = iter([("errback", self._call_back(page, handover.errback, asked))])
-        for kind, work in itertools.chain(takers, self._rejections(page, asked)):
+            takers = iter([("errback", self._call_back(page, handover.errback, judged))])
+        for kind, work in itertools.chain(takers, self._rejections(page, judged)):
             try:
                 if not await work:
                     return
@@ -294,42 +294,42 @@ class Delivery:
                 return self._errors.note(kind, page.url, error)
         if self._items.files:
             await self._sync()
-        self._judge.tell(asked)
-        if final or asked != Asked([], []):
-            self._process.changes.queue(lambda: self._change(fingerprint, page, asked, final))
+        self._judge.tell(judged)
+        if final or judged != JudgedRequests([], []):
+            self._process.changes.queue(lambda: self._change(fingerprint, page, judged, final))
 
     def _takers(
-        self, page: Page, handover: Handover, asked: Asked, final: bool
+        self, page: Page, handover: Handover, judged: JudgedRequests, final: bool
     ) -> Iterator[tuple[str, Awaitable[bool]]]:
         if self._sink is not None:
             yield "sink", _called(self._sink, page)
         # if a page should have been rendered but was not, the parts that its scripts build are missing
         shown = page.outcome != Outcome.NOT_RENDERED
         if final and page.ok and shown and (self._parse is not None or handover.callback):
-            yield "callback", self._call_back(page, handover.callback, asked)
+            yield "callback", self._call_back(page, handover.callback, judged)
         elif final and handover.errback and not page.ok and page.outcome != Outcome.REDIRECT:
-            yield "errback", self._call_back(page, handover.errback, asked)
+            yield "errback", self._call_back(page, handover.errback, judged)
         if self.consume is not None:
             yield "pages", self.consume(page)
 
-    def _rejections(self, page: Page, asked: Asked) -> Iterator[tuple[str, Awaitable[bool]]]:
+    def _rejections(self, page: Page, judged: JudgedRequests) -> Iterator[tuple[str, Awaitable[bool]]]:
         """Yield the calls of the errbacks of rejected requests.
 
         If a rule also rejects requests that these errbacks yield, the errbacks of those requests are not
         called.
         """
-        for url, request, _ in tuple(asked.rejected):
+        for url, request, _ in tuple(judged.rejected):
             if request.errback is not None:
                 self._callbacks.remember(request)
                 filtered = Page(url, 0, FILTERED, page.depth + 1, 0.0, "", (), b"", meta=dict(request.meta))
-                yield "errback", self._call_back(filtered, callback_name(request.errback), asked)
+                yield "errback", self._call_back(filtered, callback_name(request.errback), judged)
 
-    async def _call_back(self, page: Page, name: str, asked: Asked) -> bool:
+    async def _call_back(self, page: Page, name: str, judged: JudgedRequests) -> bool:
         """Run a callback with the page. If the callback raises, discard the items that it has yielded."""
         rows = []
         async for each in _results(self._callbacks.named(name)(page)):
             if isinstance(each, Request):
-                self._judge.add(page, each, asked)
+                self._judge.add(page, each, judged)
             elif each is not None and (item := await self._processed(each, page)) is not None:
                 rows.append((self._items.file_of(item), plain(item)))
         for file, row in rows:
@@ -355,18 +355,18 @@ class Delivery:
             self._syncing = asyncio.ensure_future(asyncio.to_thread(self._items.sync))
         await asyncio.shield(self._syncing)
 
-    def _change(self, fingerprint: int, page: Page, asked: Asked, final: bool) -> Change:
+    def _change(self, fingerprint: int, page: Page, judged: JudgedRequests, final: bool) -> Change:
         """Return the change that adds the requests of a page as links and, if `final`, marks the page as delivered."""
         change = Change()
         if final:
             change.delete(requests.key(fingerprint))
         link_context = LinkContext(page.depth + 1, fingerprint)
-        for _, _, rule in asked.rejected:
+        for _, _, rule in judged.rejected:
             change.count("urls.links")
             change.count(f"urls.filtered.{rule}")
         urls = [
             url
-            for url, request in asked.accepted
+            for url, request in judged.accepted
             if self._ask(change, url, request, link_context, plainly=False)
         ]
         if urls:

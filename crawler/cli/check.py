@@ -83,7 +83,7 @@ def _token(directory: CrawlDirectory, args: argparse.Namespace) -> list[str]:
 
 def _check(directory: CrawlDirectory, workers: int) -> list[str]:
     """Return the problems of each process, followed by the problems that concern several processes."""
-    from crawler.upkeep.behind import Exchanged, find_behind
+    from crawler.upkeep.behind_peers import Exchanged, find_behind
     from crawler.upkeep.check import check
 
     problems, exchanged = [], {}
@@ -100,7 +100,7 @@ def _repair(directory: CrawlDirectory, workers: int) -> list[str]:
     """Repair all processes, print each repair, and return the problems that remain."""
     from crawler.clock import SystemClock
     from crawler.config import convert
-    from crawler.upkeep.behind import recover_behind
+    from crawler.upkeep.behind_peers import recover_behind
     from crawler.upkeep.check import begin_repair, repair
 
     config, clock = convert(directory.settings.load()), SystemClock()

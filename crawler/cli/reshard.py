@@ -101,7 +101,7 @@ def _recover(argv: list[str]) -> int:
     from crawler.clock import SystemClock
     from crawler.config import convert
     from crawler.crawl.topology import process_names
-    from crawler.upkeep.behind import recover
+    from crawler.upkeep.behind_peers import recover
 
     directory = CrawlDirectory(args.dir)
     directory.require()

@@ -16,7 +16,7 @@ from crawler.errors import BusyError, DirectoryError, StoreError, may_not_write
 from crawler.pages.withdrawals import rules_changed_at
 from crawler.process.lifecycle.garbage_collection import collect_briefly, frozen
 from crawler.serve.host_check import parse_address
-from crawler.serve.listening import listen, origin
+from crawler.serve.listening_socket import listen, origin
 
 if TYPE_CHECKING:
     from crawler.admin.control import ControlServer, Handler

@@ -25,7 +25,7 @@ from crawler.serve.connection_slots import ConnectionSlots
 from crawler.serve.dates import dates_of
 from crawler.serve.header_fields import SANDBOX, head
 from crawler.serve.http_error import HttpError, wants_page
-from crawler.serve.listening import cannot_listen
+from crawler.serve.listening_socket import cannot_listen
 from crawler.serve.reply import Reply
 from crawler.serve.representation import UNKNOWN_LENGTH
 from crawler.serve.request_reader import RequestReader, ServedRequest

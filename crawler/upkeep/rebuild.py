@@ -9,7 +9,7 @@ Every fact is written in at least two places, so little is lost permanently:
     host records' queue lengths      the queues
     scope m/scope                    the seeds and the URLs to which they redirected
     a stored page's copy             the web: its URL is queued again
-    links that peers have sent       their archives (`behind.py`)
+    links that peers have sent       their archives (`behind_peers.py`)
 
 First, `recapture.py` repairs the WARC files and their keys. Then `requeue.py` repairs the queues, the DUE and
 the counters. Once the repaired process can be opened, `rediscover.py` searches the stored pages for lost

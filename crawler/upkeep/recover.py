@@ -8,7 +8,7 @@ the lost process, because they have recorded more confirmed links than it has. S
 be repeated.
 
 The lost process may have lost its whole folder, or its store may have been replaced by an earlier state
-(`behind.py`). Links between pages of the lost process were stored only in its folder, so the lost process
+(`behind_peers.py`). Links between pages of the lost process were stored only in its folder, so the lost process
 finds these links again when it fetches the pages.
 """
 

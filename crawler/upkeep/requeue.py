@@ -91,7 +91,7 @@ class Requeue:
     def forget_peers(self) -> None:
         """If the store is damaged, delete the counts of the links that peers have sent.
 
-        Then all these links are recovered (`behind.py`)."""
+        Then all these links are recovered (`behind_peers.py`)."""
         if not self._repair.store_damaged:
             return
         for key, _ in scan_prefix(self._repair.store, INBOX):

@@ -25,7 +25,7 @@ _context = multiprocessing.get_context("forkserver")
 _context.set_forkserver_preload(
     [
         "crawler.admin.withdrawal", "crawler.cli.check", "crawler.cli.inspect", "crawler.cli.reshard",
-        "crawler.cli.withdraw", "crawler.upkeep.behind", "crawler.upkeep.check", "crawler.upkeep.recover",
+        "crawler.cli.withdraw", "crawler.upkeep.behind_peers", "crawler.upkeep.check", "crawler.upkeep.recover",
         "crawler.upkeep.repair", "crawler.upkeep.reshard", "tests.upgrade.test_upgrade", __name__,
         *(f"tests.faults.test_{kind}_killed" for kind in ("moves", "repair", "withdraw")),
     ]

@@ -91,12 +91,12 @@ def _behind_unseen() -> list[tuple[Any, str, Any]]:
     from crawler.splitter.spool import Spool
     from crawler.storage.keys import STATE
     from crawler.storage.reshard import load
-    from crawler.upkeep import behind
+    from crawler.upkeep import behind_peers
 
     return [
         (stages, "state_of", lambda store, folder: load(store, STATE, int, 0)),
         (Spool, "missing", lambda self, applied: 0),
-        (behind, "find_behind", lambda exchanged: []),
+        (behind_peers, "find_behind", lambda exchanged: []),
     ]
 
 

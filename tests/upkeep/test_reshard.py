@@ -27,7 +27,7 @@ from crawler.storage.files import Lock
 from crawler.storage.keys import ASKED, HANDOVER, HOST, INBOX, OUTBOX, REFRESH, TODO, bucket
 from crawler.storage.kv import scan_prefix, seal
 from crawler.upkeep import reshard
-from crawler.upkeep.behind import Exchanged, find_behind
+from crawler.upkeep.behind_peers import Exchanged, find_behind
 from crawler.upkeep.deliver_pending import deliver_pending
 from crawler.upkeep.reshard import BUILT, REPLACED, Resharding, Switch, finish
 

@@ -14,7 +14,7 @@ log = logging.getLogger("crawler")
 FILTERED = "filtered"  # `Page.outcome` of a rejected request
 
 
-class Asked(NamedTuple):
+class JudgedRequests(NamedTuple):
     """The requests that the callbacks of a page have yielded.
 
     `accepted` holds each accepted request as (URL, request). `rejected` holds each rejected request as (URL, request,
@@ -32,17 +32,17 @@ class RequestJudge:
         self._admission = admission
         self._rules_told: set[str] = set()
 
-    def add(self, page: Page, request: Request, asked: Asked) -> None:
-        """Judge a request that a callback of `page` has yielded, and add it to `asked`."""
+    def add(self, page: Page, request: Request, requests: JudgedRequests) -> None:
+        """Judge a request that a callback of `page` has yielded, and add it to `requests`."""
         judged = self._admission.judge(request.url, request.flags, page.base, page.encoding)
         if judged.rule:
-            asked.rejected.append((judged.url or request.url, request, judged.rule))
+            requests.rejected.append((judged.url or request.url, request, judged.rule))
         else:
-            asked.accepted.append((judged.url, request))
+            requests.accepted.append((judged.url, request))
 
-    def tell(self, asked: Asked) -> None:
+    def tell(self, requests: JudgedRequests) -> None:
         """Log the rejected requests, but only the first request that each rule rejects in a run."""
-        for url, request, rule in asked.rejected:
+        for url, request, rule in requests.rejected:
             if rule not in self._rules_told:
                 self._rules_told.add(rule)
                 log.warning(

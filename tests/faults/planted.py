@@ -79,11 +79,14 @@ def _future_kept() -> list[tuple[Any, str, Any]]:
 
     load = state._load_pages
 
-    def load_as_they_are(schedule: Any, chunk: Any, now: float) -> float:
-        return load(schedule, chunk, max(now, float(state._page_rows(chunk)[1]["crawled"].max())))
+    def load_as_they_are(schedule: Any, chunk: Any, now: float, ended: Any) -> float:
+        return load(schedule, chunk, max(now, float(state._page_rows(chunk)[1]["crawled"].max())), ended)
 
-    kept = [(module, "past", lambda instant, now: instant) for module in (registry, state, cache)]
-    return [*kept, (state, "_load_pages", load_as_they_are)]
+    def corrected_only(instants: Any, now: float, ended: Any) -> Any:
+        return instants if ended is None else ended.corrected(instants)
+
+    kept = [(module, "past", lambda instant, now: instant) for module in (registry, cache)]
+    return [*kept, (state, "_corrected", corrected_only), (state, "_load_pages", load_as_they_are)]
 
 
 def _behind_unseen() -> list[tuple[Any, str, Any]]:

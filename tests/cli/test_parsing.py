@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from crawler.cli import COMMANDS
+from crawler.cli.command_table import COMMANDS
 from crawler.cli.completion import SHELLS, parsers
 from crawler.cli.flags import FLAGS, GROUPS
 from crawler.config.key_words import keys

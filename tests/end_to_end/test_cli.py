@@ -424,7 +424,7 @@ def test_a_directory_with_another_seed_is_refused(crawled: tuple[Path, Web], tmp
 
 
 def test_every_command_has_help() -> None:
-    from crawler.cli import COMMANDS
+    from crawler.cli.command_table import COMMANDS
 
     assert all(f"  {name} " in run("--help").text for name in COMMANDS)
     for name in COMMANDS:

@@ -93,7 +93,6 @@ class Signalled(msgspec.Struct):
     urls: list[Told] = []
 
     def record(self, url: str, fate: Fate, why: str = "") -> None:
-        """Count the fate of a URL."""
         self._count(fate, 1, why)
         if len(self.urls) < TOLD_MAX:
             self.urls.append(Told(url, fate, why))

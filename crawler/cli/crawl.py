@@ -293,7 +293,6 @@ def _parse(argv: list[str]) -> argparse.Namespace:
 
 
 def _words(lists: list[str]) -> list[str]:
-    """Return the words of comma-separated lists."""
     return [word.strip() for text in lists for word in text.split(",") if word.strip()]
 
 

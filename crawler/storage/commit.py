@@ -281,7 +281,6 @@ class CommitPoint:
         reach("batch written")
 
     def put_counters(self, batch: Batch) -> None:
-        """Put the current counters into `batch`."""
         batch.put(keys.COUNTERS, seal(msgspec.msgpack.encode(dict(self.counters))))
 
     def committed(self, group: Sequence[Change]) -> None:

@@ -453,7 +453,6 @@ class ChangingWeb:
         ]
 
     def requests(self, begin: float, end: float) -> int:
-        """Return the number of requests for pages from `begin` to `end`."""
         return sum(begin <= asked.at < end for asked in self.log if asked.page >= 0)
 
     def world(self) -> World:

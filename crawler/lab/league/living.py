@@ -422,7 +422,6 @@ class _Game:
             self._policy.expect(node, len(unknown) + SITE_LIST_LINKS * hub.of_site, now)
 
     def result(self) -> LivingResult:
-        """Return the result at the horizon."""
         world, horizon, warm = self._world, self._world.horizon, self._warm
         pages = world.born[: world.pages]
         return LivingResult(

@@ -91,7 +91,6 @@ class Repeated:
         self.repeated: dict[str, tuple[int, list[str]]] = {}
 
     def add(self, key: str, url: str) -> None:
-        """Add a URL with this key."""
         if key in self.repeated:
             _count_in(self.repeated, key, url)
             return
@@ -394,7 +393,6 @@ class Auditor:
                 self._add("not_in_sitemap", _found_on(url, via))
 
     def _judge_target(self, name: str, url: str, fingerprint: int, target: str) -> None:
-        """Add a finding if the page `url` refers to a target that is not an indexable page."""
         if why := self._why_not(fingerprint):
             self._add(name, Finding(url, why, (target,), 1))
 

@@ -217,7 +217,6 @@ class FrontierViews:
         return None if slot == NOWHERE else self.describe(slot, name, now)
 
     def describe(self, slot: int, name: str, now: float) -> HostStatus:
-        """Return the status of a host."""
         return self._described(slot, name, self._first_wait(slot, name, now), now)
 
     def _described(self, slot: int, name: str, wait: UrlWait | None, now: float) -> HostStatus:

@@ -185,7 +185,6 @@ def _maximise(
 
 
 def _pinned(value: float, score: float, low: float, high: float) -> bool:
-    """Return whether a parameter is at a bound and the score would move it beyond this bound."""
     return (value <= low and score <= 0.0) or (value >= high and score >= 0.0)
 
 

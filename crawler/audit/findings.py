@@ -83,9 +83,7 @@ class Audit(msgspec.Struct):
     external: dict[str, int] = {}  # number of checked links out of scope, by status or outcome
     unstored: int = 0  # number of HTML pages without a stored copy
     not_made: dict[str, str] = {}  # the checks that could not be made, with the reason
-    not_compared: dict[
-        str, str
-    ] = {}  # the checks that could not be made for the earlier crawl, with the reason
+    not_compared: dict[str, str] = {}  # the checks that could not be made for the earlier crawl
 
 
 class Repeated:

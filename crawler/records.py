@@ -279,8 +279,10 @@ class Fetch(msgspec.Struct, gc=False):
     `took` is the time from sending the request to the last byte of the answer, without connecting and TLS.
     `connection` is "reused" if the connection was reused, and otherwise the handshake of the new connection:
     "plain", "full" or "resumed". It is CACHED if an answer of an earlier crawl was used, and "" if there was
-    no connection. `undecoded` means that the content coding is not known to the crawler, so `content` is
-    empty. `payload_digest` is the SHA-1 of the stored payload, or b"" if it has not been computed yet. `final`
+    no connection. `hop_connections` are the connections of the earlier requests of the fetch task: those of
+    redirects, of the parts of a resumed file, and of a request that was repeated with a signature. `wire_bytes`
+    includes the bytes of these requests. `undecoded` means that the content coding is not known to the crawler,
+    so `content` is empty. `payload_digest` is the SHA-1 of the stored payload, or b"" if it has not been computed yet. `final`
     means that the frontier will not retry the URL. `rendering` is the attempt to render the page in a browser,
     if there was one. `held_back` means that the page should have been rendered in a browser, but this was put
     off because earlier attempts had failed. `site` is the digest of the statements that the host made at that
@@ -316,6 +318,7 @@ class Fetch(msgspec.Struct, gc=False):
     error: str = ""
     tls_ok: bool = True
     connection: str = ""
+    hop_connections: tuple[str, ...] = ()
     undecoded: bool = False
     payload_digest: bytes = b""
     final: bool = True

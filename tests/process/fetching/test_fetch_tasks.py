@@ -532,6 +532,20 @@ def test_a_robots_txt_is_followed_for_five_hops(run: Run, hops: int, outcome: Ou
     assert not len(run.joint.frontier._gates.visits), "each borrowed host was released"
 
 
+@pytest.mark.parametrize("kind", [TaskKind.ROBOTS, TaskKind.PAGE])
+def test_every_request_of_a_chain_is_counted(run: Run, kind: TaskKind) -> None:
+    """`--max-bytes` and the figures of the report depend on these counts."""
+    fetch_task = run.joint.fetch_task(kind)
+    url = fetch_task.url
+    moved = redirect(url, url, headers=((b"Set-Cookie", b"a=1"),))
+    for answer, connection in ((moved, "plain"), (fetch(url, b"User-agent: *"), "reused")):
+        run.answer(msgspec.structs.replace(answer, wire_bytes=100, connection=connection))
+    change = run.see_through(fetch_task)
+    assert len(run.canned.requests) == 2
+    assert change.counts["bytes.wire"] == 200
+    assert change.counts["connections.plain"] == change.counts["connections.reused"] == 1
+
+
 def test_a_hop_to_a_host_without_an_address(run: Run) -> None:
     fetch_task = run.joint.fetch_task(TaskKind.ROBOTS)
     run.answer(redirect(fetch_task.url, "http://b.org/robots.txt"))

@@ -72,7 +72,9 @@ class Web:
             def log_message(self, *_: Any) -> None:
                 pass
 
-        self._server = ThreadingHTTPServer((address, port), Handler)
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        server = type("Server", (ThreadingHTTPServer,), {"address_family": family})
+        self._server: ThreadingHTTPServer = server((address, port), Handler)
         self._server.daemon_threads = True
         self._server.handle_error = lambda *_: None  # type: ignore[method-assign]
         if tls is not None:

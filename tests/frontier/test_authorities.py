@@ -118,3 +118,17 @@ def test_unknown_ports_take_one_turn_in_nine_of_a_host() -> None:
     assert len(began) == 40
     assert all(later - earlier >= 40.0 for earlier, later in itertools.pairwise(began[1:]))
     assert began[1] - began[0] >= 8.0, "only the minimum gap of the host is known"
+
+
+def test_a_busy_robots_txt_is_charged_to_the_host_and_not_to_one_of_its_ports() -> None:
+    """Once, a 429 for robots.txt slowed down no host that had several ports or schemes."""
+
+    def busy(fetch_task: FetchTask, _now: float) -> Fetch:
+        return failed(fetch_task.url, Outcome.HOST_BUSY, Blame.HOST, status=429)
+
+    crawl = Crawl(robots=Robots(), answer=busy)
+    crawl.add([link("http://a.org:8080/"), link("http://a.org/"), link("https://a.org/")])
+    crawl.run(50.0)
+    (host,) = crawl.frontier.views.hosts(crawl.now, 1)
+    assert [request.task for request in crawl.requests] == [TaskKind.ROBOTS]
+    assert (host.failures, host.slowdown, host.state) == (1, 2.0, "backing_off")

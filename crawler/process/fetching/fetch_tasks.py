@@ -135,6 +135,7 @@ class FetchTasks:
             key=key,
             step_aside=self._step_aside,
         )
+        self.ask = self._hops.ask  # sends a request of no fetch task
         self._jars = CookieJars(config.fetch.cookie_jars_max, config.fetch.cookie_domains_max)
         self._run = {
             TaskKind.PAGE: self._page,

@@ -1,5 +1,7 @@
 """Test each politeness rule. The expected values are from `frontier/README.md`, "Politeness" and "Failures"."""
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -31,6 +33,12 @@ def silence(took: float = 0.0) -> Fetch:
     return Fetch("u", Outcome.CONNECT_ERROR, Blame.HOST, took=took)
 
 
+def wait_after(rules: HostPoliteness, hosts: HostTable, fetch: Fetch, **terms: float) -> float:
+    """End a request at instant 0, before which the host had no wait. Return the host's wait."""
+    hosts.ready[0] = 0.0
+    return rules.finish(0, fetch, 0.0, **terms)
+
+
 @pytest.mark.parametrize(("took", "wait"), [(0.0, 1.0), (0.05, 1.0), (0.2, 2.0), (2.9, 29.0), (50.0, 30.0)])
 def test_gap_is_ten_times_the_duration_of_the_answer_within_bounds(took: float, wait: float) -> None:
     rules, _ = politeness()
@@ -60,22 +68,22 @@ def test_delay_factor_zero_leaves_the_delay() -> None:
 
 
 def test_crawl_delay_and_retry_after_only_lengthen() -> None:
-    rules, _ = politeness()
-    assert rules.finish(0, answer(), 0.0, crawl_delay=0.2) == 1.0
-    assert rules.finish(0, answer(), 0.0, crawl_delay=77.0) == 77.0
-    assert rules.finish(0, answer(), 0.0, crawl_delay=9 * DAY) == DAY
-    assert rules.finish(0, answer(301, retry_after=500.0), 0.0) == 500.0
-    assert rules.finish(0, answer(301, retry_after=9 * DAY), 0.0) == DAY
-    assert rules.finish(0, answer(503, retry_after=7.0), 0.0) == 60.0
+    rules, hosts = politeness()
+    assert wait_after(rules, hosts, answer(), crawl_delay=0.2) == 1.0
+    assert wait_after(rules, hosts, answer(), crawl_delay=77.0) == 77.0
+    assert wait_after(rules, hosts, answer(), crawl_delay=9 * DAY) == DAY
+    assert wait_after(rules, hosts, answer(301, retry_after=500.0)) == 500.0
+    assert wait_after(rules, hosts, answer(301, retry_after=9 * DAY)) == DAY
+    assert wait_after(rules, hosts, answer(503, retry_after=7.0)) == 60.0
 
 
 def test_back_off_doubles_from_a_minute_to_four_hours() -> None:
     rules, hosts = politeness()
-    minutes = [(rules.finish(0, silence(), 0.0)) / 60 for _ in range(11)]
+    minutes = [(wait_after(rules, hosts, silence())) / 60 for _ in range(11)]
     assert minutes == [1, 2, 4, 8, 16, 32, 64, 128, 240, 240, 240]
     assert hosts.failures[0] == 11
-    rules.finish(0, answer(), 0.0)
-    assert rules.finish(0, silence(), 0.0) == 60.0
+    wait_after(rules, hosts, answer())
+    assert wait_after(rules, hosts, silence()) == 60.0
 
 
 def test_the_failure_count_does_not_overflow() -> None:
@@ -105,19 +113,19 @@ def test_any_answer_restarts_the_three_days() -> None:
 
 def test_each_429_doubles_the_gap_which_recovers_slowly() -> None:
     rules, hosts = politeness(PolitenessConfig(backoff_first=0.0))
-    assert [rules.finish(0, answer(429), 0.0) for _ in range(3)] == [2.0, 4.0, 8.0]
-    waits = [rules.finish(0, answer(), 0.0) for _ in range(200)]
+    assert [wait_after(rules, hosts, answer(429)) for _ in range(3)] == [2.0, 4.0, 8.0]
+    waits = [wait_after(rules, hosts, answer()) for _ in range(200)]
     assert waits == sorted(waits, reverse=True)
     assert waits[33] == pytest.approx(8.0 * 0.98**34, rel=1e-5) and waits[33] > 4.0 > waits[34]
     assert waits[-1] == 1.0
 
 
 def test_a_429_slows_down_a_crawl_without_delay() -> None:
-    rules, _ = politeness(PolitenessConfig(delay=0.0, delay_factor=0.0, backoff_first=0.0))
-    assert [rules.finish(0, answer(429), 0.0) for _ in range(3)] == [0.5, 1.5, 3.5]
+    rules, hosts = politeness(PolitenessConfig(delay=0.0, delay_factor=0.0, backoff_first=0.0))
+    assert [wait_after(rules, hosts, answer(429)) for _ in range(3)] == [0.5, 1.5, 3.5]
     for _ in range(40):
-        rules.finish(0, answer(429), 0.0)
-    assert rules.finish(0, answer(429), 0.0) == 0.5 * 63
+        wait_after(rules, hosts, answer(429))
+    assert wait_after(rules, hosts, answer(429)) == 0.5 * 63
 
 
 def test_twenty_refusals_in_a_row_hold_the_host() -> None:
@@ -132,10 +140,73 @@ def test_twenty_refusals_in_a_row_hold_the_host() -> None:
 def test_a_hop_never_shortens_a_wait() -> None:
     rules, hosts = politeness()
     rules.finish(0, answer(), 0.0, crawl_delay=50.0)
-    rules.hop(0, 0.01, 0.0, 5.0)
+    rules.hop(0, answer(), 5.0)
     assert (hosts.ready[0], hosts.gap[0]) == (50.0, 45.0)
-    rules.hop(0, 0.01, 90.0, 5.0)
+    rules.hop(0, answer(301, retry_after=90.0), 5.0)
     assert (hosts.ready[0], hosts.gap[0]) == (95.0, 90.0)
+
+
+def test_the_end_of_a_task_never_shortens_the_wait_after_a_hop() -> None:
+    rules, hosts = politeness()
+    rules.hop(0, answer(301, retry_after=90.0), 0.0)
+    assert rules.finish(0, answer(), 5.0) == 90.0
+    assert rules.finish_elsewhere(0, 6.0, crawl_delay=0.0, override=Override()) == 90.0
+    assert rules.finish_elsewhere(0, 80.0, crawl_delay=25.0, override=Override()) == 105.0
+    assert rules.finish_elsewhere(0, 104.0, crawl_delay=0.0, override=Override(delay=7.0)) == 111.0
+    assert hosts.gap[0] == 7.0
+
+
+@pytest.mark.parametrize(
+    ("terms", "wait"),
+    [
+        ({"override": Override(delay=5.0)}, 5.0),
+        ({"override": Override(delay=0.0, delay_factor=2.0)}, 0.8),
+        ({"crawl_delay": 9.0}, 9.0),
+    ],
+)
+def test_override_and_crawl_delay_apply_to_hops(terms: dict[str, Any], wait: float) -> None:
+    for end in ("hop", "pause", "finish"):
+        rules, hosts = politeness()
+        getattr(rules, end)(0, answer(took=0.4), 100.0, **terms)
+        assert hosts.ready[0] == pytest.approx(100.0 + wait), end
+
+
+def test_busy_and_good_answers_to_hops_count_as_for_pages() -> None:
+    pages, by_page = politeness()
+    hops, by_hop = politeness()
+    for at, status in enumerate([200, 429, 503, 200, 404, 200, 429]):
+        now = 1e6 * at
+        pages.finish(0, answer(status), now)
+        hops.hop(0, answer(status), now)
+        for column in ("ready", "gap", "failures", "slowdown", "cause"):
+            assert getattr(by_page, column)[0] == getattr(by_hop, column)[0], (at, column)
+
+
+def test_refusals_and_missing_answers_of_hops_are_not_charged_to_the_host() -> None:
+    rules, hosts = politeness()
+    for n in range(40):
+        rules.hop(0, answer(403), 10.0 * n)
+        rules.hop(0, silence(), 10.0 * n + 5.0)
+    assert (hosts.flags[0], hosts.refusals[0], hosts.failures[0], hosts.silent_since[0]) == (0, 0, 0, 0)
+    assert hosts.ready[0] == 396.0
+
+
+def test_a_cached_answer_to_a_hop_changes_nothing() -> None:
+    rules, hosts = politeness()
+    cached = answer(503, took=2.0)
+    cached.connection = CACHED
+    rules.hop(0, cached, 100.0)
+    assert (hosts.ready[0], hosts.failures[0]) == (0.0, 0)
+
+
+def test_requests_of_a_page_in_a_browser_need_a_wait_only_after_a_429_or_503() -> None:
+    rules, hosts = politeness()
+    rules.count_answer(0, answer(took=2.0), 100.0)
+    assert hosts.ready[0] == 0.0
+    rules.count_answer(0, answer(429, retry_after=400.0), 100.0)
+    assert (hosts.ready[0], hosts.slowdown[0]) == (500.0, 2.0)
+    rules.count_answer(0, answer(took=2.0), 110.0)
+    assert (hosts.ready[0], hosts.slowdown[0]) == (500.0, pytest.approx(1.96))
 
 
 @given(st.floats(0.1, 5000), st.lists(st.floats(0, 3), min_size=1, max_size=80))

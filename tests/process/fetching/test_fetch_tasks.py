@@ -568,6 +568,30 @@ def test_a_hop_gives_up_a_host_that_is_never_free(run: Run) -> None:
     assert HOP_WAIT_MAX - 5.0 <= run.joint.clock.now() - before <= HOP_WAIT_MAX + 5.0
 
 
+def test_no_hop_goes_to_a_blocked_host(run: Run) -> None:
+    """A robots.txt that redirects to a blocked host is unreachable; it does not allow everything."""
+    run.joint.frontier.blocks.block("b.org")
+    fetch_task = run.joint.fetch_task(TaskKind.ROBOTS)
+    run.answer(redirect(fetch_task.url, "http://b.org/robots.txt"))
+    assert run.see_through(fetch_task).counts["robots.connect_error"] == 1
+    fetch = asyncio.run(run.fetch_tasks.ask(FetchRequest("http://b.org/hub")))
+    assert (fetch.outcome, fetch.blame) == (Outcome.CONNECT_ERROR, Blame.URL)
+    assert [request.url for request in run.canned.requests] == [fetch_task.url]
+
+
+def test_a_request_of_no_fetch_task_waits_for_its_host_and_leaves_it_its_gap(run: Run) -> None:
+    """The hub answers 503 with a Retry-After that is longer than a hop may wait."""
+    url = "http://b.org/hub"
+    run.canned.names["b.org"] = Resolution(("127.0.0.2",), 1e12)
+    run.answer(fetch(url), fetch(url, outcome=Outcome.HOST_BUSY, status=503, retry_after=9e4))
+    answers = [asyncio.run(run.fetch_tasks.ask(FetchRequest(url))) for _ in range(3)]
+    assert [each.status for each in answers] == [200, 503, 0] and "waited too long" in answers[2].error
+    assert run.canned.asked_at[1] - run.canned.asked_at[0] >= 1.0
+    run.canned.names["c.org"] = Resolution((), 0.0, Outcome.DNS_NOT_FOUND)
+    missing = asyncio.run(run.fetch_tasks.ask(FetchRequest("http://c.org/hub")))
+    assert missing.outcome is Outcome.DNS_NOT_FOUND
+
+
 def test_a_hop_tries_less_and_less_often_for_a_busy_host(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """The host always seems to be nearly free.
 
@@ -592,9 +616,9 @@ def test_a_hop_that_raises_releases_its_host_with_zero_duration(
     given: list[tuple[str, float]] = []
     give_back = type(run.joint.frontier.hops).give_back
 
-    def noted(self: Any, name: str, now: float, took: float, *more: float) -> Any:
-        given.append((name, took))
-        return give_back(self, name, now, took, *more)
+    def noted(self: Any, fetch: Fetch, now: float) -> Any:
+        given.append((fetch.url, fetch.took))
+        return give_back(self, fetch, now)
 
     monkeypatch.setattr(type(run.joint.frontier.hops), "give_back", noted)
     fetch_task = run.joint.fetch_task(TaskKind.ROBOTS)
@@ -602,7 +626,7 @@ def test_a_hop_that_raises_releases_its_host_with_zero_duration(
     run.canned.names["b.org"] = Resolution(("127.0.0.2",), 1e12)
     run.canned.answers["http://b.org/robots.txt"] = [ValueError("odd bytes")]
     run.see_through(fetch_task)
-    assert given[-1] == ("b.org", 0.0) and [name for name, _ in given] == ["a.org", "b.org"]
+    assert given == [("http://b.org/robots.txt", 0.0)]
 
 
 # ---- look-ups, refusals ----

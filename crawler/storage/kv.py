@@ -12,11 +12,11 @@ import bisect
 import struct
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 from isal.isal_zlib import crc32  # for short values, three times as fast as zlib's crc32
 
-from crawler.errors import DamageError, StoreError
+from crawler.errors import CrawlerError, DamageError, DirectoryError, StoreError
 
 VALUE_VERSION = 1
 SEAL_BYTES = 5  # number of bytes of the version and the checksum, which precede a sealed payload
@@ -178,6 +178,16 @@ class MemoryStore:
         return f"MemoryStore({len(self._data)} keys)"
 
 
+class StoreLimits(NamedTuple):
+    """The sizes that an engine keeps to. With `compressed`, new tables are compressed."""
+
+    write_buffer_bytes: int = 8 << 20
+    block_cache_bytes: int = 16 << 20
+    table_bytes: int = 2 << 20
+    tables_max: int = 64
+    compressed: bool = True
+
+
 class DiskStore(KeyValue):
     """A `KeyValue` on the disk: the base class of all engines.
 
@@ -225,6 +235,16 @@ class DiskStore(KeyValue):
     def compact(self) -> None:
         """Merge all data of the store into tables of the last level."""
         raise NotImplementedError
+
+    @staticmethod
+    def _unopened(path: Path, said: str, *, damaged: bool) -> CrawlerError:
+        """Return the error for a store that the engine cannot open; `said` is the engine's message."""
+        if damaged:
+            return DamageError(f"store {path}: {said}; {REMEDY}")
+        if "No space left" in said:
+            room = "make room; `crawler check --repair` frees the ballast if there is one"
+            return StoreError(f"store {path}: cannot be opened: {said}; {room}")
+        return DirectoryError(f"store {path}: cannot be opened: {said}")
 
     def _unreadable(self, error: BaseException) -> DamageError:
         return DamageError(f"store: cannot read: {self._said(error)}; {REMEDY}")

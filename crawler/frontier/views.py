@@ -232,7 +232,7 @@ class FrontierViews:
             cause = ""
             ready = max(ready, self._gates.addresses.turn_at(front.addresses, front, now))
         elif not (hosts.failures[slot] or hosts.flags[slot] & (HostFlag.REFUSED | HostFlag.GIVEN_UP)):
-            cause = ""
+            cause = self._authorities.latest_cause(slot)
         return HostStatus(
             host=name,
             state=state,

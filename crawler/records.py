@@ -612,6 +612,13 @@ class HostStatus(msgspec.Struct, kw_only=True):
     best: float = 0.0
 
 
+class SlowestHost(msgspec.Struct, frozen=True):
+    """The host whose queue takes the longest time; `seconds` is the least time until all its URLs can be requested."""
+
+    host: str
+    seconds: float
+
+
 class PeerStatus(msgspec.Struct, omit_defaults=True):
     """The state of a peer, for display.
 

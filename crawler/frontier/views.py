@@ -20,7 +20,7 @@ from crawler.frontier.hosts.politeness import CAUSES
 from crawler.frontier.hosts.table import NO_ORDER, NOWHERE, SILENCED, HostFlag, HostState
 from crawler.frontier.outstanding import Outstanding
 from crawler.frontier.permission import Permission
-from crawler.records import HostStatus
+from crawler.records import HostStatus, SlowestHost
 from crawler.robots.cache import VerdictKind
 from crawler.storage.keys import PARKED, TODO
 from crawler.storage.kv import KeyValue
@@ -165,6 +165,23 @@ class FrontierViews:
         """Return the number of hosts that have URLs to fetch and may be requested (2 ms for a million hosts)."""
         hosts = self._registry.hosts
         return int(((hosts.array("todo") > 0) & ((hosts.array("flags") & SILENCED) == 0)).sum())
+
+    def slowest(self, now: float) -> SlowestHost | None:
+        """Return the host that keeps the crawl busy the longest; None if no host must wait (5 ms for a million hosts)."""
+        hosts = self._registry.hosts
+        seconds = ranking.least_times(hosts, now)
+        for front in self._bench.front.values():
+            slot = front.slot
+            if front.later and not hosts.flags[slot] & SILENCED:
+                first, last = front.later[0][0], max(until for until, _ in front.later)
+                gaps = 0.0 if front.queue else (hosts.todo[slot] - 1) * hosts.gap[slot]
+                seconds[slot] = max(seconds[slot], first + gaps - now, last - now)
+        slot = int(seconds.argmax()) if len(seconds) else NOWHERE
+        if slot == NOWHERE or seconds[slot] <= 0.0:
+            return None
+        known = self._bench.front.get(slot)
+        name = known.name if known is not None else self._registry.stored_name(slot)
+        return SlowestHost(name, float(seconds[slot]))
 
     def entry(self, url: str) -> Generator[None, None, dict[str, Any]]:
         """Return the state of a URL in its host's queues; {} if the URL is not among the first `EXPLAINED_MAX` entries.

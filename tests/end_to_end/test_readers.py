@@ -53,15 +53,12 @@ def test_commands_work_next_to_a_page_server(tmp_path: Path, engine: str, proces
 
 def test_commands_next_to_a_running_crawl(tmp_path: Path, tree: list[str]) -> None:  # noqa: F811
     """A page server shows the pages that were stored when it started. `check` reports that a process is crawling."""
-    running = Running(tmp_path, tree, "--delay", "0.02", "--scope", "host")
-    try:
+    with Running(tmp_path, tree, "--delay", "0.02", "--scope", "host") as running:
         running.until(lambda: running.fetched() > 20)
         with serving(running.folder) as port:
             running.until(lambda: ask(port, f"/page?url={tree[0]}")[0] == 200)
         checked = running.command("check")
         assert checked.returncode == 75 and "is crawling" in checked.stderr, checked
-    finally:
-        running.end()
     assert run("check", "--dir", running.folder).code == 0
 
 

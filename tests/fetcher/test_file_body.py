@@ -54,13 +54,11 @@ class Transfer:
         async def play() -> list[Fetch]:
             found = []
             async with Server(*self._scripts) as server:
-                client = make_client(config)
-                await client.start()
-                for _ in self._scripts:
-                    request = FetchRequest(server.url(), ("127.0.0.1",), file=self.body)
-                    request.listener = self._listener
-                    found.append(await client.fetch(request))
-                await client.close()
+                async with make_client(config) as client:
+                    for _ in self._scripts:
+                        request = FetchRequest(server.url(), ("127.0.0.1",), file=self.body)
+                        request.listener = self._listener
+                        found.append(await client.fetch(request))
                 self.requests = server.requests
             return found
 

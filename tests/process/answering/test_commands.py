@@ -33,7 +33,7 @@ from crawler.records import (
 from crawler.storage import keys
 from crawler.storage.commit import Change
 from tests.process.opening.test_stages import URL, fetched, opened
-from tests.process.support import Joint, fetch
+from tests.process.support import Joint, fetch, made
 
 Open = Callable[..., Joint]
 HOME, NEW, AWAY = "http://a.org/", "http://a.org/new", "http://elsewhere.example/"
@@ -175,7 +175,7 @@ def test_an_erasure_pauses_between_the_bytes_that_it_overwrites(
     urls = [f"{URL}{number}" for number in range(20)]
     for url in urls:
         fetched(stages, url, url.encode())
-    rule, begin, pauses = {"at": 1.0, "prefix": URL.partition("//")[2]}, keys.CAPTURE.hex(), 0
+    rule, begin, total = {"at": 1.0, "prefix": URL.partition("//")[2]}, keys.CAPTURE.hex(), 0
     while begin:
         request = {
             "command": "withdraw",
@@ -184,16 +184,11 @@ def test_an_erasure_pauses_between_the_bytes_that_it_overwrites(
             "begin": {"p0": begin},
             "entries": 1000,
         }
-        steps = Commands(stages, stages.point.add).steps(request)
-        overwrites = begin.startswith(keys.ERASING.hex())
-        try:
-            while True:
-                next(steps)
-                pauses += overwrites
-        except StopIteration as end:
-            begin = end.value["next"]
+        answer, pauses = made(Commands(stages, stages.point.add).steps(request))
+        total += pauses if begin.startswith(keys.ERASING.hex()) else 0
+        begin = answer["next"]
         stages.commits.commit_queued()
-    assert pauses >= len(urls)
+    assert total >= len(urls)
 
 
 def test_why_tells_of_retries_pauses_and_withdrawals(open_joint: Open) -> None:
@@ -238,24 +233,18 @@ def test_commands_pause_on_long_queues(stages: Stages, monkeypatch: pytest.Monke
     ask(stages, "seed", urls=urls)
     commands = Commands(stages, stages.commits.commit_now)
 
-    def pauses(**request: Any) -> tuple[int, Any]:
-        steps, count = commands.steps(request), 0
-        while True:
-            try:
-                next(steps)
-            except StopIteration as end:
-                return count, end.value
-            count += 1
-
-    count, why = pauses(command="why", url=urls[-1])
+    why, count = made(commands.steps(dict(command="why", url=urls[-1])))
     assert count == 9 and why["queue"] == "to do"
-    count, retired = pauses(command="retire", pattern=r"b\.org/.*[05]$")
+    retired, count = made(commands.steps(dict(command="retire", pattern=r"b\.org/.*[05]$")))
     assert (
         count >= 10
         and retired == {"retired": 19, "stored": False}
         and stages.views.frontier_counts().todo == 76
     )
-    assert pauses(command="retire", pattern=r"b\.org")[1] == {"retired": 76, "stored": False}
+    assert made(commands.steps({"command": "retire", "pattern": r"b\.org"}))[0] == {
+        "retired": 76,
+        "stored": False,
+    }
     assert stages.views.frontier_counts().todo == 0
 
 
@@ -287,15 +276,8 @@ def test_status_of_many_hosts_pauses(open_joint: Open) -> None:
     joint = open_joint()
     joint.seeds(*(f"http://h{n}.org/" for n in range(3 * HOSTS_AT_ONCE + 1)))
     commands = Commands(joint.stages, joint.stages.commits.commit_now)
-    steps, pauses = commands.steps({"command": "status", "hosts": 10_000}), 0
-    while True:
-        try:
-            next(steps)
-            pauses += 1
-        except StopIteration as end:
-            assert len(end.value["waiting"]) == 3 * HOSTS_AT_ONCE + 1
-            break
-    assert pauses == 3
+    status, pauses = made(commands.steps({"command": "status", "hosts": 10_000}))
+    assert (len(status["waiting"]), pauses) == (3 * HOSTS_AT_ONCE + 1, 3)
     assert commands.status(10_000).plain() == end_of(commands, hosts=10_000)
 
 
@@ -324,11 +306,7 @@ def test_a_request_of_many_urls_is_taken_in_portions(
     request = {"command": command, "urls": known * 60 + new}
     if command == "seed":
         request["settings"] = {"crawl.scope": "any"}
-    steps, pauses = commands.steps(request), 0
-    with pytest.raises(StopIteration):
-        while True:
-            next(steps)
-            pauses += 1
+    _, pauses = made(commands.steps(request))
     assert pauses >= 4 and max(looked_at) <= PORTION_LINKS
     if command == "seed":
         assert sum(looked_at) == 300 + len(new)
@@ -384,9 +362,8 @@ def test_why_names_the_owner_if_there_are_several_processes(open_joint: Open) ->
 def test_why_shows_the_rules_of_robots_txt(joint: Joint) -> None:
     assert "robots" not in ask(joint.stages, "why", url=HOME), "never fetched"
     joint.seeds(HOME)
-    fetch_task = joint.fetch_task(TaskKind.ROBOTS)
     rules = b"User-agent: *\nDisallow: /no\nAllow: /no/but\n"
-    joint.commit(joint.results.robots(fetch_task, fetch(fetch_task.url, rules), joint.clock.now()))
+    joint.robots(rules)
     at = iso_time(joint.clock.now())
     common = {"url": "http://a.org/robots.txt", "fetched_at": at, "withheld": False}
     for path, line, denied in (
@@ -533,12 +510,11 @@ def test_a_command_waits_for_the_change_being_made_and_commits(
     monkeypatch.setattr(
         joint.frontier.blocks, "unblock", lambda name, now: done.append(("unblock", name, now))
     )
-    steps = Commands(joint.stages, lambda change: done.append("committed")).steps(
-        {"command": command} | arguments
+    made(
+        Commands(joint.stages, lambda change: done.append("committed")).steps(
+            {"command": command} | arguments
+        )
     )
-    with pytest.raises(StopIteration):
-        while True:
-            next(steps)
     assert done[0] == "made"
     assert "committed" in done[1:] or command == "retire"
     if "block" in command:

@@ -357,15 +357,6 @@ def test_the_users_request_options_are_applied(run: Run) -> None:
     assert (second.url, second.method, second.body) == ("http://a.org/found", "GET", b"")
 
 
-def test_a_users_request_follows_redirects_only_in_scope(run: Run) -> None:
-    run.fetch_tasks.request_options_of = lambda fetch_task: RequestOptions("POST", b"q=1")
-    run.answer(redirect(HOME, "http://elsewhere.example/"))
-    fetch_task = run.joint.fetch_task()
-    fetch_task.flags |= LinkFlag.OWN_REQUEST
-    asyncio.run(run.fetch_tasks.run(fetch_task))
-    assert len(run.canned.requests) == 1
-
-
 @pytest.mark.parametrize("location", ["http://elsewhere.example/", "http://[broken"])
 def test_a_redirect_that_cannot_be_followed_is_the_answer(run: Run, location: str) -> None:
     run.fetch_tasks.request_options_of = lambda fetch_task: RequestOptions("POST", b"q=1")
@@ -474,12 +465,6 @@ def test_a_hop_to_the_same_key_is_followed_in_the_hosts_turn(run: Run) -> None:
     assert (answer.outcome, answer.url) == (Outcome.FETCHED, HOME + "%7Ex")
     first, second = run.canned.asked_at
     assert second - first >= run.joint.stages.config.politeness.delay
-
-
-def test_a_redirect_to_another_key_is_a_link(run: Run) -> None:
-    run.answer(redirect(HOME, HOME + "x"))
-    change = run.see_through(run.joint.fetch_task())
-    assert change.counts["pages.redirect"] == 1 and len(run.canned.requests) == 1
 
 
 def test_a_redirect_loop_without_new_cookies_ends(run: Run) -> None:

@@ -153,14 +153,6 @@ def test_a_store_from_before_the_last_run_is_refused(tmp_path: Path, runs: tuple
     opened(tmp_path).close()
 
 
-def test_an_unclean_end_leaves_no_mark_of_a_clean_end(tmp_path: Path) -> None:
-    stages = opened(tmp_path)
-    stages.close(clean=False)
-    stages = opened(tmp_path)
-    assert stages.store.get(CLEAN) is None
-    stages.close()
-
-
 def test_new_file_names_survive_a_power_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[Path] = []
     monkeypatch.setattr("crawler.process.opening.stages.sync_directory", synced.append)
@@ -178,14 +170,6 @@ def test_bytes_cut_off_when_a_store_is_opened_are_logged(
 
     opened(tmp_path, environment=Mended()).close()
     assert [record.getMessage() for record in caplog.records] == [f"store: {mended}"] * bool(mended)
-
-
-def test_a_folder_is_opened_once(tmp_path: Path) -> None:
-    stages = opened(tmp_path)
-    with pytest.raises(DirectoryError, match="p0"):
-        opened(tmp_path)
-    stages.close()
-    opened(tmp_path).close()
 
 
 def test_a_start_that_fails_leaves_no_lock(tmp_path: Path) -> None:
@@ -247,16 +231,6 @@ def test_a_crawl_of_several_counts_what_waits_for_each_peer(tmp_path: Path) -> N
     assert waiting["p2"].outbox_bytes > 0 and waiting["p2"].connected is None
     assert stages.views.problems() == []
     stages.close()
-
-
-@pytest.mark.parametrize(
-    ("number", "failed"), [(errno.ENOSPC, True), (errno.EIO, True), (errno.EACCES, False)]
-)
-def test_a_full_disk_during_opening_is_a_store_error(tmp_path: Path, number: int, failed: bool) -> None:
-    """Once, the exit code was wrong if a full disk prevented the creation of the crawl directory."""
-    with pytest.raises(StoreError if failed else DirectoryError) as met, _disk_errors(tmp_path):
-        raise DirectoryError("cannot be made") from OSError(number, "why")
-    assert isinstance(met.value, StoreError) is failed
 
 
 REFRESHING = {"refresh": {"endless": True, "share": 0.5}}
@@ -510,11 +484,4 @@ def test_a_setting_decides_whether_commits_survive_a_power_cut(
 ) -> None:
     stages = opened(tmp_path, tree={"store": {"durability": durability}})
     assert stages.context.outlasts_power_cut is outlasts
-    stages.close()
-
-
-def test_links_pass_from_the_seeds_to_the_frontier(tmp_path: Path) -> None:
-    stages = opened(tmp_path)
-    stages.commits.commit_now(partial(stages.admission.seeds, [URL, "http://b.org/"]))
-    assert stages.views.frontier_counts().todo == 2 and stages.views.problems() == []
     stages.close()

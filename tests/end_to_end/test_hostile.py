@@ -180,10 +180,14 @@ def hostile(kind: str, hosts: int, port: int) -> Iterator[None]:
             process.terminate()
 
 
-def test_hosts_that_hang_do_not_occupy_all_fetch_slots(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("concurrency", [10, 100])
+def test_hosts_that_hang_hold_neither_all_fetch_slots_nor_the_last_pages_of_a_run(
+    concurrency: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """20 hosts are crawled although 20 hanging hosts come first, with 10 slots and no time limit for requests."""
+    """20 hosts are crawled although 20 hanging hosts come first, and requests have no time limit.
+
+    With 100 slots, requests to the hanging hosts once held all 20 pages that the run may fetch.
+    """
     monkeypatch.setattr(slot_shares, "PROMPT_MAX", 0.1)
     port = free_port(address(80, 0))
     with hostile("hang", 20, port), hostile("healthy", 20, port):
@@ -195,12 +199,12 @@ def test_hosts_that_hang_do_not_occupy_all_fetch_slots(
             *urls,
             *patient,
             "--concurrency",
-            10,
+            concurrency,
             "--depth",
             "0",
             "--max-pages",
             20,
             "--max-time",
-            20,
+            300,
         )
     assert report["stopped_by"] == "max_pages" and report["pages"]["fetched"] == 20

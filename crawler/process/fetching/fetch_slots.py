@@ -64,7 +64,8 @@ class FetchSlots:
         """Start the tasks that fit into one turn of the event loop. Return whether more tasks may be ready to start."""
         room = self.room()
         self.limited = room < self.free
-        self._frontier.limit_requests(self._frontier.requests + room)
+        run_is_full = self.limited and room <= 0 and not self._due.full
+        self._frontier.limit_requests(self._frontier.requests + room, run_is_full=run_is_full)
         until = self._time() + START_TURN
         for _ in range(STARTS_MAX):
             if (fetch_task := self._frontier.claim_next(now)) is None:

@@ -199,7 +199,7 @@ _shared: list[Chromium] = []  # the browser of all tests that need no flags of t
 
 @asynccontextmanager
 async def browser(folder: Path, *flags: str) -> AsyncIterator[Page]:
-    """Yield a tab of the shared browser or, with `flags`, of a browser of its own, whose profile is in `folder`."""
+    """Yield a tab of the shared browser. With `flags`, start a separate browser with its profile in `folder`."""
     if flags:
         own = Chromium(folder, *flags)
         try:

@@ -70,7 +70,6 @@ def fetch_all_again(
         (f"clock+{YEAR}", signal.SIGTERM, 1),
         (f"clock+{YEAR}", signal.SIGKILL, 3),
         (f"clock-{YEAR}", signal.SIGTERM, 3),
-        (f"clock-{YEAR}", signal.SIGKILL, 1),
         ("clock+7200", signal.SIGTERM, 1),
     ],
 )

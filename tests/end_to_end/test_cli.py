@@ -7,9 +7,7 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 import zipfile
-from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -17,7 +15,7 @@ import pyarrow.parquet
 import pytest
 
 from tests.end_to_end.web import FAST, Ran, ReceivedRequest, Web, crawl, lines, outcomes, page, redirect, run
-from tests.waiting import WAIT_MAX
+from tests.waiting import until
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 SITE = {
@@ -167,8 +165,8 @@ def test_a_live_crawl_answers_on_its_socket(tmp_path: Path) -> None:
             cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
         )  # fmt: skip
         try:
-            _wait_until(lambda: "/slow" in web.paths(), crawling)
-            _wait_until(lambda: _status(tmp_path)["pages"].get("fetched") == 2, crawling)  # / and /a
+            until(lambda: "/slow" in web.paths(), crawling)
+            until(lambda: _status(tmp_path)["pages"].get("fetched") == 2, crawling)  # / and /a
             assert _status(tmp_path)["frontier"]["in_flight"] == 1
             assert "in_flight" in run("why", web.url("/slow"), *at).text
             assert run("get", web.url("/a"), *at).text == page()
@@ -181,9 +179,9 @@ def test_a_live_crawl_answers_on_its_socket(tmp_path: Path) -> None:
             assert run("unblock", "b.localhost", *at).code == 0
             assert run("get", web.url("/nothing"), *at).code == 1
             assert run("crawl", *at).code == 75  # the running crawl holds the lock
-            _wait_until(lambda: "/seeded" in web.paths("b.localhost"), crawling)
+            until(lambda: "/seeded" in web.paths("b.localhost"), crawling)
             crawling.send_signal(signal.SIGINT)
-            _wait_until(lambda: "stopping" in crawling.stderr.readline(), crawling)
+            until(lambda: "stopping" in crawling.stderr.readline(), crawling)
         finally:
             held.set()
         out, _ = crawling.communicate(timeout=60)
@@ -193,14 +191,6 @@ def test_a_live_crawl_answers_on_its_socket(tmp_path: Path) -> None:
 
 def _status(directory: Path) -> dict:
     return msgspec.json.decode(run("status", "--dir", directory, "--json").out)
-
-
-def _wait_until(true: Callable[[], bool], process: subprocess.Popen[str]) -> None:
-    deadline = time.monotonic() + WAIT_MAX
-    while not true():
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 def test_limits_end_a_run_and_the_next_run_continues(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from crawler.process.lifecycle import disk_watch, run_end
 from crawler.process.opening.environment import Environment
 from crawler.storage.commit import CommitPoint
 from tests.faults.harness import CONCURRENCY, ROOT, TreeWeb, crawl, end, finish, judge, settings, start
-from tests.waiting import WAIT_MAX
+from tests.waiting import until
 
 PAGES = 300
 IN_TERMINAL = ("tests.faults.terminal", "crawler")
@@ -34,22 +34,13 @@ def web(tmp_path: Path) -> Iterator[TreeWeb]:
         yield web
 
 
-def wait_for(condition: Callable[[], bool], process: "subprocess.Popen[str]") -> None:
-    """Wait until `condition` is true. Assert that the process runs meanwhile."""
-    give_up = time.monotonic() + WAIT_MAX
-    while not condition():
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < give_up
-        time.sleep(0.01)
-
-
 def begin(
     web: TreeWeb, directory: Path, *arguments: str, pages: int = 40, module: Sequence[str] = ("crawler",)
 ) -> "subprocess.Popen[str]":
     """Start a crawl, and wait until the crawl has fetched `pages` pages."""
     before = web.fetched().total()
     process = start(directory, web.seed, *settings("--concurrency", "5", *arguments), module=module)
-    wait_for(lambda: web.fetched().total() >= before + pages, process)
+    until(lambda: web.fetched().total() >= before + pages, process)
     return process
 
 
@@ -147,10 +138,10 @@ def test_a_killed_parser_is_replaced(web: TreeWeb, tmp_path: Path) -> None:
 
 
 def _kill_parser(process: "subprocess.Popen[str]") -> None:
-    wait_for(lambda: bool(_parsers(process.pid)), process)
+    until(lambda: bool(_parsers(process.pid)), process)
     victim = _parsers(process.pid)[0]
     os.kill(victim, signal.SIGKILL)
-    wait_for(lambda: victim not in _parsers(process.pid), process)
+    until(lambda: victim not in _parsers(process.pid), process)
 
 
 def _parsers(pid: int) -> list[int]:

@@ -70,12 +70,6 @@ def _content(fetch: Fetch) -> bytes:
     return b"".join(fetch.part.pieces())
 
 
-def test_a_requested_file_has_no_size_limit(tmp_path: Path) -> None:
-    (got,) = Transfer(tmp_path, [_answer(), BODY]).fetch()
-    assert (got.outcome, got.truncated, got.body_bytes) == (Outcome.FETCHED, "", len(BODY))
-    assert _content(got) == BODY
-
-
 @pytest.mark.parametrize(
     "rule",
     [_rule(is_asked=lambda url, kind: False), _rule(bytes_max=100_000)],

@@ -121,14 +121,6 @@ def test_why_distinguishes_a_page_a_waiting_url_and_an_unknown_one(stages: Stage
     )
 
 
-def test_get_gives_the_stored_copy_or_nothing(stages: Stages) -> None:
-    fetched(stages, URL)
-    assert ask(stages, "get", url=URL)["content"] == "PGh0bWw+b25lIHBhZ2U8L2h0bWw+"
-    head = ask(stages, "get", url=URL, headers=True)
-    assert head["content"] == "" and ["Content-Type", "text/html"] in head["headers"]
-    assert ask(stages, "get", url="http://a.org/other") is None
-
-
 def test_seeds_are_queued_and_invalid_urls_are_named(stages: Stages) -> None:
     assert ask(stages, "seed", urls=["http://b.org/", "ftp://b.org/"]) == {
         "queued": 1,
@@ -145,14 +137,6 @@ def test_seeds_are_queued_and_invalid_urls_are_named(stages: Stages) -> None:
             "`seed` and `why` give the same reason"
         )
     assert stages.views.frontier_counts().todo == 1
-
-
-def test_a_host_is_blocked_and_unblocked(stages: Stages) -> None:
-    ask(stages, "seed", urls=["http://b.org/"])
-    assert ask(stages, "block", host="http://B.org/some/page") == {"host": "b.org"}
-    assert ask(stages, "why", url="http://b.org/")["waiting"]["state"] == "blocked"
-    assert ask(stages, "unblock", host="b.org") == {"host": "b.org"}
-    assert ask(stages, "why", url="http://b.org/")["waiting"]["state"] != "blocked"
 
 
 def test_a_block_and_its_lifting_outlast_a_kill(tmp_path: Path) -> None:
@@ -210,16 +194,6 @@ def test_why_tells_of_retries_pauses_and_withdrawals(open_joint: Open) -> None:
     withdrawn = ask(joint.stages, "why", url=NEW)
     assert withdrawn["withdrawn"] == {"at": iso_time(1.0), "reason": "asked for", "copies": 1, "again": False}
     assert withdrawn["verdict"].startswith("Withdrawn by the operator")
-
-
-def test_urls_are_retired_by_a_pattern(stages: Stages) -> None:
-    ask(stages, "seed", urls=["http://b.org/1", "http://b.org/2", "http://c.org/1"])
-    assert ask(stages, "retire", pattern=r"b\.org") == {"retired": 2, "stored": False}
-    assert stages.views.frontier_counts().todo == 1
-    assert ask(stages, "why", url="http://b.org/1")["verdict"].startswith("Dropped: "), (
-        "it does not say that the URL waits"
-    )
-    assert ask(stages, "why", url="http://c.org/1")["verdict"].startswith("To do: ")
 
 
 def test_commands_pause_on_long_queues(stages: Stages, monkeypatch: pytest.MonkeyPatch) -> None:

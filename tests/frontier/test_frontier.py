@@ -483,15 +483,6 @@ def test_a_failing_look_up_backs_the_host_off() -> None:
     assert crawl.now - 1e6 == pytest.approx(60 + 120 + 240, abs=1)
 
 
-def test_look_ups_have_a_limit_of_their_own() -> None:
-    crawl = Crawl(config(network={"dns_concurrency": 2}), concurrency=5)
-    crawl.add([link(url) for url in urls_of(9, 1)])
-    assert [fetch_task.kind for fetch_task in iter(lambda: crawl.frontier.claim_next(crawl.now), None)] == [
-        TaskKind.RESOLVE
-    ] * 2
-    crawl.frontier._check()
-
-
 def test_twenty_refusals_hold_a_host_until_it_is_unblocked() -> None:
     refusing = True
     crawl = Crawl(

@@ -65,7 +65,7 @@ def fetched(stages: Stages, url: str, content: bytes = b"<html>one page</html>")
         content_type="text/html",
         began=stages.clock.now(),
     )
-    stages.commits.commit(lambda: stages.results.page(fetch_task, fetch, None, stages.clock.now()))
+    stages.commits.commit(lambda: stages.decisions.results.page(fetch_task, fetch, None, stages.clock.now()))
     return fingerprint
 
 
@@ -81,7 +81,7 @@ def next_page(stages: Stages) -> FetchTask:
             stages.frontier.resolved(fetch_task, ("127.0.0.1",), now + 1000.0, now)
         else:
             absent = Fetch(url=fetch_task.url, outcome=Outcome.GONE, status=404, began=now)
-            stages.commits.commit(partial(stages.results.robots, fetch_task, absent, now))
+            stages.commits.commit(partial(stages.decisions.results.robots, fetch_task, absent, now))
         stages.clock.advance(10.0)  # type: ignore[attr-defined]
         stages.frontier.limit_requests(1)
 
@@ -515,6 +515,6 @@ def test_a_setting_decides_whether_commits_survive_a_power_cut(
 
 def test_links_pass_from_the_seeds_to_the_frontier(tmp_path: Path) -> None:
     stages = opened(tmp_path)
-    stages.commits.commit_now(partial(stages.admission.seeds, [URL, "http://b.org/"]))
+    stages.commits.commit_now(partial(stages.decisions.admission.seeds, [URL, "http://b.org/"]))
     assert stages.views.frontier_counts().todo == 2 and stages.views.problems() == []
     stages.close()

@@ -492,6 +492,10 @@ class PageRecord(msgspec.Struct, gc=False, array_like=True):
     # attempt to render, which failed.
     shown: RenderingFacts | None = None
 
+    def link(self, fingerprint: int, flags: int) -> Link:
+        """Return a link to the URL, found as it was found before."""
+        return Link(fingerprint, self.url, self.depth, self.via, self.redirects, flags)
+
 
 class Capture(msgspec.Struct, gc=False, array_like=True):
     """The location of a stored copy, which is stored under the key `c/<fingerprint><time>`.

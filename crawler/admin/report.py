@@ -74,18 +74,18 @@ class Report(msgspec.Struct, kw_only=True):
     crawl_id: str
     started: float
     ended: float
-    stopped_by: str
+    stopped_by: str = ""
     processes: int = 1
-    counters: dict[str, int]
-    run_counters: dict[str, int]
-    frontier: FrontierCounts
-    hosts: list[HostStatus]
-    due: DueCounts
+    counters: dict[str, int] = {}
+    run_counters: dict[str, int] = {}
+    frontier: FrontierCounts = msgspec.field(default_factory=FrontierCounts)
+    hosts: list[HostStatus] = []
+    due: DueCounts = msgspec.field(default_factory=DueCounts)
     splitter: SplitterCounts | None
-    why_slow: dict[str, float]
-    cpu_seconds: float
-    peak_rss_bytes: int
-    problems: list[str]
+    why_slow: dict[str, float] = {}
+    cpu_seconds: float = 0.0
+    peak_rss_bytes: int = 0
+    problems: list[str] = []
     refreshing: dict[str, Any] = {}
 
     def plain(self) -> dict[str, Any]:

@@ -125,7 +125,7 @@ class Delivery:
     ) -> None:
         self._process = process
         stages = process.stages
-        self._store, self._archive, self._admission = stages.store, stages.pages, stages.admission
+        self._store, self._archive, self._admission = stages.store, stages.pages, stages.decisions.admission
         self._fingerprinter = stages.fingerprinter
         self._content_max = stages.config.fetch.body_bytes_max
         self._pages = StoredPages(stages.config)
@@ -140,7 +140,7 @@ class Delivery:
         self._syncing: asyncio.Task[None] | None = None
         # fingerprints of the requests that `deliver_unreached` has delivered
         self._unreached: set[int] = set()
-        self._judge = RequestJudge(stages.admission)
+        self._judge = RequestJudge(stages.decisions.admission)
         self.consume: Consume | None = None
 
     @property

@@ -7,6 +7,7 @@ key. The row also names the commands that lack the flag because the flag would h
 import argparse
 import re
 import shlex
+from itertools import chain
 from typing import NamedTuple
 
 from crawler.config.key_words import keys
@@ -27,286 +28,220 @@ class Flag(NamedTuple):
     commands that do not have the flag.
     """
 
-    group: str
     name: str
     key: str
     metavar: str | None
     help: str
     repeatable: bool = False
-    not_in: tuple[str, ...] = ()
+    not_in: tuple[str, ...] = _CRAWLING
 
 
-FLAGS = (
-    Flag(
-        WHAT,
-        "--scope",
-        "crawl.scope",
-        "host|domain|prefix|any",
-        "follow links to the seeds' hosts (default), registrable domains or URL prefixes, or any link",
-        not_in=_CRAWLING,
+# The flags of each group. Unless a row says otherwise, a command that does not crawl lacks the flag.
+FLAGS = {
+    WHAT: (
+        Flag(
+            "--scope",
+            "crawl.scope",
+            "host|domain|prefix|any",
+            "follow links to the seeds' hosts (default), registrable domains or URL prefixes, or any link",
+        ),
+        Flag(
+            "--surt",
+            "crawl.surts",
+            "PREFIX",
+            "add the URLs under this SURT prefix to the scope, such as http://(org,example,",
+            repeatable=True,
+        ),
+        Flag(
+            "--include",
+            "filter.include",
+            "RE",
+            "crawl only URLs that match one of these regular expressions",
+            repeatable=True,
+        ),
+        Flag(
+            "--exclude",
+            "filter.exclude",
+            "RE",
+            "skip URLs that match one of these regular expressions",
+            repeatable=True,
+        ),
+        Flag("--accept-regex", "filter.include", "RE", "same as --include", repeatable=True),
+        Flag("--reject-regex", "filter.exclude", "RE", "same as --exclude", repeatable=True),
+        Flag(
+            "--render",
+            "render.when",
+            "never|auto|always",
+            "show pages in a browser without network: never (default), where it adds something, or always",
+        ),
+        Flag(
+            "--requisites",
+            "crawl.requisites",
+            None,
+            "also fetch the images, style sheets, scripts and frames of pages",
+        ),
+        Flag(
+            "--check-external",
+            "crawl.check_external",
+            None,
+            "check each link out of scope once, for `crawler report`; its page is neither stored nor followed",
+        ),
+        Flag(
+            "--order",
+            "order.name",
+            "NAME",
+            "which new URLs to fetch first: breadth-first (default), depth, opic, words, or an order from a package",
+        ),
     ),
-    Flag(
-        WHAT,
-        "--surt",
-        "crawl.surts",
-        "PREFIX",
-        "add the URLs under this SURT prefix to the scope, such as http://(org,example,",
-        repeatable=True,
-        not_in=_CRAWLING,
+    HOW_MUCH: (
+        Flag("--max-pages", "crawl.max_pages", "N", "stop this run after N fetches, including failed ones"),
+        Flag(
+            "--max-time",
+            "crawl.max_time",
+            "T",
+            "stop this run after this time, such as 90 (seconds) or '2 h'",
+        ),
+        Flag("--max-bytes", "crawl.max_bytes", "B", "stop this run after receiving B bytes, such as '10 GB'"),
+        Flag("--depth", "crawl.depth", "N", "follow at most N links from a seed; park URLs beyond"),
+        Flag(
+            "--pages-per-host", "crawl.pages_per_host", "N", "fetch at most N URLs of a host; park the rest"
+        ),
+        Flag(
+            "--pages-per-domain",
+            "crawl.pages_per_domain",
+            "N",
+            "fetch at most N URLs of a registrable domain; park the rest",
+        ),
+        Flag(
+            "--patience",
+            "crawl.patience",
+            "T",
+            "end the crawl when every remaining URL must wait longer than this (5 min)",
+            not_in=(*_CRAWLING, "refresh"),
+        ),
     ),
-    Flag(
-        WHAT,
-        "--include",
-        "filter.include",
-        "RE",
-        "crawl only URLs that match one of these regular expressions",
-        repeatable=True,
-        not_in=_CRAWLING,
+    POLITENESS: (
+        Flag(
+            "--delay",
+            "politeness.delay",
+            "S",
+            "minimum gap between requests to a host, in seconds (1)",
+            not_in=(),
+        ),
+        Flag(
+            "--delay-factor",
+            "politeness.delay_factor",
+            "K",
+            "minimum gap as a multiple of the host's last response time (10)",
+            not_in=(),
+        ),
+        Flag("--rate", "crawl.rate", "R", "fetch at most R pages per second, over all processes"),
+        Flag(
+            "--limit-rate",
+            "fetch.bytes_per_second",
+            "B",
+            "receive at most B bytes per second, over all hosts, such as 200k",
+            not_in=(),
+        ),
+        Flag("--concurrency", "crawl.concurrency", "N", "fetches in flight per process (500)"),
+        Flag(
+            "--robots",
+            "robots.policy",
+            "obey|ignore",
+            "obey robots.txt (default), or ignore it (only for your own sites)",
+            not_in=(),
+        ),
+        Flag(
+            "--allow-network",
+            "network.allow_networks",
+            "CIDR",
+            "allow a private or special-purpose network, such as 127.0.0.0/8",
+            repeatable=True,
+            not_in=(),
+        ),
     ),
-    Flag(
-        WHAT,
-        "--exclude",
-        "filter.exclude",
-        "RE",
-        "skip URLs that match one of these regular expressions",
-        repeatable=True,
-        not_in=_CRAWLING,
+    IDENTITY: (
+        Flag("--contact", "identity.contact", "URL-or-mail", "contact address in the User-Agent", not_in=()),
+        Flag("--token", "identity.token", "NAME", "product token in the User-Agent (crawler)", not_in=()),
+        Flag(
+            "--header",
+            "identity.headers",
+            "'K: V'",
+            "add a header field to every request; fields with credentials go only to the seeds' hosts",
+            repeatable=True,
+            not_in=(),
+        ),
+        Flag(
+            "--proxy",
+            "fetch.proxy",
+            "URL",
+            "send all requests through this HTTP or SOCKS proxy, such as socks5://127.0.0.1:1080",
+            not_in=(),
+        ),
     ),
-    Flag(
-        WHAT, "--accept-regex", "filter.include", "RE", "same as --include", repeatable=True, not_in=_CRAWLING
+    LOGIN: (
+        Flag(
+            "--load-cookies",
+            "fetch.cookies_file",
+            "FILE",
+            "send the cookies in this cookies.txt, as written by browsers and curl",
+            not_in=(),
+        ),
     ),
-    Flag(
-        WHAT, "--reject-regex", "filter.exclude", "RE", "same as --exclude", repeatable=True, not_in=_CRAWLING
+    REFRESH: (
+        Flag(
+            "--timestamping",
+            "crawl.timestamping",
+            None,
+            "check every known page once and store those that have changed",
+            not_in=(*_CRAWLING, "refresh"),
+        ),
+        Flag(
+            "--refresh-share",
+            "refresh.share",
+            "S",
+            "share of the fetches spent on known pages, 0 to 1; auto, or no value: let the crawl value decide",
+        ),
+        Flag(
+            "--policy",
+            "refresh.policy",
+            "NAME",
+            "order of refreshes: ncis (default), greedy, cis, azar-lds, uniform, interval",
+        ),
+        Flag(
+            "--arms",
+            "refresh.arms",
+            "A,B",
+            "compare refresh policies on disjoint sets of pages at equal rates; `crawler status` shows the result",
+        ),
     ),
-    Flag(
-        WHAT,
-        "--render",
-        "render.when",
-        "never|auto|always",
-        "show pages in a browser without network: never (default), where it adds something, or always",
-        not_in=_CRAWLING,
+    PROCESSES: (
+        Flag(
+            "--processes",
+            "crawl.processes",
+            "N",
+            "crawl with N processes on this machine (1)",
+            not_in=(*_CRAWLING, "node"),
+        ),
     ),
-    Flag(
-        WHAT,
-        "--requisites",
-        "crawl.requisites",
-        None,
-        "also fetch the images, style sheets, scripts and frames of pages",
-        not_in=_CRAWLING,
+    OUTPUT: (
+        Flag(
+            "--serve",
+            "serve.address",
+            "ADDRESS:PORT",
+            "serve the stored pages over HTTP while the crawl runs",
+        ),
+        Flag(
+            "--admin",
+            "admin.address",
+            "ADDRESS:PORT|off",
+            "address of the dashboard and the metrics (127.0.0.1:8081)",
+        ),
+        Flag(
+            "--trace", "crawl.trace", None, "record the URLs that reach the splitter, for `crawler lab cache`"
+        ),
     ),
-    Flag(
-        WHAT,
-        "--check-external",
-        "crawl.check_external",
-        None,
-        "check each link out of scope once, for `crawler report`; its page is neither stored nor followed",
-        not_in=_CRAWLING,
-    ),
-    Flag(
-        WHAT,
-        "--order",
-        "order.name",
-        "NAME",
-        "which new URLs to fetch first: breadth-first (default), depth, opic, words, or an order from a package",
-        not_in=_CRAWLING,
-    ),
-    Flag(
-        HOW_MUCH,
-        "--max-pages",
-        "crawl.max_pages",
-        "N",
-        "stop this run after N fetches, including failed ones",
-        not_in=_CRAWLING,
-    ),
-    Flag(
-        HOW_MUCH,
-        "--max-time",
-        "crawl.max_time",
-        "T",
-        "stop this run after this time, such as 90 (seconds) or '2 h'",
-        not_in=_CRAWLING,
-    ),
-    Flag(
-        HOW_MUCH,
-        "--max-bytes",
-        "crawl.max_bytes",
-        "B",
-        "stop this run after receiving B bytes, such as '10 GB'",
-        not_in=_CRAWLING,
-    ),
-    Flag(
-        HOW_MUCH,
-        "--depth",
-        "crawl.depth",
-        "N",
-        "follow at most N links from a seed; park URLs beyond",
-        not_in=_CRAWLING,
-    ),
-    Flag(
-        HOW_MUCH,
-        "--pages-per-host",
-        "crawl.pages_per_host",
-        "N",
-        "fetch at most N URLs of a host; park the rest",
-        not_in=_CRAWLING,
-    ),
-    Flag(
-        HOW_MUCH,
-        "--pages-per-domain",
-        "crawl.pages_per_domain",
-        "N",
-        "fetch at most N URLs of a registrable domain; park the rest",
-        not_in=_CRAWLING,
-    ),
-    Flag(
-        HOW_MUCH,
-        "--patience",
-        "crawl.patience",
-        "T",
-        "end the crawl when every remaining URL must wait longer than this (5 min)",
-        not_in=(*_CRAWLING, "refresh"),
-    ),
-    Flag(
-        POLITENESS,
-        "--delay",
-        "politeness.delay",
-        "S",
-        "minimum gap between requests to a host, in seconds (1)",
-    ),
-    Flag(
-        POLITENESS,
-        "--delay-factor",
-        "politeness.delay_factor",
-        "K",
-        "minimum gap as a multiple of the host's last response time (10)",
-    ),
-    Flag(
-        POLITENESS,
-        "--rate",
-        "crawl.rate",
-        "R",
-        "fetch at most R pages per second, over all processes",
-        not_in=_CRAWLING,
-    ),
-    Flag(
-        POLITENESS,
-        "--limit-rate",
-        "fetch.bytes_per_second",
-        "B",
-        "receive at most B bytes per second, over all hosts, such as 200k",
-    ),
-    Flag(
-        POLITENESS,
-        "--concurrency",
-        "crawl.concurrency",
-        "N",
-        "fetches in flight per process (500)",
-        not_in=_CRAWLING,
-    ),
-    Flag(
-        POLITENESS,
-        "--robots",
-        "robots.policy",
-        "obey|ignore",
-        "obey robots.txt (default), or ignore it (only for your own sites)",
-    ),
-    Flag(
-        POLITENESS,
-        "--allow-network",
-        "network.allow_networks",
-        "CIDR",
-        "allow a private or special-purpose network, such as 127.0.0.0/8",
-        repeatable=True,
-    ),
-    Flag(IDENTITY, "--contact", "identity.contact", "URL-or-mail", "contact address in the User-Agent"),
-    Flag(IDENTITY, "--token", "identity.token", "NAME", "product token in the User-Agent (crawler)"),
-    Flag(
-        IDENTITY,
-        "--header",
-        "identity.headers",
-        "'K: V'",
-        "add a header field to every request; fields with credentials go only to the seeds' hosts",
-        repeatable=True,
-    ),
-    Flag(
-        IDENTITY,
-        "--proxy",
-        "fetch.proxy",
-        "URL",
-        "send all requests through this HTTP or SOCKS proxy, such as socks5://127.0.0.1:1080",
-    ),
-    Flag(
-        LOGIN,
-        "--load-cookies",
-        "fetch.cookies_file",
-        "FILE",
-        "send the cookies in this cookies.txt, as written by browsers and curl",
-    ),
-    Flag(
-        REFRESH,
-        "--timestamping",
-        "crawl.timestamping",
-        None,
-        "check every known page once and store those that have changed",
-        not_in=(*_CRAWLING, "refresh"),
-    ),
-    Flag(
-        REFRESH,
-        "--refresh-share",
-        "refresh.share",
-        "S",
-        "share of the fetches spent on known pages, 0 to 1; auto, or no value: let the crawl value decide",
-        not_in=_CRAWLING,
-    ),
-    Flag(
-        REFRESH,
-        "--policy",
-        "refresh.policy",
-        "NAME",
-        "order of refreshes: ncis (default), greedy, cis, azar-lds, uniform, interval",
-        not_in=_CRAWLING,
-    ),
-    Flag(
-        REFRESH,
-        "--arms",
-        "refresh.arms",
-        "A,B",
-        "compare refresh policies on disjoint sets of pages at equal rates; `crawler status` shows the result",
-        not_in=_CRAWLING,
-    ),
-    Flag(
-        PROCESSES,
-        "--processes",
-        "crawl.processes",
-        "N",
-        "crawl with N processes on this machine (1)",
-        not_in=(*_CRAWLING, "node"),
-    ),
-    Flag(
-        OUTPUT,
-        "--serve",
-        "serve.address",
-        "ADDRESS:PORT",
-        "serve the stored pages over HTTP while the crawl runs",
-        not_in=_CRAWLING,
-    ),
-    Flag(
-        OUTPUT,
-        "--admin",
-        "admin.address",
-        "ADDRESS:PORT|off",
-        "address of the dashboard and the metrics (127.0.0.1:8081)",
-        not_in=_CRAWLING,
-    ),
-    Flag(
-        OUTPUT,
-        "--trace",
-        "crawl.trace",
-        None,
-        "record the URLs that reach the splitter, for `crawler lab cache`",
-        not_in=_CRAWLING,
-    ),
-)
+}
 
 
 def grouped(parser: argparse.ArgumentParser) -> dict[str, argparse._ArgumentGroup]:
@@ -346,15 +281,16 @@ _SEE = re.compile(r"\bsee ([a-z_]+\.[a-z_]+)\b")
 
 def _flag_of(key: str) -> str:
     """Return the name of the flag that takes a value for `key`; "" if there is none."""
-    return next((flag.name for flag in FLAGS if flag.key == key and flag.metavar is not None), "")
+    flags = chain.from_iterable(FLAGS.values())
+    return next((flag.name for flag in flags if flag.key == key and flag.metavar is not None), "")
 
 
 def add_config_flags(groups: dict[str, argparse._ArgumentGroup], command: str) -> None:
     """Add the flags of `command` to the groups of its parser."""
-    for flag in FLAGS:
+    for group, flag in ((group, flag) for group, flags in FLAGS.items() for flag in flags):
         if command in flag.not_in:
             continue
-        add = groups[flag.group].add_argument
+        add = groups[group].add_argument
         if flag.metavar is None:
             add(flag.name, dest=flag.key, action="store_const", const=True, help=flag.help)
         elif flag.repeatable:

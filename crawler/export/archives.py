@@ -30,7 +30,7 @@ from crawler.storage.snapshot import private_folder, snapshot
 from crawler.upgrade.ready import ready
 from crawler.urls.canonical import hostname
 from crawler.urls.equivalence import Equivalences
-from crawler.urls.fingerprint import Fingerprinter
+from crawler.urls.fingerprint import Fingerprinter, fingerprinter_of
 
 # a copy is withheld if its site refused the use later; at most this many such copies are reported
 LATER_SAID_MAX = 1000
@@ -133,14 +133,7 @@ def opened(path: Path) -> Iterator[Crawled]:
             store = stack.enter_context(_store_copy(directory.process(name)))
             archives.append(Archive(directory.process(name) / "warc", store, withdrawals))
             proven |= load_json(store, EQUIVALENCES) or {}
-        urls = config.urls
-        fingerprinter = Fingerprinter(
-            directory.seed(),
-            method=urls.fingerprint,
-            partition=urls.partition,
-            strip_session_ids=urls.strip_session_ids,
-            equivalences=Equivalences(proven),
-        )
+        fingerprinter = fingerprinter_of(config.urls, directory.seed(), Equivalences(proven))
         yield Crawled(directory, config, archives, fingerprinter)
 
 

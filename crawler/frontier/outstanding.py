@@ -74,45 +74,20 @@ class Outstanding:
         address = host.address_name()
         if task is TaskKind.ROBOTS:
             return FetchTask(task, host.key, host.name, url, address=address)
+        found: Refetch | entries.Todo
         if host.refetch is not None:
-            return self._refetch(host, host.refetch, task, address)
-        order, entry = host.take_first()
+            found, url, depth, attempt = host.refetch, host.refetch.url, host.refetch.depth, 0
+            self._refetches += 1
+            order = -self._refetches  # negative, because the page is in no queue
+            host.given_out.add(order)
+        else:
+            order, entry = host.take_first()
+            found, attempt = entry, entry.attempt
+            url, depth = entries.join_url(host.name, entry.tail), entries.depth_of(order, entry)
         return FetchTask(
-            task,
-            host.key,
-            host.name,
-            entries.join_url(host.name, entry.tail),
-            entry.fingerprint,
-            entries.depth_of(order, entry),
-            entry.via,
-            entry.redirects,
-            entry.flags,
-            order,
-            entry.attempt,
-            address,
-        )
-
-    def _refetch(self, host: FrontHost, known: Refetch, task: TaskKind, address: str) -> FetchTask:
-        """Return the fetch task for the host's known page.
-
-        The order of the task is negative, because the page is in no queue.
-        """
-        self._refetches += 1
-        host.given_out.add(-self._refetches)
-        return FetchTask(
-            task,
-            host.key,
-            host.name,
-            known.url,
-            known.fingerprint,
-            known.depth,
-            known.via,
-            known.redirects,
-            known.flags,
-            -self._refetches,
-            0,
-            address,
-        )
+            task, host.key, host.name, url, found.fingerprint, depth, found.via, found.redirects, found.flags,
+            order, attempt, address,
+        )  # fmt: skip
 
     def let_go(self, host: FrontHost) -> None:
         """Record that the host no longer has a fetch task."""

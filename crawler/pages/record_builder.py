@@ -74,27 +74,11 @@ class RecordBuilder:
     def _shown(self, fetch: Fetch, rendering: Rendering, answer: bytes, date: bytes) -> Iterator[bytes]:
         """Yield the records of the page as a browser showed it: the screenshot, if there is one, and then the DOM."""
         view_id, dom_id = warc.record_ids(self.random, 2)
+        resource = partial(warc.resource, warcinfo=self.warcinfo)
         if rendering.view:
-            yield warc.resource(
-                view_id,
-                date,
-                f"urn:view:{fetch.url}",
-                answer,
-                b"image/png",
-                rendering.view,
-                warcinfo=self.warcinfo,
-            )
+            yield resource(view_id, date, f"urn:view:{fetch.url}", answer, b"image/png", rendering.view)
         html = b"text/html; charset=utf-8"
-        yield warc.resource(
-            dom_id,
-            date,
-            f"urn:dom:{fetch.url}",
-            answer,
-            html,
-            rendering.dom,
-            rendering.broke,
-            warcinfo=self.warcinfo,
-        )
+        yield resource(dom_id, date, f"urn:dom:{fetch.url}", answer, html, rendering.dom, rendering.broke)
 
     def _head(self, capturing: Capturing) -> tuple[bytes, bool]:
         """Return the answer's header block, and True if it was rebuilt from the parsed fields."""
@@ -115,41 +99,18 @@ class RecordBuilder:
     ) -> bytes | warc.LargeRecord:
         fetch = capturing.fetch
         if capturing.original is None or not capturing.profile:
-            digest = capturing.payload_digest
+            digest, truncated, with_block = capturing.payload_digest, fetch.truncated, self._block_digests
+            names = identity, date, target, head
             if fetch.part is not None:
-                return warc.large_response(
-                    identity,
-                    date,
-                    target,
-                    head,
-                    fetch.part.pieces,
-                    fetch.part.length,
-                    digest,
-                    truncated=fetch.truncated,
-                    block_digest=self._block_digests,
+                pieces, length = fetch.part.pieces, fetch.part.length
+            elif (length := len(capturing.payload)) > _WHOLE_BYTES_MAX:
+                pieces = partial(_slices, capturing.payload)
+            else:
+                return warc.response(
+                    *names, capturing.payload, digest, truncated=truncated, block_digest=with_block
                 )
-            payload = capturing.payload
-            if len(payload) > _WHOLE_BYTES_MAX:
-                return warc.large_response(
-                    identity,
-                    date,
-                    target,
-                    head,
-                    partial(_slices, payload),
-                    len(payload),
-                    digest,
-                    truncated=fetch.truncated,
-                    block_digest=self._block_digests,
-                )
-            return warc.response(
-                identity,
-                date,
-                target,
-                head,
-                payload,
-                digest,
-                truncated=fetch.truncated,
-                block_digest=self._block_digests,
+            return warc.large_response(
+                *names, pieces, length, digest, truncated=truncated, block_digest=with_block
             )
         return warc.revisit(
             identity,

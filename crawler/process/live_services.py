@@ -44,7 +44,7 @@ class LiveServices:
         stages = process.stages
         self._context, self._config = stages.context, stages.config
         self._store, self._fingerprinter = stages.store, stages.fingerprinter
-        self._signal_intake = stages.signal_intake
+        self._signal_intake = stages.decisions.signal_intake
         self._now = stages.clock.now
         self._tasks: list[asyncio.Task[None]] = []
         self.vital_signs = VitalSigns(process, stages)

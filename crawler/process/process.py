@@ -77,7 +77,7 @@ class Process:
         self.started = self._clock.now()
         self.run_end = RunEnd(self._clock.now)
         self._background = Tasks(self.run_end.fail)
-        config, unexpected = stages.config, stages.results.unexpected
+        config, unexpected = stages.config, stages.decisions.results.unexpected
         reader = Reader(config, extractor, parser, reads_anchors=stages.decisions.reads_anchors)
         processes = len(stages.topology.names)
         network = self._environment.network(
@@ -120,7 +120,7 @@ class Process:
         self.before_end: Callable[[], Awaitable[bool]] | None = None
 
     def _fetch_tasks(self, stages: Stages, network: Network, sink: Sink | None) -> FetchTasks:
-        results = stages.results
+        results = stages.decisions.results
         return FetchTasks(
             stages.config,
             clock=stages.clock,
@@ -128,9 +128,9 @@ class Process:
             network=network,
             store=stages.store,
             results=results,
-            earlier=stages.earlier,
+            earlier=stages.decisions.earlier,
             key=stages.fingerprinter.key,
-            trusts=stages.knowledge.trusts,
+            trusts=stages.decisions.knowledge.trusts,
             queue=self.changes.queue,
             queue_heavy=self.commits.queue_heavy,
             wake=self.run_end.wake,
@@ -344,7 +344,9 @@ def _seeds(stages: Stages, pieces: Pieces, *, shared: bool) -> Iterator[Maker]:
     fingerprinter, topology = stages.fingerprinter, stages.topology
     own = partial(own_seeds, fingerprinter, topology.partition, stages.name) if shared else None
     crawl = stages.config.crawl
-    seeds = seed_changes(pieces, stages.admission, stages.knowledge, scope=crawl.scope, own=own)
+    seeds = seed_changes(
+        pieces, stages.decisions.admission, stages.decisions.knowledge, scope=crawl.scope, own=own
+    )
     if not crawl.timestamping:
         return seeds
     queued = partial(queued_fingerprints, stages.store)

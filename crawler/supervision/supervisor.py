@@ -47,7 +47,7 @@ from crawler.errors import CrawlerError, NoSeedError, StoreError
 from crawler.forked_children import ForkedChild, can_fork, fork_children
 from crawler.process.lifecycle.limits import STOP_GRACE
 from crawler.process.lifecycle.shutdown import within
-from crawler.records import DueCounts, FrontierCounts, SplitterCounts
+from crawler.records import SplitterCounts
 from crawler.storage.files import Lock
 from crawler.storage.kv import DiskStore
 from crawler.supervision.child import MESSAGE_BYTES_MAX, Start, warm_up, work
@@ -425,18 +425,8 @@ def _nothing(supervisor: Supervisor) -> Report:
         crawl_id=supervisor.directory.crawl_id(),
         started=supervisor.started,
         ended=supervisor.clock.now(),
-        stopped_by="",
         processes=0,
-        counters={},
-        run_counters={},
-        frontier=FrontierCounts(),
-        hosts=[],
-        due=DueCounts(),
         splitter=SplitterCounts(),
-        why_slow={},
-        cpu_seconds=0.0,
-        peak_rss_bytes=0,
-        problems=[],
     )
 
 

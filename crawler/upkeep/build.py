@@ -14,6 +14,7 @@ import contextlib
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -87,20 +88,14 @@ def source_of(folder: Path, name: str, store: KeyValue) -> OldProcess:
     return OldProcess(name, folder, store)
 
 
+@dataclass(eq=False, repr=False)
 class Build:
     """Builds new processes from the old processes `sources` and their table `old_table`."""
 
-    def __init__(
-        self,
-        config: Config,
-        sources: Mapping[str, OldProcess],
-        old_table: Partition,
-        fingerprinter: Fingerprinter,
-    ) -> None:
-        self._config = config
-        self._sources = sources
-        self._old_table = old_table
-        self._fingerprinter = fingerprinter
+    config: Config
+    sources: Mapping[str, OldProcess]
+    old_table: Partition
+    fingerprinter: Fingerprinter
 
     def run(self, folder: Path, store: KeyValue, name: str, table: Partition) -> int:
         """Write the process `name` of the new table into its new folder and its empty store.
@@ -116,15 +111,15 @@ class Build:
         owner, me = table.owner_of_bucket, table.index(name)
         to = NewProcess(
             folder,
-            list(self._sources.values()),
+            list(self.sources.values()),
             list(self._pieces(table, name)),
             owns=lambda bucket: bool(owner[bucket] == me),
             put=writer.put,
             heir=name == table.names[0],
         )
-        crawler.pages.reshard.move(to, f"{self._config.pages.prefix}-{name}", _receipt_of)
+        crawler.pages.reshard.move(to, f"{self.config.pages.prefix}-{name}", _receipt_of)
         crawler.frontier.reshard.move(to)
-        crawler.robots.reshard.move(to, self._fingerprinter.bucket)
+        crawler.robots.reshard.move(to, self.fingerprinter.bucket)
         crawler.urlfilter.reshard.move(to)
         crawler.urls.reshard.move(to)
         to.copy_rest()
@@ -141,28 +136,28 @@ class Build:
     def _settled(self) -> dict[str, Any]:
         """Return the immutable settings of the old processes. `settle` has checked that these do not differ."""
         kept: dict[str, Any] = {}
-        for source in self._sources.values():
+        for source in self.sources.values():
             kept |= load_immutable(source.store)
         return kept
 
     def _pieces(self, table: Partition, name: str) -> Iterator[tuple[OldProcess, int, int]]:
         """Yield (old owner, first bucket, end) for each range of buckets that `name` will own, in ascending order."""
         mine = table.owner_of_bucket == table.index(name)
-        before = self._old_table.owner_of_bucket
+        before = self.old_table.owner_of_bucket
         changes = np.flatnonzero((mine[1:] != mine[:-1]) | (before[1:] != before[:-1])) + 1
         cuts = [0, *changes.tolist(), BUCKETS]
         for first, end in zip(cuts, cuts[1:], strict=False):
             if mine[first]:
-                yield self._sources[self._old_table.names[before[first]]], first, end
+                yield self.sources[self.old_table.names[before[first]]], first, end
 
     def _move_due(self, to: NewProcess) -> ReshardCounters:
         """Move the part of the old DUEs that belongs to the new process. The old DUEs are open only during this call."""
-        check_value, method = self._fingerprinter.check_value, self._config.urls.fingerprint
+        check_value, method = self.fingerprinter.check_value, self.config.urls.fingerprint
         with contextlib.ExitStack() as stack:
             dues = {}
             for source in to.sources:
                 due = crawler.due.reshard.open_due(
-                    source, self._config.due, check_value=check_value, method=method
+                    source, self.config.due, check_value=check_value, method=method
                 )
                 dues[source.name] = None if due is None else stack.enter_context(contextlib.closing(due))
             return crawler.due.reshard.move(to, dues)

@@ -28,7 +28,7 @@ from crawler.upkeep.rebuild import rebuild
 from crawler.upkeep.rediscover import refind
 from crawler.upkeep.repair import RepairNote
 from crawler.urls.equivalence import Equivalences
-from crawler.urls.fingerprint import Fingerprinter
+from crawler.urls.fingerprint import fingerprinter_of
 
 
 def check(stages: Stages, processes: int = 1) -> list[str]:
@@ -156,13 +156,7 @@ def repair(
         if not found:
             note.end()
             return done, []
-    fingerprinter = Fingerprinter(
-        directory.seed(),
-        method=config.urls.fingerprint,
-        partition=config.urls.partition,
-        strip_session_ids=config.urls.strip_session_ids,
-        equivalences=_equivalences(folder),
-    )
+    fingerprinter = fingerprinter_of(config.urls, directory.seed(), _equivalences(folder))
     note.begin(store_damaged=any(line.startswith("store: ") for line in found))
     with Lock(folder / "node.lock", name):
         mended, links = rebuild(config, folder, fingerprinter, store_damaged=note.store_damaged)

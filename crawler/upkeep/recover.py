@@ -33,7 +33,11 @@ class Recovery:
         if lost not in stages.topology.peers:
             raise UsageError(f"{lost!r} is not among the processes {', '.join(stages.topology.names)}")
         self._lost = lost
-        self._outbox, self._commits, self._knowledge = stages.outbox, stages.commits, stages.knowledge
+        self._outbox, self._commits, self._knowledge = (
+            stages.outbox,
+            stages.commits,
+            stages.decisions.knowledge,
+        )
         self._store = stages.store
         self._stored = StoredLinks(stages)
         self._links: dict[int, Link] = {}

@@ -45,23 +45,17 @@ def refind(stages: Stages, lost: Iterable[int], links: Iterable[Link], *, reread
 
 def _again(stages: Stages, lost: Iterable[int]) -> int:
     """Replace the records of the lost pages by to-do entries. Return the number of entries."""
-    pages, frontier, now = stages.pages, stages.frontier, stages.clock.now()
-    change = Change(sync=True)
     links = []
     for fingerprint in lost:
-        record = pages.record(fingerprint)
+        record = stages.pages.record(fingerprint)
         if record is not None:
-            links.append(
-                Link(fingerprint, record.url, record.depth, record.via, record.redirects, record.flags)
-            )
-            change.delete(record_key(fingerprint))
+            links.append(record.link(fingerprint, record.flags))
     if links:
         queued = _queued(stages.store)
-        fresh = [link for link in links if link.fingerprint not in queued]
-        frontier.enqueue(fresh, change, now)
-        change.count("urls.done", -len(fresh))
+        change = stages.commits.queue_again([link for link in links if link.fingerprint not in queued])
+        for link in links:
+            change.delete(record_key(link.fingerprint))
         change.count("stored.records", -len(links))
-        change.after.append(lambda: frontier.committed(change, now))
         stages.commits.commit(change)
     return len(links)
 
@@ -79,8 +73,8 @@ def _span_scope(stages: Stages) -> None:
 
     Without a scope, every link of a stored page would be out of scope.
     """
-    store, config, knowledge, pages = stages.store, stages.config, stages.knowledge, stages.pages
-    fingerprinter, admission, commits = stages.fingerprinter, stages.admission, stages.commits
+    store, config, knowledge, pages = stages.store, stages.config, stages.decisions.knowledge, stages.pages
+    fingerprinter, admission, commits = stages.fingerprinter, stages.decisions.admission, stages.commits
     if store.get(SCOPE_STATE) is not None:
         return
     change = Change(sync=True)

@@ -37,7 +37,7 @@ from crawler.storage.files import Lock, atomic_write, sync_directory
 from crawler.storage.kv import DiskStore
 from crawler.upkeep.build import Build, keep_counts, open_source, problems_of
 from crawler.upkeep.deliver_pending import deliver_pending
-from crawler.urls.fingerprint import Fingerprinter
+from crawler.urls.fingerprint import fingerprinter_of
 from crawler.wording import several
 
 COMMAND = "reshard"
@@ -119,13 +119,7 @@ class Resharding:
         built = self._directory.path / BUILT
         for left in (built, self._directory.path / REPLACED):
             _remove(left)
-        urls = self._old_config.urls
-        fingerprinter = Fingerprinter(
-            self._directory.seed(),
-            method=urls.fingerprint,
-            partition=urls.partition,
-            strip_session_ids=urls.strip_session_ids,
-        )
+        fingerprinter = fingerprinter_of(self._old_config.urls, self._directory.seed())
         with contextlib.ExitStack() as stack:
             sources = {}
             for name in self._old:

@@ -19,6 +19,7 @@ with n URLs adds n^2/2^49 to the expected number of lost URLs.
 import hashlib
 from array import array
 from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
 
 import cython
 import mmh3
@@ -29,6 +30,9 @@ from crawler.errors import ConfigError
 from crawler.urls.canonical import authority, duplicate_key, hostname, target
 from crawler.urls.equivalence import Equivalences
 from crawler.urls.suffixes import registrable_domain
+
+if TYPE_CHECKING:
+    from crawler.config import UrlsConfig
 
 COMPILED: bool = cython.compiled
 
@@ -153,6 +157,19 @@ class Fingerprinter:
 
     def __repr__(self) -> str:
         return f"Fingerprinter(partition={self._partition!r}, {len(self._host_bits)} hosts remembered)"
+
+
+def fingerprinter_of(
+    config: "UrlsConfig", seed: bytes, equivalences: Equivalences | None = None
+) -> Fingerprinter:
+    """Return the fingerprinter of a crawl with these settings."""
+    return Fingerprinter(
+        seed,
+        method=config.fingerprint,
+        partition=config.partition,
+        strip_session_ids=config.strip_session_ids,
+        equivalences=equivalences,
+    )
 
 
 def _remember(memo: dict[str, int], name: str, bits: int) -> int:

@@ -149,7 +149,7 @@ def page_of(crawl: Crawl) -> Any:
         HOME, Outcome.FETCHED, status=200, reason="OK", content_type="text/html", body=content, content=content,
         headers=((b"Content-Type", b"text/html"),), began=crawl.stages.clock.now(), address="127.0.0.1",
     )  # fmt: skip
-    crawl.stages.commits.commit_now(partial(crawl.stages.admission.seeds, [HOME]))
+    crawl.stages.commits.commit_now(partial(crawl.stages.decisions.admission.seeds, [HOME]))
     fetch_task: FetchTask | None = None
     while fetch_task is None or fetch_task.kind is not TaskKind.PAGE:
         now = crawl.stages.clock.now()
@@ -158,11 +158,17 @@ def page_of(crawl: Crawl) -> Any:
             crawl.stages.frontier.resolved(fetch_task, ["127.0.0.1"], now + 1e6, now)
         elif fetch_task is not None and fetch_task.kind is TaskKind.ROBOTS:
             missing = Fetch(fetch_task.url, Outcome.GONE, status=404, began=now)
-            crawl.stages.commits.commit(partial(crawl.stages.results.robots, fetch_task, missing, now))
+            crawl.stages.commits.commit(
+                partial(crawl.stages.decisions.results.robots, fetch_task, missing, now)
+            )
     links = [f"{HOME}{n}" for n in range(PORTION_LINKS)] + [LINK]
     assert fetch_task.fingerprint == fingerprint(HOME)
     return partial(
-        crawl.stages.results.page, fetch_task, fetch, Extracted(HOME, hrefs=links), crawl.stages.clock.now()
+        crawl.stages.decisions.results.page,
+        fetch_task,
+        fetch,
+        Extracted(HOME, hrefs=links),
+        crawl.stages.clock.now(),
     )
 
 
@@ -201,7 +207,9 @@ async def test_a_signalled_url_survives_a_kill(
     with at_rest(Crawl(SETTINGS).config, directory, "p0", clock=SystemClock()) as reopened:
         fingerprint = reopened.fingerprinter.fingerprint
         assert reopened.pages.record(fingerprint(HOME)) is not None
-        reopened.commits.commit_now(partial(reopened.signal_intake.decide, [], "signal", Signalled()))
+        reopened.commits.commit_now(
+            partial(reopened.decisions.signal_intake.decide, [], "signal", Signalled())
+        )
         assert fingerprint(LINK) in reopened.due.known_set, "the URL is lost"
         assert reopened.views.problems() == []
 
@@ -470,7 +478,7 @@ def test_a_signal_before_or_after_a_run_is_stored(tmp_path: Path, when: str, ent
     asyncio.run(play())
     with at_rest(Crawl(tree).config, CrawlDirectory(tmp_path / "crawl"), "p0", clock=SystemClock()) as stages:
         assert stages.point.counters["signals.queued"] == 1
-        stages.commits.commit_now(partial(stages.signal_intake.decide, [], "signal", Signalled()))
+        stages.commits.commit_now(partial(stages.decisions.signal_intake.decide, [], "signal", Signalled()))
         assert (
             stages.fingerprinter.fingerprint(LINK) in stages.due.known_set and stages.views.problems() == []
         )

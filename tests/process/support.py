@@ -65,8 +65,8 @@ class Joint:
         self.clock.advance(5.0)  # the delay after an unclean stop is over at this time
         self.frontier, self.results, self.admission = (
             self.stages.frontier,
-            self.stages.results,
-            self.stages.admission,
+            self.stages.decisions.results,
+            self.stages.decisions.admission,
         )
         self.frontier.limit_requests(1 << 40)
         self._names: dict[str, str] = {}

@@ -110,7 +110,7 @@ def test_large_archives_are_queued_in_parts_and_the_scope_is_sent_once(
 ) -> None:
     monkeypatch.setattr(module, "_LINKS_AT_ONCE", 1)
     told: list[list[str]] = []
-    monkeypatch.setattr(one.stages.knowledge, "announce", lambda change, peers: told.append(peers))
+    monkeypatch.setattr(one.stages.decisions.knowledge, "announce", lambda change, peers: told.append(peers))
     (count, _), changes = recovered(one, monkeypatch)
     assert count == 4 and [len(links([change])) for change in changes] == [1, 1, 1, 1, 0, 0]
     assert told == [["p1"]]

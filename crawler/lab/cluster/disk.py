@@ -55,7 +55,10 @@ class JournalStore:
         self._machine = machine
         self._failed = False
         self.writes = 0
-        self.get, self.batch, self.scan, self.close = disk.get, disk.batch, disk.scan, disk.close
+        self.get, self.scan, self.close = disk.get, disk.scan, disk.close
+
+    def batch(self, *, sync: bool = True) -> MemoryBatch:
+        return MemoryBatch(sync)
 
     def write(self, batch: MemoryBatch) -> None:
         self._machine.check_alive()

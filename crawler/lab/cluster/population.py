@@ -308,7 +308,7 @@ class Population:
             await process.exchange.close()
             process.close()
         failed = process is None or process.run_end.failure is not None
-        self.observed.unexpected += [f"{life}: {each}" for each in stages.results.unexpected.counts]
+        self.observed.unexpected += [f"{life}: {each}" for each in stages.decisions.results.unexpected.counts]
         if not failed:
             self.stored[life.machine.label] = Stored.of(stages)
             self.observed.problems += [f"{life.machine.label}: {each}" for each in stages.views.problems()]

@@ -131,11 +131,10 @@ def _accuracy_figure(
     sizes: tuple[int, ...],
     names: list[str],
     signals: str,
-    usual: int,
     title: str,
     model: str,
 ) -> Drawing:
-    found = _sweep(options, sizes, names, signals, usual)
+    found = _sweep(options, sizes, names, signals, 60)
     columns, rows = _accuracy_table(found, "baseline")
     caption = (
         f"R = 100, T = {_horizon(options):g} without its first fifth, {model}; {_instances(found)}. "
@@ -151,7 +150,6 @@ def without_signals(options: Options) -> Drawing:
         SIZES,
         ["baseline", "lds", "greedy"],
         "none",
-        60,
         "Discrete policies without signals (NCIS, Figure 3)",
         "mu, Delta ~ U[0,1], no signals",
     )
@@ -164,7 +162,6 @@ def perfect_signals(options: Options) -> Drawing:
         SIZES,
         ["baseline", "optimum", "greedy", "cis"],
         "perfect",
-        60,
         "Partial signals without false ones (NCIS, Figure 4)",
         "mu, Delta ~ U[0,1], lambda ~ Beta(.25,.25), nu = 0",
     )
@@ -177,7 +174,6 @@ def noisy_signals(options: Options) -> Drawing:
         (100, 200, 500, 750, 1000, 10000),
         ["baseline", "optimum", "greedy", "cis", "ncis", "approx-1", "approx-2"],
         "noisy",
-        60,
         "Signals including false ones (NCIS, Figure 6)",
         "mu, Delta ~ U[0,1], lambda ~ Beta(.25,.25), nu ~ U(.1,.6)",
     )

@@ -70,7 +70,7 @@ class Commands:
         self._died = stages.died
         self._commit = commit
         self._peers = peers or stages.views.waiting_for_peers
-        self._explainer = Explainer.of(stages)
+        self._explainer = Explainer(stages)
         self.prospect = self._explainer.prospect
         # returns the status fields that only a running process has
         self.running: Callable[[], dict[str, Any]] = dict

@@ -7,24 +7,15 @@ from typing import Any
 import msgspec
 
 from crawler.clock import iso_time
-from crawler.due.eliminator import Eliminator
 from crawler.errors import UsageError
-from crawler.frontier.frontier import Frontier
 from crawler.frontier.views import EXPLAINED_MAX
-from crawler.pages.page_cache import PageCache
 from crawler.pages.withdrawals import Erased, Withdrawal
 from crawler.process.answering import explain
-from crawler.process.opening.process_context import ProcessContext
-from crawler.process.opening.process_views import ProcessViews
 from crawler.process.opening.stages import Stages
 from crawler.process.results.retired import queue_entry
 from crawler.records import MESSAGE, Capture, PageRecord, PageState, RenderingFacts, flag_names
-from crawler.robots.cache import RobotsCache
 from crawler.serve.interfaces import Ahead
-from crawler.splitter.outbox import Outbox
-from crawler.urlfilter.link_filter import LinkFilter
 from crawler.urls.canonical import authority, target
-from crawler.urls.fingerprint import Fingerprinter
 from crawler.urls.typed_url import typed_url
 
 Steps = Generator[None, None, Any]
@@ -35,38 +26,11 @@ OUTBOX_ENTRIES_MAX = 1000
 class Explainer:
     """Collects the facts about a URL. `explain.py` turns these facts into a sentence."""
 
-    def __init__(
-        self,
-        context: ProcessContext,
-        views: ProcessViews,
-        *,
-        frontier: Frontier,
-        pages: PageCache,
-        due: Eliminator,
-        robots: RobotsCache,
-        link_filter: LinkFilter,
-        fingerprinter: Fingerprinter,
-        outbox: Outbox,
-    ) -> None:
-        self._context, self._views = context, views
-        self._frontier, self._pages, self._due = frontier, pages, due
-        self._robots, self._link_filter, self._fingerprinter = robots, link_filter, fingerprinter
-        self._outbox = outbox
-
-    @classmethod
-    def of(cls, stages: Stages) -> "Explainer":
-        """Make an explainer from the open stages of a process."""
-        return cls(
-            stages.context,
-            stages.views,
-            frontier=stages.frontier,
-            pages=stages.pages,
-            due=stages.due,
-            robots=stages.robots,
-            link_filter=stages.intake,
-            fingerprinter=stages.fingerprinter,
-            outbox=stages.outbox,
-        )
+    def __init__(self, stages: Stages) -> None:
+        self._context, self._views = stages.context, stages.views
+        self._frontier, self._pages, self._due = stages.frontier, stages.pages, stages.due
+        self._robots, self._link_filter = stages.robots, stages.intake
+        self._fingerprinter, self._outbox = stages.fingerprinter, stages.outbox
 
     def why(self, url: str, sender: str = "") -> Steps:
         """Collect the facts about a URL: the filter's verdict, its record, its captures, and why it waits.

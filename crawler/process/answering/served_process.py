@@ -11,7 +11,7 @@ def served_process(stages: Stages) -> ServedProcess:
         owner=stages.topology.partition.owner if stages.topology.peers else None,
         fingerprint=stages.fingerprinter.fingerprint,
         pages=stages.pages,
-        absence=Explainer.of(stages).absence,
+        absence=Explainer(stages).absence,
         disallowing_line=stages.frontier.views.disallowing_line,
         freshness=lambda: stages.views.freshness,
     )

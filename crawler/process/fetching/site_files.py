@@ -8,6 +8,7 @@ like requests for subresources: the robots.txt of the other host is fetched firs
 """
 
 from collections.abc import Awaitable, Callable
+from dataclasses import KW_ONLY, dataclass
 
 import msgspec
 
@@ -26,6 +27,7 @@ Hop = Callable[[FetchTask, FetchRequest, str, Fetch, RequestOptions], Awaitable[
 _PLAIN = RequestOptions()
 
 
+@dataclass(eq=False, repr=False)
 class SiteFiles:
     """Fetches tdmrep.json and licence documents for the fetch tasks of a process.
 
@@ -33,27 +35,21 @@ class SiteFiles:
     changes.
     """
 
-    def __init__(
-        self,
-        fetcher: Fetcher,
-        frontier: Frontier,
-        results: ResultProcessor,
-        clock: Clock,
-        *,
-        redirects_max: int,
-        hop: Hop,
-        subresources: Callable[[FetchTask, FetchRequest], Subresources],
-        queue: Callable[[Maker], None],
-    ) -> None:
-        self._fetcher, self._frontier, self._results, self._clock = fetcher, frontier, results, clock
-        self._redirects_max = redirects_max
-        self._hop, self._subresources, self._queue = hop, subresources, queue
+    fetcher: Fetcher
+    frontier: Frontier
+    results: ResultProcessor
+    clock: Clock
+    _: KW_ONLY
+    redirects_max: int
+    hop: Hop
+    subresources: Callable[[FetchTask, FetchRequest], Subresources]
+    queue: Callable[[Maker], None]
 
     async def fetch(
         self, fetch_task: FetchTask, request: FetchRequest, page: Fetch, extracted: Extracted | None
     ) -> None:
         """Fetch the files of the site that a page still needs. Add to the page's answer what these files state."""
-        urls = self._results.site_files(page, extracted, self._clock.now())
+        urls = self.results.site_files(page, extracted, self.clock.now())
         if not urls:
             return
         owner = object()
@@ -72,16 +68,16 @@ class SiteFiles:
         before = page
         for url in urls:
             answer = await self._follow(fetch_task, plain, url, before)
-            make = self._results.site_file(page, url, answer, self._clock.now())
-            self._queue(make)
+            make = self.results.site_file(page, url, answer, self.clock.now())
+            self.queue(make)
             before = answer if hostname(answer.url) == fetch_task.hostname else before
-        self._fetcher.let_go(owner)
-        self._results.note_site(page)
+        self.fetcher.let_go(owner)
+        self.results.note_site(page)
 
     async def _follow(self, fetch_task: FetchTask, request: FetchRequest, url: str, before: Fetch) -> Fetch:
         """Fetch a file and follow its redirects. Return the last answer."""
         answer = await self._ask(fetch_task, request, url, before)
-        for _ in range(self._redirects_max):
+        for _ in range(self.redirects_max):
             target = resolve(answer.url, answer.location) if answer.outcome is Outcome.REDIRECT else None
             if target is None:
                 break
@@ -90,9 +86,9 @@ class SiteFiles:
 
     async def _ask(self, fetch_task: FetchTask, request: FetchRequest, url: str, before: Fetch) -> Fetch:
         if hostname(url) != fetch_task.hostname:
-            return await self._subresources(fetch_task, request).ask(url, "GET", ())
-        if not self._frontier.hops.may_ask(url, self._clock.now()):
-            return Fetch(url, Outcome.ROBOTS_DENIED, began=self._clock.now())
-        answer = await self._hop(fetch_task, request, url, before, _PLAIN)
-        self._frontier.hops.end_site_file(fetch_task, answer, self._clock.now())
+            return await self.subresources(fetch_task, request).ask(url, "GET", ())
+        if not self.frontier.hops.may_ask(url, self.clock.now()):
+            return Fetch(url, Outcome.ROBOTS_DENIED, began=self.clock.now())
+        answer = await self.hop(fetch_task, request, url, before, _PLAIN)
+        self.frontier.hops.end_site_file(fetch_task, answer, self.clock.now())
         return answer

@@ -30,7 +30,6 @@ from crawler.storage.reshard import load_json
 from crawler.urlfilter.link_filter import LinkFilter
 from crawler.urlfilter.url_filter import Scope, UrlFilter
 from crawler.urls.canonical import hostname
-from crawler.urls.equivalence import Equivalences
 from crawler.urls.file_kinds import Kinds
 from crawler.urls.fingerprint import Fingerprinter
 from crawler.urls.suffixes import registrable_domain
@@ -54,17 +53,6 @@ def open_store(context: ProcessContext) -> tuple[KeyValue, str]:
     if mended and context.copy is None:
         log.error("store: %s", mended)
     return store, mended
-
-
-def make_fingerprinter(context: ProcessContext, seed: bytes, equivalences: Equivalences) -> Fingerprinter:
-    config = context.config.urls
-    return Fingerprinter(
-        seed,
-        method=config.fingerprint,
-        partition=config.partition,
-        strip_session_ids=config.strip_session_ids,
-        equivalences=equivalences,
-    )
 
 
 def make_robots(context: ProcessContext, store: KeyValue) -> RobotsCache:

@@ -1,5 +1,6 @@
 """Read-only views of one process, running or at rest: counts, invariants, and the freshness of its copies."""
 
+from dataclasses import KW_ONLY, dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -20,51 +21,43 @@ if TYPE_CHECKING:
     from crawler.frontier.refresh.refreshing import Refresh
 
 
+@dataclass(eq=False, repr=False)
 class ProcessViews:
     """Reads the stages of a process and changes nothing.
 
     `brief` is true for a process at rest. Then the freshness of its copies is read from the store.
     """
 
-    def __init__(
-        self,
-        context: ProcessContext,
-        *,
-        store: KeyValue,
-        point: CommitPoint,
-        frontier: Frontier,
-        due: Eliminator,
-        outbox: Outbox,
-        inbox: Inbox,
-        pages: PageCache,
-        fingerprinter: Fingerprinter,
-        refresh: "Refresh | None",
-        brief: bool,
-    ) -> None:
-        self._context = context
-        self._store, self._point = store, point
-        self._frontier, self._due = frontier, due
-        self._outbox, self._inbox = outbox, inbox
-        self._pages, self._fingerprinter = pages, fingerprinter
-        self._refresh, self._brief = refresh, brief
+    context: ProcessContext
+    _: KW_ONLY
+    store: KeyValue
+    point: CommitPoint
+    frontier: Frontier
+    due: Eliminator
+    outbox: Outbox
+    inbox: Inbox
+    pages: PageCache
+    fingerprinter: Fingerprinter
+    refresh: "Refresh | None"
+    brief: bool
 
     def problems(self) -> list[str]:
         """Return the counter invariants that do not hold; [] if all hold. Call this only while nothing is in flight."""
-        counters, frontier = self._point.counters, self.frontier_counts()
+        counters, frontier = self.point.counters, self.frontier_counts()
         return conservation(counters, self.due_counts(), frontier) + splitter_conservation(
             counters, self.splitter_counts()
         )
 
     def frontier_counts(self) -> FrontierCounts:
         """Return the numbers of to-do URLs (including URLs in flight), of parked URLs by rule, and of hosts by state."""
-        counts = self._frontier.views.counters()
+        counts = self.frontier.views.counters()
         parked = sum(n for name, n in counts.items() if name.startswith("parked_"))
         todo = counts.pop("todo") + counts["in_flight"]
         return FrontierCounts(todo=todo, parked=parked, **counts)
 
     def due_counts(self) -> DueCounts:
         """Return the totals of the DUE since the crawl began, and its estimate of the URLs lost by collisions."""
-        due = self._due
+        due = self.due
         return DueCounts(
             pending=due.pending,
             known=due.known,
@@ -75,9 +68,9 @@ class ProcessViews:
 
     def splitter_counts(self) -> SplitterCounts | None:
         """Return counts of messages to and from other processes since the crawl began; None if there are no others."""
-        if not self._context.topology.peers:
+        if not self.context.topology.peers:
             return None
-        outbox, count = self._outbox, self._point.counters
+        outbox, count = self.outbox, self.point.counters
         foreign = count["splitter.foreign"]
         return SplitterCounts(
             sent=outbox.sent,
@@ -85,7 +78,7 @@ class ProcessViews:
             repeated=outbox.repeated,
             batches=outbox.sent_entries,
             bytes=outbox.sent_bytes,
-            applied=self._inbox.applied,
+            applied=self.inbox.applied,
             local=count["urls.accepted"] - foreign,
             foreign=foreign,
             cache_hits=count["splitter.cache_hits"],
@@ -99,7 +92,7 @@ class ProcessViews:
 
     def waiting_for_peers(self) -> dict[str, PeerStatus]:
         """Return, for each peer, the number of links that wait for it in the outbox."""
-        return {peer: PeerStatus(spool.links, spool.bytes) for peer, spool in self._outbox.spools.items()}
+        return {peer: PeerStatus(spool.links, spool.bytes) for peer, spool in self.outbox.spools.items()}
 
     @cached_property
     def freshness(self) -> "Refresh | None":
@@ -107,15 +100,15 @@ class ProcessViews:
 
         If the process is at rest, this may be the schedule that an earlier run has stored.
         """
-        if self._refresh is not None or not self._brief:
-            return self._refresh
-        context = self._context
+        if self.refresh is not None or not self.brief:
+            return self.refresh
+        context = self.context
         return stored_view(
-            self._store,
+            self.store,
             context.config,
-            self._fingerprinter,
-            self._pages.record,
-            self._pages.stored_records,
+            self.fingerprinter,
+            self.pages.record,
+            self.pages.stored_records,
             context.clock.now(),
             processes=len(context.topology.names),
             name=context.name,
@@ -127,7 +120,7 @@ class ProcessViews:
             return {}
         found = sorted(self.freshness.views.by_host(now).items(), key=lambda item: -item[1][0])[:hosts]
         rows = [
-            {"host": self._frontier.views.host_name(key), "pages": pages, "fresh": round(fresh, 4)}
+            {"host": self.frontier.views.host_name(key), "pages": pages, "fresh": round(fresh, 4)}
             for key, (pages, fresh) in found
         ]
         return self.freshness.views.summary(now) | {"hosts": rows}

@@ -41,21 +41,17 @@ from crawler.process.opening.process_context import ProcessContext
 from crawler.process.opening.process_views import ProcessViews
 from crawler.records import Link, LinkFlag
 from crawler.splitter.partition import Partition
-from crawler.storage.commit import Change, CommitPoint
+from crawler.storage.commit import CommitPoint
 from crawler.storage.faults import reach
 from crawler.storage.files import Lock, is_held, reserve, sync_directory
 from crawler.storage.keys import CLEAN, EQUIVALENCES, RUNNING
 from crawler.storage.kv import Batch
 from crawler.storage.reshard import load_json
 from crawler.urls.equivalence import Equivalences
+from crawler.urls.fingerprint import fingerprinter_of
 
 if TYPE_CHECKING:
     from crawler.process.opening.decisions import Decisions
-    from crawler.process.results.admission import Admission
-    from crawler.process.results.earlier_copies import EarlierCopies
-    from crawler.process.results.result_processor import ResultProcessor
-    from crawler.process.results.signal_intake import SignalIntake
-    from crawler.process.results.site_knowledge import SiteKnowledge
 
 log = logging.getLogger("crawler")
 
@@ -147,7 +143,7 @@ class Stages:
         keep_topology(store, self.topology, self.directory)
         keep_immutable(store, self.config)
         self.equivalences = Equivalences(load_json(store, EQUIVALENCES))
-        printer = self.fingerprinter = assembly.make_fingerprinter(context, seed, self.equivalences)
+        printer = self.fingerprinter = fingerprinter_of(self.config.urls, seed, self.equivalences)
         self.robots = assembly.make_robots(context, store)
         self.pages = assembly.make_page_cache(context, store, printer)
         self.due = assembly.make_eliminator(context, store, printer)
@@ -197,31 +193,6 @@ class Stages:
             refresh=self.refresh,
             trace=self.trace,
         )
-
-    @property
-    def knowledge(self) -> "SiteKnowledge":
-        """Knowledge about sites."""
-        return self.decisions.knowledge
-
-    @property
-    def admission(self) -> "Admission":
-        """Admits accepted links to the crawl."""
-        return self.decisions.admission
-
-    @property
-    def signal_intake(self) -> "SignalIntake":
-        """Decides about change signals."""
-        return self.decisions.signal_intake
-
-    @property
-    def results(self) -> "ResultProcessor":
-        """Turns the results of fetches into changes of the state."""
-        return self.decisions.results
-
-    @property
-    def earlier(self) -> "EarlierCopies":
-        """Answers questions about the copies that earlier fetches stored."""
-        return self.decisions.earlier
 
     def _commit_point(self) -> CommitPoint:
         return CommitPoint(
@@ -292,28 +263,18 @@ class Stages:
         lost = self.pages.lost
         if not lost:
             return 0
-        change = Change(sync=True)
-        links = []
-        for fingerprint in dict.fromkeys(item.fingerprint for item in lost):
-            record = self.pages.record(fingerprint)
-            if record is not None:
-                links.append(
-                    Link(
-                        fingerprint,
-                        record.url,
-                        record.depth,
-                        record.via,
-                        record.redirects,
-                        record.flags & ~_NEWS,
-                    )
-                )
-                change.delete(record_key(fingerprint))
+        records = {item.fingerprint: self.pages.record(item.fingerprint) for item in lost}
+        links = [
+            record.link(fingerprint, record.flags & ~_NEWS)
+            for fingerprint, record in records.items()
+            if record is not None
+        ]
+        change = self.commits.queue_again(links)
+        for link in links:
+            change.delete(record_key(link.fingerprint))
         change.count("stored.records", -len(links))
         change.count("stored.captures", -len(lost))
         self.pages.forget(change)
-        self.frontier.enqueue(links, change, self.clock.now())
-        change.count("urls.done", -len(links))
-        change.after.append(lambda: self.frontier.committed(change, self.clock.now()))
         self.commits.commit(change)
         segments = ", ".join(self.pages.recovery.damaged)
         log.error("%s missing or short: %d pages will be fetched again", segments, len(links))

@@ -14,6 +14,7 @@ explains how links are counted.
 """
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from itertools import compress
 from typing import TYPE_CHECKING
 
@@ -90,26 +91,17 @@ class Owners:
         return missed
 
 
+@dataclass(eq=False, repr=False)
 class Admission:
     """Admits the links of one process, as the picture in the module docstring shows."""
 
-    def __init__(
-        self,
-        intake: LinkFilter,
-        knowledge: SiteKnowledge,
-        seen: Seen,
-        owners: Owners,
-        sent_seeds: SentSeeds,
-        trace: "TraceWriter | None" = None,
-        ordering: LinkScoring | None = None,
-    ) -> None:
-        self._intake = intake
-        self._knowledge = knowledge
-        self._seen = seen
-        self._owners = owners
-        self._sent_seeds = sent_seeds
-        self._trace = trace
-        self._ordering = ordering
+    intake: LinkFilter
+    knowledge: SiteKnowledge
+    seen: Seen
+    owners: Owners
+    sent_seeds: SentSeeds
+    trace: "TraceWriter | None" = None
+    ordering: LinkScoring | None = None
 
     # -- links found by this process -------------------------------------------
 
@@ -139,12 +131,12 @@ class Admission:
         """Filter raw links, and queue those not seen recently. Return the number accepted. `source` is for scoring."""
         change.count("urls.links", len(hrefs))
         scores = None
-        if self._ordering is None:
-            accepted = self._intake.filter_links(base, hrefs, encoding, link_context.flags)
+        if self.ordering is None:
+            accepted = self.intake.filter_links(base, hrefs, encoding, link_context.flags)
         else:
-            accepted, spellings = self._intake.filter_spelled(base, hrefs, encoding, link_context.flags)
+            accepted, spellings = self.intake.filter_spelled(base, hrefs, encoding, link_context.flags)
             anchors = [source.anchors.get(spelling, "") for spelling in spellings]
-            scores = self._ordering.scores(
+            scores = self.ordering.scores(
                 source, accepted.urls, anchors, link_context.depth, link_context.flags
             )
         for rule, n in accepted.rejected.items():
@@ -166,7 +158,7 @@ class Admission:
         """
 
         def admit(portion: Sequence[str]) -> int:
-            accepted = self._intake.filter_links(base, portion, encoding, link_context.flags)
+            accepted = self.intake.filter_links(base, portion, encoding, link_context.flags)
             change.count("urls.links", len(accepted.urls))
             return self._queue(change, accepted, link_context, None)
 
@@ -181,7 +173,7 @@ class Admission:
         """
         urls, fingerprints = accepted.urls, accepted.fingerprints
         change.count("urls.accepted", len(urls))
-        for owner, places in self._owners.split(fingerprints).items():
+        for owner, places in self.owners.split(fingerprints).items():
             if len(places) == len(urls):
                 self._admit(change, owner, urls, fingerprints, link_context, scores)
             else:
@@ -193,11 +185,11 @@ class Admission:
 
     def judge(self, raw_url: str, flags: int, base: str, encoding: str) -> Judged:
         """Return the verdict of the URL filter on a URL that a user requests. Relative URLs are resolved to `base`."""
-        return self._intake.one(raw_url, flags, base=base, encoding=encoding)
+        return self.intake.one(raw_url, flags, base=base, encoding=encoding)
 
     def reason(self, url: str, flags: int) -> str:
         """Return the reason, as a text for users, why the URL filter rejects an absolute URL."""
-        return self._intake.explain(url, flags).reason
+        return self.intake.explain(url, flags).reason
 
     def one(self, change: Change, url: str, fingerprint: int, link_context: LinkContext) -> None:
         """Filter a URL (request form) and queue it under `fingerprint`, unless this fingerprint was seen recently.
@@ -205,14 +197,14 @@ class Admission:
         This method is for URLs that a user requests, not for links. It is only used in crawls of one process.
         """
         change.count("urls.links")
-        if rule := self._intake.one(url, link_context.flags).rule:
+        if rule := self.intake.one(url, link_context.flags).rule:
             change.count(f"urls.filtered.{rule}")
             return
         change.count("urls.accepted")
         scores = None
-        if self._ordering is not None:
-            scores = self._ordering.scores(NO_PAGE, [url], [""], link_context.depth, link_context.flags)
-        self._admit(change, self._owners.me, [url], np.array([fingerprint], np.uint64), link_context, scores)
+        if self.ordering is not None:
+            scores = self.ordering.scores(NO_PAGE, [url], [""], link_context.depth, link_context.flags)
+        self._admit(change, self.owners.me, [url], np.array([fingerprint], np.uint64), link_context, scores)
 
     def _admit(
         self,
@@ -227,17 +219,17 @@ class Admission:
 
         A seed that an earlier start has sent to its owner is not sent again.
         """
-        own = owner == self._owners.me
-        missed = self._seen.misses(fingerprints) if own else self._owners.unsent(fingerprints)
+        own = owner == self.owners.me
+        missed = self.seen.misses(fingerprints) if own else self.owners.unsent(fingerprints)
         classes = None
-        if self._ordering is not None and scores is not None:
-            classes, news = (self._ordering.own if own else self._ordering.sent)(fingerprints, scores)
+        if self.ordering is not None and scores is not None:
+            classes, news = (self.ordering.own if own else self.ordering.sent)(fingerprints, scores)
             if own:
-                self._ordering.improve(_links(urls, fingerprints, news, link_context, classes), change)
+                self.ordering.improve(_links(urls, fingerprints, news, link_context, classes), change)
             elif news:
                 missed = sorted({*missed, *news})
         if not own and link_context.flags & _SEED and not link_context.redirects:
-            missed = self._sent_seeds.take(change, fingerprints, missed)
+            missed = self.sent_seeds.take(change, fingerprints, missed)
         links = _links(urls, fingerprints, missed, link_context, classes)
         change.count("urls.cache_hits", len(urls) - len(links))
         if own:
@@ -252,18 +244,18 @@ class Admission:
 
     def log(self, fetch_task: FetchTask, extracted: Extracted) -> Pauses:
         """Write all accepted links of a page, including repeated ones, to the trace. Without a trace, do nothing."""
-        if self._trace is None:
+        if self.trace is None:
             return
         found: list[int] = []
         for portion in portions(extracted.repeats or extracted.hrefs):
             judged = (
-                self._intake.one(raw_url, base=extracted.base, encoding=extracted.encoding)
+                self.intake.one(raw_url, base=extracted.base, encoding=extracted.encoding)
                 for raw_url in portion
             )
             found += [link.fingerprint for link in judged if not link.rule]
             yield
         fingerprints = np.array(found, np.uint64)
-        self._trace.write_page(fetch_task.host, fingerprints, self._owners.foreign(fingerprints))
+        self.trace.write_page(fetch_task.host, fingerprints, self.owners.foreign(fingerprints))
 
     # -- seeds -----------------------------------------------------------------
 
@@ -279,18 +271,18 @@ class Admission:
 
     def given(self, change: Change, urls: Sequence[str]) -> Iterator[None]:
         """Widen the scope by seeds, and count them. Pause between portions."""
-        yield from self._knowledge.given(change, urls)
+        yield from self.knowledge.given(change, urls)
         change.count("urls.seeds", len(urls))
 
     def spread(self, change: Change, base: str, raw_url: str, flags: int) -> None:
         """Widen the scope by the target of a seed's redirect, if the filter accepts it as a seed."""
-        judged = self._intake.one(raw_url, flags | _SEED, base=base)
+        judged = self.intake.one(raw_url, flags | _SEED, base=base)
         if not judged.rule:
-            self._knowledge.spread(change, [judged.url])
+            self.knowledge.spread(change, [judged.url])
 
     def in_scope(self, url: str) -> bool:
         """Return whether a URL (request form) is in the scope of the crawl."""
-        return self._intake.one(url).rule != SCOPE
+        return self.intake.one(url).rule != SCOPE
 
     # -- links from other processes ----------------------------------------------
 
@@ -298,23 +290,23 @@ class Admission:
         """Build the `Change` for an entry that another process sent. `links` are its links, without signals."""
         change = Change()
         change.received = received
-        links = self._knowledge.apply_notice(change, links)
+        links = self.knowledge.apply_notice(change, links)
         for begin in range(0, len(links), PORTION_LINKS):
-            self._take_received(change, self._knowledge.own_keys(links[begin : begin + PORTION_LINKS]))
+            self._take_received(change, self.knowledge.own_keys(links[begin : begin + PORTION_LINKS]))
             yield
         return change
 
     def _take_received(self, change: Change, links: list[Link]) -> None:
         change.count("urls.received", len(links))
         fingerprints = np.array([link.fingerprint for link in links], np.uint64)
-        missed = self._seen.misses(fingerprints)
+        missed = self.seen.misses(fingerprints)
         change.count("urls.cache_hits", len(links) - len(missed))
         change.count("urls.to_due", len(missed))
-        if self._ordering is None:
+        if self.ordering is None:
             change.links += [links[i] for i in missed]
         else:
-            classes, news = self._ordering.own(fingerprints, self._ordering.scores_in(links))
-            self._ordering.improve([classed(links[i], classes[i]) for i in news], change)
+            classes, news = self.ordering.own(fingerprints, self.ordering.scores_in(links))
+            self.ordering.improve([classed(links[i], classes[i]) for i in news], change)
             change.links += [classed(links[i], classes[i]) for i in missed]
 
 

@@ -64,7 +64,7 @@ def known_changes(
     """Yield functions that build changes. These changes queue known pages again, unless they are queued already."""
     queued = np.unique(np.fromiter(queued_fingerprints(), np.uint64))
     asked = (
-        _again(fingerprint, record)
+        record.link(fingerprint, record.flags | _AGAIN)
         for fingerprint, record in all_records()
         if record.state in _ASKED_AGAIN and not record.flags & _OWN_REQUEST
     )
@@ -80,11 +80,6 @@ def _among(ordered: NDArray[np.uint64], some: NDArray[np.uint64]) -> NDArray[np.
         return np.zeros(len(some), bool)
     places = np.minimum(np.searchsorted(ordered, some), len(ordered) - 1)
     return np.asarray(ordered[places] == some)
-
-
-def _again(fingerprint: int, record: PageRecord) -> Link:
-    flags = record.flags | _AGAIN
-    return Link(fingerprint, record.url, record.depth, record.via, record.redirects, flags)
 
 
 def _widen(knowledge: SiteKnowledge, pieces: Pieces) -> Generator[None, None, Change]:

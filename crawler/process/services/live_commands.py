@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -37,8 +38,8 @@ class LiveCommands:
         self._errors = errors
         self.tell_paused: Callable[[bool], None] = _tell_nobody
         self._own: dict[str, Callable[..., Any]] = {
-            "pause": self._pause,
-            "resume": self._resume,
+            "pause": partial(self._paused_or_not, True),
+            "resume": partial(self._paused_or_not, False),
             "set": self._set,
         }
 
@@ -56,12 +57,6 @@ class LiveCommands:
             return self._own[name](**arguments)
         except TypeError as error:
             raise UsageError(f"{name}: {error}") from error
-
-    def _pause(self) -> dict[str, Any]:
-        return self._paused_or_not(True)
-
-    def _resume(self) -> dict[str, Any]:
-        return self._paused_or_not(False)
 
     def _paused_or_not(self, paused: bool) -> dict[str, Any]:
         self.set_paused(paused)

@@ -28,7 +28,10 @@ class UrgentFetches:
     def __init__(self, process: "Process", stages: "Stages") -> None:
         self._process = process
         self._pages, self._due, self._refresh = stages.pages, stages.due, stages.refresh
-        self._decide, self._fingerprint = stages.signal_intake.decide, stages.fingerprinter.fingerprint
+        self._decide, self._fingerprint = (
+            stages.decisions.signal_intake.decide,
+            stages.fingerprinter.fingerprint,
+        )
         self._waiting_max = stages.config.serve.ahead_max
         self._now: Callable[[], float] = stages.clock.now
         self._waiting: set[int] = set()

@@ -503,7 +503,7 @@ def test_only_new_seeds_void_a_stored_end(folder: Path, monkeypatch: pytest.Monk
     seeds = [url for url in urls if owner(one.here.stages.fingerprinter.fingerprint(url)) == "p1"]
 
     def give(count: int) -> None:
-        one.here.stages.commits.commit_now(made(one.here.stages.admission.seeds(seeds[:count]))[0])
+        one.here.stages.commits.commit_now(made(one.here.stages.decisions.admission.seeds(seeds[:count]))[0])
 
     give(3)
     knew(one, cleanly=True)

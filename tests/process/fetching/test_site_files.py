@@ -131,14 +131,14 @@ def test_a_document_on_another_host_is_requested_like_a_subresource(
             return fetch(url, b"<rsl/>", began=run.joint.clock.now() + 500.0)
 
     hopped: list[str] = []
-    hop = run.fetch_tasks._site_files._hop
+    hop = run.fetch_tasks._site_files.hop
 
     async def note(task: FetchTask, request: FetchRequest, url: str, before: Fetch, options: object) -> Fetch:
         hopped.append(before.url)
         return await hop(task, request, url, before, options)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(run.fetch_tasks._site_files, "_subresources", lambda task, request: Elsewhere())
-    monkeypatch.setattr(run.fetch_tasks._site_files, "_hop", note)
+    monkeypatch.setattr(run.fetch_tasks._site_files, "subresources", lambda task, request: Elsewhere())
+    monkeypatch.setattr(run.fetch_tasks._site_files, "hop", note)
     run.answer(page(ELSEWHERE, LICENCE), fetch(TDMREP, RESERVED), fetch(LICENCE, b"<rsl/>"))
     *files, _ = all_changes(run)
     assert [counted(each)["site_files.fetched"] for each in files] == [1, 1, 1]

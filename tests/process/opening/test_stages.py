@@ -66,7 +66,7 @@ def fetched(stages: Stages, url: str, content: bytes = b"<html>one page</html>")
         content_type="text/html",
         began=stages.clock.now(),
     )
-    stages.commits.commit(lambda: stages.results.page(fetch_task, fetch, None, stages.clock.now()))
+    stages.commits.commit(lambda: stages.decisions.results.page(fetch_task, fetch, None, stages.clock.now()))
     return fingerprint
 
 
@@ -82,7 +82,7 @@ def next_page(stages: Stages) -> FetchTask:
             stages.frontier.resolved(fetch_task, ("127.0.0.1",), now + 1000.0, now)
         else:
             absent = Fetch(url=fetch_task.url, outcome=Outcome.GONE, status=404, began=now)
-            stages.commits.commit(partial(stages.results.robots, fetch_task, absent, now))
+            stages.commits.commit(partial(stages.decisions.results.robots, fetch_task, absent, now))
         stages.clock.advance(10.0)  # type: ignore[attr-defined]
         stages.frontier.limit_requests(1)
 

@@ -208,7 +208,7 @@ def prove(joint: Joint) -> Change:
     change = Change()
     for n in range(5):
         assert not change.operations
-        joint.stages.knowledge.redirected(change, redirect(f"{HOME}{n}", f"https://a.org/{n}"))
+        joint.stages.decisions.knowledge.redirected(change, redirect(f"{HOME}{n}", f"https://a.org/{n}"))
     return change
 
 
@@ -239,25 +239,25 @@ def test_seeds_widen_the_scope_and_are_links_like_any_other(joint: Joint) -> Non
 
 @pytest.mark.parametrize("credentials", [False, True])
 def test_only_the_hosts_of_seeds_may_get_credentials(joint: Joint, credentials: bool) -> None:
-    joint.stages.knowledge._credentials = credentials
+    joint.stages.decisions.knowledge._credentials = credentials
     made(joint.admission.seeds([HOME + "x"]))
     joint.admission.spread(Change(), HOME, "http://b.org/", LinkFlag.REDIRECT)
     assert joint.admission.in_scope("http://b.org/")
     urls = (HOME, "http://b.org/", "http://c.org/")
-    assert [joint.stages.knowledge.trusts(url) for url in urls] == [credentials, False, False]
+    assert [joint.stages.decisions.knowledge.trusts(url) for url in urls] == [credentials, False, False]
 
 
 def test_peers_are_told_by_which_urls_the_scope_has_grown(open_joint: OpenJoint) -> None:
     joint = open_joint(names=(HERE, "p1", "p2"))
     seeds = [HOME, HOME + "x", "http://b.org/"]
     change = Change()
-    joint.stages.knowledge.spread(change, seeds)
+    joint.stages.decisions.knowledge.spread(change, seeds)
     told = [HOME, "http://b.org/"]
     assert notices(change) == {"p1": told, "p2": told}
     assert change.counts == {"splitter.scope_told": 4}
     assert change.foreign[0][1] is not change.foreign[1][1], "each peer has its own list"
     again = Change()
-    joint.stages.knowledge.spread(again, seeds)
+    joint.stages.decisions.knowledge.spread(again, seeds)
     assert not again.foreign and not again.counts and not again.operations
 
 
@@ -268,7 +268,7 @@ def test_a_notice_is_not_taken_for_the_link_itself(open_joint: OpenJoint) -> Non
     """
     joint = open_joint(names=(HERE, THERE))
     change = Change()
-    joint.stages.knowledge.spread(change, [HOME])
+    joint.stages.decisions.knowledge.spread(change, [HOME])
     (told,) = change.foreign[0][1]
     own = joint.fingerprint(HOME)
     assert told.fingerprint != own and told.fingerprint >> 48 == own >> 48
@@ -279,10 +279,10 @@ def test_a_peer_that_lost_the_scope_is_told_all_of_it(open_joint: OpenJoint) -> 
     joint = open_joint(names=(HERE, THERE))
     made(joint.admission.seeds([HOME, "http://b.org/x"]))
     change = Change()
-    joint.stages.knowledge.announce(change, [THERE])
+    joint.stages.decisions.knowledge.announce(change, [THERE])
     assert notices(change) == {THERE: [HOME, "http://b.org/"]}
     nothing = Change()
-    open_joint(names=(HERE, THERE)).stages.knowledge.announce(nothing, [THERE])
+    open_joint(names=(HERE, THERE)).stages.decisions.knowledge.announce(nothing, [THERE])
     assert not nothing.foreign and not nothing.counts
 
 
@@ -322,7 +322,7 @@ def test_the_accepted_redirect_target_of_a_seed_is_in_scope(
 def test_a_proven_equivalence_is_stored(joint: Joint) -> None:
     assert stored(prove(joint), EQUIVALENCES) == {"http://a.org": "https://a.org"}
     nothing = Change()
-    joint.stages.knowledge.redirected(nothing, redirect(HOME, "http://["))
+    joint.stages.decisions.knowledge.redirected(nothing, redirect(HOME, "http://["))
     assert not nothing.operations
 
 

@@ -135,7 +135,11 @@ def test_refresh_state_survives_reopening(on: Joint) -> None:
     assert sum(1 for _ in scan_prefix(on.stages.store, REFRESH)) == 3
     on.stages.close()
     on.stages = reopened(on)
-    on.frontier, on.results, on.admission = on.stages.frontier, on.stages.results, on.stages.admission
+    on.frontier, on.results, on.admission = (
+        on.stages.frontier,
+        on.stages.decisions.results,
+        on.stages.decisions.admission,
+    )
     assert len(refresh_of(on)) == 3
     for url, before in known.items():
         after = explain(on, url)
@@ -245,7 +249,7 @@ def test_conditions_are_those_of_the_copy_and_are_checked_periodically(on: Joint
     asked = []
     for _ in range(12):
         fetch_task = on.fetch_task()
-        pair = on.stages.earlier.conditions(fetch_task, on.clock.now())
+        pair = on.stages.decisions.earlier.conditions(fetch_task, on.clock.now())
         asked.append(pair)
         answer: Fetch = (
             fetch(fetch_task.url, b"", outcome=Outcome.UNCHANGED, status=304, **tagged)
@@ -263,7 +267,7 @@ def test_a_host_with_wrong_validators_gets_unconditional_requests(on: Joint) -> 
     refetch(on, b"1", **tagged)
     for n in range(30):
         fetch_task = on.fetch_task()
-        if any(on.stages.earlier.conditions(fetch_task, on.clock.now())):
+        if any(on.stages.decisions.earlier.conditions(fetch_task, on.clock.now())):
             on.page(fetch_task, fetch(fetch_task.url, b"", outcome=Outcome.UNCHANGED, status=304, **tagged))
         else:
             on.page(fetch_task, fetch(fetch_task.url, b"changed %d" % n, **tagged))
@@ -271,7 +275,7 @@ def test_a_host_with_wrong_validators_gets_unconditional_requests(on: Joint) -> 
     assert refresh_of(on).validators.lies == 1
     for n in range(10):
         fetch_task = on.fetch_task()
-        assert on.stages.earlier.conditions(fetch_task, on.clock.now()) == ("", "")
+        assert on.stages.decisions.earlier.conditions(fetch_task, on.clock.now()) == ("", "")
         on.page(fetch_task, fetch(fetch_task.url, b"again %d" % n, **tagged))
 
 
@@ -326,7 +330,7 @@ def test_an_override_bounds_the_ages_of_a_part_of_the_web(open_joint: Callable[.
     watch(200)
     joint.stages.close()
     joint.stages = reopened(joint)
-    joint.frontier, joint.results = joint.stages.frontier, joint.stages.results
+    joint.frontier, joint.results = joint.stages.frontier, joint.stages.decisions.results
     joint.frontier.limit_requests(1 << 40)
     watch(200)
     gaps = [later - earlier for earlier, later in pairwise(asked["http://a.org/feed"])]
@@ -418,7 +422,11 @@ def test_a_sitemap_is_read_as_often_as_its_news_justify(on: Joint) -> None:
         stored.append([refresh.ages.readings.interval(on.fingerprint(url), 1e5) for url in maps])
         on.stages.close()
         on.stages = reopened(on)
-        on.frontier, on.results, on.admission = on.stages.frontier, on.stages.results, on.stages.admission
+        on.frontier, on.results, on.admission = (
+            on.stages.frontier,
+            on.stages.decisions.results,
+            on.stages.decisions.admission,
+        )
     assert stored[0] == stored[1] and 4.0 * stored[0][1] < stored[0][0]
 
 
@@ -456,7 +464,7 @@ def test_reported_freshness_follows_the_crawl_and_survives_reopening(on: Joint) 
     assert said is not None and said < known.fresh
     on.stages.close()
     on.stages = reopened(on)
-    on.frontier, on.results = on.stages.frontier, on.stages.results
+    on.frontier, on.results = on.stages.frontier, on.stages.decisions.results
     assert refresh_of(on).expectation.recalibration.numbers == recalibration.numbers
     assert refresh_of(on).portion.balance.tilt == 2.5, "the process keeps its part of the rate"
     assert refresh_of(on).news.since == on.clock.now(), "new pages per day are counted from the start"
@@ -501,7 +509,7 @@ def test_served_requests_are_importance_that_outlasts_reopening(on: Joint) -> No
     assert explain(on, "http://a.org/1")["importance"] == pytest.approx(3.0, rel=1e-3)
     on.stages.close()
     on.stages = reopened(on)
-    on.frontier, on.results = on.stages.frontier, on.stages.results
+    on.frontier, on.results = on.stages.frontier, on.stages.decisions.results
     assert explain(on, "http://a.org/1")["importance"] == pytest.approx(3.0, rel=1e-3)
     assert explain(on, "http://b.org/")["importance"] == 1.0
     on.frontier.limit_requests(1 << 40)

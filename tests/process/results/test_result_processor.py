@@ -420,11 +420,11 @@ def again(joint: Joint) -> FetchTask:
 
 def test_a_page_queued_again_is_requested_with_its_validators(joint: Joint) -> None:
     joint.add("http://b.org/")
-    assert joint.stages.earlier.conditions(joint.fetch_task(), joint.clock.now()) == ("", "")
+    assert joint.stages.decisions.earlier.conditions(joint.fetch_task(), joint.clock.now()) == ("", "")
     fetch_task = again(joint)
     pair = ('"1"', "Mon, 01 Jan 2024 00:00:00 GMT")
-    assert joint.stages.earlier.conditions(fetch_task, joint.clock.now()) == pair
-    assert joint.stages.earlier.known_content(fetch_task) == b"first"
+    assert joint.stages.decisions.earlier.conditions(fetch_task, joint.clock.now()) == pair
+    assert joint.stages.decisions.earlier.known_content(fetch_task) == b"first"
 
 
 def test_a_page_that_a_browser_showed_is_requested_without_validators(joint: Joint) -> None:
@@ -433,31 +433,31 @@ def test_a_page_that_a_browser_showed_is_requested_without_validators(joint: Joi
     joint.follow(HOME, fetch(HOME, b"first", rendering=shown, **TAG), extracted())
     joint.add(HOME, flags=AGAIN)
     fetch_task = joint.fetch_task()
-    record = joint.stages.earlier.known_record(fetch_task)
+    record = joint.stages.decisions.earlier.known_record(fetch_task)
     assert record is not None and record.rendered
-    assert joint.stages.earlier.conditions(fetch_task, joint.clock.now()) == ("", "")
+    assert joint.stages.decisions.earlier.conditions(fetch_task, joint.clock.now()) == ("", "")
 
 
 def test_the_stored_answer_of_a_url_is_found_in_any_spelling(joint: Joint) -> None:
     assert (
-        joint.stages.earlier.stored_answer(HOME) is None
-        and joint.stages.earlier.stored_answer("mailto:a") is None
+        joint.stages.decisions.earlier.stored_answer(HOME) is None
+        and joint.stages.decisions.earlier.stored_answer("mailto:a") is None
     )
     joint.follow(HOME, fetch(HOME, b"first", **TAG), extracted())
-    answer = joint.stages.earlier.stored_answer("HTTP://A.org:80/")
+    answer = joint.stages.decisions.earlier.stored_answer("HTTP://A.org:80/")
     assert answer is not None and (answer.status, answer.content) == (200, b"first")
 
 
 def test_requests_are_conditional_as_configured(open_joint: Callable[..., Joint]) -> None:
     joint = open_joint(refresh={"conditional": False})
-    assert joint.stages.earlier.conditions(again(joint), joint.clock.now()) == ("", "")
+    assert joint.stages.decisions.earlier.conditions(again(joint), joint.clock.now()) == ("", "")
 
 
 def test_a_wrong_validator_of_a_page_queued_again_is_detected(open_joint: Callable[..., Joint]) -> None:
     """If other content comes with the same ETag, later requests to the host have no validators."""
     joint = open_joint(refresh={"check_every": 1})
     fetch_task = again(joint)
-    assert joint.stages.earlier.conditions(fetch_task, joint.clock.now()) == ("", ""), (
+    assert joint.stages.decisions.earlier.conditions(fetch_task, joint.clock.now()) == ("", ""), (
         "this request checks the validators, so it is unconditional"
     )
     joint.page(fetch_task, fetch(HOME, b"second", **TAG), extracted())
@@ -484,14 +484,14 @@ def test_a_page_queued_again_that_fails_is_not_done(joint: Joint) -> None:
 
 def test_content_that_cannot_be_read_is_no_content(joint: Joint) -> None:
     fetch_task = again(joint)
-    assert joint.stages.earlier.known_content(fetch_task) == b"first"
+    assert joint.stages.decisions.earlier.known_content(fetch_task) == b"first"
     for segment in (joint.stages.directory / "warc").iterdir():
         segment.write_bytes(b"x" * segment.stat().st_size)
-    assert joint.stages.earlier.known_content(fetch_task) == b""
+    assert joint.stages.decisions.earlier.known_content(fetch_task) == b""
     stranger = FetchTask(
         TaskKind.PAGE, 1, "b.org", "http://b.org/", fingerprint=joint.fingerprint("http://b.org/")
     )
-    assert joint.stages.earlier.known_content(stranger) == b""
+    assert joint.stages.decisions.earlier.known_content(stranger) == b""
 
 
 # ---- refreshes ----
@@ -523,7 +523,7 @@ def refresh(joint: Joint, answer: Fetch, *hrefs: str) -> Change:
             pass
     fetch_task = joint.fetch_task()
     assert fetch_task.flags == SEED | REFRESH and fetch_task.url == HOME
-    news = joint.stages.earlier.shows_news(fetch_task, answer)
+    news = joint.stages.decisions.earlier.shows_news(fetch_task, answer)
     change = joint.page(fetch_task, answer, extracted(*hrefs) if news else None)
     assert "urls.done" not in change.counts and not any(name.startswith("pages.") for name in change.counts)
     assert joint.stages.point.counters["pages.fetched"] == books["pages.fetched"] == 1
@@ -613,7 +613,7 @@ def test_a_page_that_is_not_a_refresh_is_read_even_if_its_content_is_known(joint
     joint.add(HOME)
     while (fetch_task := joint.fetch_task()).url != HOME:
         joint.page(fetch_task, fetch(fetch_task.url))
-    assert joint.stages.earlier.shows_news(fetch_task, fetch(HOME, b"first"))
+    assert joint.stages.decisions.earlier.shows_news(fetch_task, fetch(HOME, b"first"))
     change = joint.page(fetch_task, fetch(HOME, b"first"), extracted("/new"))
     assert change.counts["urls.to_due"] == 1
 

@@ -35,7 +35,13 @@ def process(folder: Path, name: str, names: list[str], scope: str = "host") -> S
 def seeds_of(stages: Stages, *, shared: bool) -> Iterator[Any]:
     own = partial(own_seeds, stages.fingerprinter, stages.topology.partition, stages.name)
     scope = stages.config.crawl.scope
-    return seed_changes(PIECES, stages.admission, stages.knowledge, scope=scope, own=own if shared else None)
+    return seed_changes(
+        PIECES,
+        stages.decisions.admission,
+        stages.decisions.knowledge,
+        scope=scope,
+        own=own if shared else None,
+    )
 
 
 def seeded(stages: Stages, *, shared: bool) -> int:

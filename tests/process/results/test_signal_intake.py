@@ -24,7 +24,7 @@ SIGNAL = LinkFlag.SIGNAL
 def take(joint: Joint, *urls: str, source: str = "signal") -> tuple[dict[str, tuple[str, str]], Change]:
     """Process and commit signals; return the fate and reason of each URL, and the change."""
     said = Signalled()
-    change, _ = made(joint.stages.signal_intake.decide(urls, source, said))
+    change, _ = made(joint.stages.decisions.signal_intake.decide(urls, source, said))
     joint.stages.commits.commit_now(change)
     return {each.url: (str(each.fate), each.why) for each in said.urls}, change
 
@@ -124,7 +124,7 @@ def test_many_urls_are_taken_in_portions(open_joint: Open) -> None:
     joint = open_joint(crawl={"scope": "any"})
     urls = [f"{HOME}{n}" for n in range(2 * PORTION_LINKS + 1)]
     said = Signalled()
-    change, pauses = made(joint.stages.signal_intake.decide([*urls, *urls[:5]], "signal", said))
+    change, pauses = made(joint.stages.decisions.signal_intake.decide([*urls, *urls[:5]], "signal", said))
     assert pauses == 3 and said.queued == len(urls) == len(change.links) and len(said.urls) == 100
 
 
@@ -223,10 +223,10 @@ def test_dates_count_only_for_pages_of_the_same_host(
         HOME, told_by="feed", dated=[("/a", 5.0), ("http://b.org/", 6.0), ("http://[", 7.0), ("b", 8.0)]
     )
     change = Change()
-    joint.stages.signal_intake.hear(change, fetch_task, extracted, 9.0)
+    joint.stages.decisions.signal_intake.hear(change, fetch_task, extracted, 9.0)
     assert told == [(fetch_task.fingerprint, [(HOME + "a", 5.0), (HOME + "b", 8.0)], "feed", 9.0, change)]
-    joint.stages.signal_intake._refresh = None
-    joint.stages.signal_intake.hear(change, fetch_task, extracted, 9.0)
+    joint.stages.decisions.signal_intake._refresh = None
+    joint.stages.decisions.signal_intake.hear(change, fetch_task, extracted, 9.0)
     assert len(told) == 1
 
 

@@ -109,11 +109,34 @@ def test_a_directory_of_an_earlier_version_is_upgraded_before_its_settings_are_r
     directory = unpacked("2026-11-22-1b5de44", tmp_path)
     assert crawler.Crawl(directory=directory).config.crawl.depth == 2
     assert len(list(crawler.Crawl(directory=directory).stored())) > 0
+    again = unpacked("2026-11-22-1b5de44", tmp_path / "again")
+    assert len(list(crawler.Crawl(convert({}), directory=again).stored())) > 0
 
 
 def test_wrong_items_files_are_refused_at_once(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="items: expected a class for each file, got 'Book'"):
         crawler.Crawl(directory=tmp_path / "crawl", items={"Book": "books.jsonl"})
+
+
+def test_a_request_as_a_seed_is_sent_as_it_was_given(tmp_path: Path, web: Web) -> None:
+    seeds = [crawler.Request(web.url("/a"), method="POST", body=b"x=1"), web.url("/b")]
+    assert fetched_by(crawler.Crawl(SETTINGS, directory=tmp_path / "crawl", seeds=seeds)) == 2
+    sent = {asked.path: (asked.method, asked.body) for asked in web.asked}
+    assert (sent["/a"], sent["/b"]) == (("POST", b"x=1"), ("GET", b""))
+
+
+def test_requests_of_a_callback_are_sent_in_the_order_of_their_priority(tmp_path: Path, web: Web) -> None:
+    paths = [f"/{n}" for n in range(6)]
+    web.routes |= {path: page(text=path) for path in paths}
+
+    def parse(found: crawler.Page) -> Iterator[crawler.Request]:
+        if found.url == web.url("/"):
+            for priority, path in enumerate(paths):
+                yield crawler.Request(web.url(path), callback=None, priority=priority)
+
+    seed = web.url("/")
+    fetched_by(crawler.Crawl(SETTINGS, directory=tmp_path / "crawl", seeds=seed, parse=parse, follow=False))
+    assert [path for path in web.paths() if path in paths] == paths[::-1]
 
 
 @pytest.mark.parametrize("given", ["auto", False, True])

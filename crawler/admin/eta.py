@@ -8,6 +8,10 @@ URLs and all URLs that will follow from them form a geometric series with this s
 
 The sum is the expected size of a subcritical branching process (Watson and Galton 1875). If `brings` is at
 least `GROWS`, the end cannot be estimated, because the crawl grows or nearly does.
+
+At the present speed, the crawl would take `left` times the time per URL. But a single host can take longer: it
+may wait for its robots.txt or after a failure, or each gap between its requests may be long. The estimate is
+the longer one of the two times.
 """
 
 import math
@@ -15,6 +19,7 @@ from collections.abc import Mapping
 
 import msgspec
 
+from crawler.records import SlowestHost
 from crawler.wording import several
 
 # If a page leads to this many new URLs or more on average, the number of URLs that are still to be found is
@@ -25,28 +30,33 @@ GROWS = 0.95
 class Eta(msgspec.Struct, frozen=True):
     """An estimate: `urls` is the number of URLs that wait, including the pending links that are probably new.
 
-    `left` includes the URLs that are still to be found, and `seconds` is the time to fetch all of them at the
-    present speed. While the crawl grows, `left` and `seconds` are None. `brings` is the number of new URLs
-    per page; it is None until a URL is done.
+    `left` includes the URLs that are still to be found, and `seconds` is the time until all of them are fetched.
+    If the time depends on one host, `host` is its name; otherwise, `seconds` follows from the present speed.
+    While the crawl grows, `left` and `seconds` are None. `brings` is the number of new URLs per page; it is None
+    if no URL was done in the last minute.
     """
 
     urls: float
     brings: float | None = None
     left: float | None = None
     seconds: float | None = None
+    host: str = ""
 
 
-def eta(todo: int, pending: int, recent: Mapping[str, float]) -> Eta:
+def eta(todo: int, pending: int, recent: Mapping[str, float], slowest: SlowestHost | None = None) -> Eta:
     """Estimate the remaining work; `recent` is the growth of `done`, `new` and `known` over `span` seconds."""
     done, new, known = (recent.get(name, 0.0) for name in ("done", "new", "known"))
     urls = todo + pending * (new / (new + known) if new + known > 0.0 else 1.0)
     if done <= 0.0:
-        return Eta(urls)
+        return Eta(urls, None, None, slowest.seconds, slowest.host) if slowest is not None else Eta(urls)
     brings = new / done
     if brings >= GROWS:
         return Eta(urls, brings)
     left = urls / (1.0 - brings)
-    return Eta(urls, brings, left, left * recent["span"] / done)
+    seconds = left * recent["span"] / done
+    if slowest is not None and slowest.seconds > seconds:
+        return Eta(urls, brings, left, slowest.seconds, slowest.host)
+    return Eta(urls, brings, left, seconds)
 
 
 def describe_eta(view: Eta, refreshed: int = 0) -> str:
@@ -57,12 +67,15 @@ def describe_eta(view: Eta, refreshed: int = 0) -> str:
     if refreshed and not view.urls:
         return "no new URLs; known pages are fetched again"
     if view.brings is None:
-        return ""
+        if view.seconds is None:
+            return ""
+        return f"about {several(round(view.urls), 'URL')}, at least {duration(view.seconds)} because of {view.host}"
     if view.left is None or view.seconds is None:
         waiting = several(round(view.urls), "URL", "wait")
         return f"about {waiting} and the crawl grows: each page adds {view.brings:.1f} new ones"
     time = duration(view.seconds)
-    return f"about {several(round(view.left), 'URL')}, {time} at this rate; each page adds {view.brings:.2f} new ones"
+    time = f"at least {time} because of {view.host}" if view.host else f"{time} at this rate"
+    return f"about {several(round(view.left), 'URL')}, {time}; each page adds {view.brings:.2f} new ones"
 
 
 def duration(seconds: float) -> str:

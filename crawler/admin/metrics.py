@@ -204,7 +204,11 @@ def _of_the_crawl(status: Status) -> Iterator[Metric]:
     for name, value, text in (
         ("new_urls_per_page", view.brings, "New URLs per page; from 0.95 on the crawl is growing."),
         ("left_urls", view.left, "URLs still to be fetched, including those to be found."),
-        ("left_seconds", view.seconds, "Seconds to fetch them at the present speed."),
+        (
+            "left_seconds",
+            view.seconds,
+            "Seconds until they are fetched: at the present speed, or longer if a host must wait.",
+        ),
     ):
         if value is not None:
             yield GaugeMetricFamily(f"crawler_{name}", text, value=value)

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from crawler.admin.eta import Eta, describe_eta, eta
 from crawler.admin.health import Health, failures, health
-from crawler.records import DueCounts, FrontierCounts, HostStatus, PeerStatus, SplitterCounts
+from crawler.records import DueCounts, FrontierCounts, HostStatus, PeerStatus, SlowestHost, SplitterCounts
 
 T = TypeVar("T")
 _DERIVED = ("outlook", "health", "crawl")  # sections of the tree that are not fields of a status
@@ -43,7 +43,8 @@ class Status(msgspec.Struct, kw_only=True):
 
     The fields from `processes` to `serve` are set only for running processes (`process/live_services.py`).
     `processes` contains the vital signs of each process. `run` contains the number of pages fetched in this
-    run. `recent` is the growth in about the last minute (`process_metrics.LastMinute`). `timings` are
+    run. `recent` is the growth in about the last minute (`process_metrics.LastMinute`). `slowest` is the host
+    whose URLs take the longest time; it is None if no host must wait. `timings` are
     histograms. `waited` contains, for each reason, the seconds in which no fetch could start. `errors` are
     the latest warnings. `serve` is the state of the page server.
     """
@@ -60,6 +61,7 @@ class Status(msgspec.Struct, kw_only=True):
     processes: list[dict[str, Any]] = []
     run: dict[str, int] = {}
     recent: dict[str, float] = {}
+    slowest: SlowestHost | None = None
     timings: dict[str, dict[str, Any]] = {}
     waited: dict[str, float] = {}
     paused: list[str] = []
@@ -71,7 +73,7 @@ class Status(msgspec.Struct, kw_only=True):
     @property
     def eta(self) -> Eta:
         """Estimate the remaining work of the crawl."""
-        return eta(self.frontier.todo, self.due.pending, self.recent)
+        return eta(self.frontier.todo, self.due.pending, self.recent, self.slowest)
 
     @property
     def health(self) -> Health:
@@ -226,6 +228,7 @@ _BY_NAME: dict[str, Callable[[Sequence[Any]], Any]] = {
     "ended": max,
     "span": max,
     "why_slow": _mean,  # each value is a fraction of the run's time
+    "slowest": lambda values: max(values, key=lambda host: host.seconds),
     "paused": lambda values: sorted({reason for value in values for reason in value}),
 }
 

@@ -201,8 +201,12 @@ class Frontier:
         """The number of requests in flight, which is the number of fetch slots taken."""
         return self._outstanding.requests
 
-    def limit_requests(self, requests_max: int) -> None:
-        """Set the maximum number of requests in flight (at most `concurrency`), until the next call."""
+    def limit_requests(self, requests_max: int, *, run_is_full: bool = False) -> None:
+        """Set the maximum number of requests in flight (at most `concurrency`), until the next call.
+
+        `run_is_full` says that a limit of the run lets no further request start until one of those under way ends.
+        """
+        self._outstanding.run_is_full = run_is_full
         self._outstanding.requests_max = min(requests_max, self._outstanding.concurrency)
 
     def claim_next(self, now: float) -> FetchTask | None:

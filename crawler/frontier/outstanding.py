@@ -33,6 +33,7 @@ class Outstanding:
         self._hosts = hosts
         self.concurrency = concurrency
         self.requests_max = concurrency
+        self.run_is_full = False  # whether a limit of the run lets no further request start
         self.held: dict[int, FrontHost] = {}
         self.requests = 0
         self._fetch_tasks = 0
@@ -139,6 +140,9 @@ class Outstanding:
         self.requests -= host_key not in self._slow
         self._slow.discard(host_key)
         return True
+
+    def is_slow(self, host_key: int) -> bool:
+        return host_key in self._slow
 
     def go_slow(self, host_key: int) -> bool:
         """Free the fetch slot of a running request; return False if it has no slot or too many requests are slow."""

@@ -27,17 +27,26 @@ class UnderWay:
         return self._gates.politeness.gap_terms(slot, self._permission.crawl_delay_of(fetch_task), override)
 
     def yields(self, fetch_task: FetchTask, now: float) -> bool:
-        """Return whether the fetch task's request must end now because another host needs its fetch slot.
+        """Return whether the fetch task's request must end now because another host needs its place.
 
-        The result is True only once. If another slow request is allowed, the request gives up its slot and
-        continues without one; the result is then False.
+        The place is its fetch slot, or one of the last places of the run. The result is True only once. If only
+        slots are needed and another slow request is allowed, the request gives up its slot and continues without
+        one; the result is then False.
         """
         slot, full = self._outstanding.held[fetch_task.host].slot, self._outstanding.is_nearly_full
         shares = self._gates.shares
+        if self._outstanding.run_is_full and self._is_another_ready(now):
+            if self._outstanding.is_slow(fetch_task.host) and not shares.answers(slot):
+                return True
+            return shares.must_yield(slot, now, full=full, last=True)
         if shares.is_wanted(slot, now, full=full) and self._outstanding.go_slow(fetch_task.host):
             shares.release(slot, now)
             return False
         return shares.must_yield(slot, now, full=full)
+
+    def _is_another_ready(self, now: float) -> bool:
+        instant = self._gates.bench.next_event(now)
+        return len(self._gates.shares) > 0 or (instant is not None and instant <= now)
 
     @property
     def look_ups_waiting(self) -> int:

@@ -259,7 +259,6 @@ class Process:
         return bool(len(self.fetch_slots)) or self._unfinished()
 
     def _unfinished(self) -> bool:
-        """Return whether seeds remain to be read, changes are queued, or links are pending in the DUE."""
         return bool(self.seed_feed.feeding or len(self.point) or self.commits.busy or self._due.pending)
 
     # -- the interface used by the commit loop (`CommitLoopOwner`) ----------------
@@ -297,7 +296,6 @@ class Process:
             self.run_end.fail(StoreError(f"disk: accepted results could not be committed within {limit:g} s"))
 
     def _end_grace_later(self) -> asyncio.TimerHandle:
-        """Call `_end_grace` when the grace period ends."""
         return asyncio.get_running_loop().call_later(max(0.0, self.run_end.time_left()), self._end_grace)
 
     def _end_grace(self) -> None:

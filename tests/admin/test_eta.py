@@ -6,6 +6,8 @@ While a crawl grows, there is no estimate.
 import pytest
 
 from crawler.admin.eta import describe_eta, eta
+from crawler.admin.status import Status, merge
+from crawler.records import SlowestHost
 
 
 def recent(done: float, new: float, known: float = 0.0) -> dict[str, float]:
@@ -44,3 +46,25 @@ def test_the_estimate_falls_as_the_queue_shrinks() -> None:
     assert all(
         one is not None and two is not None and one > two for one, two in zip(left, left[1:], strict=False)
     )
+
+
+def test_a_host_that_waits_longer_than_the_rest_decides() -> None:
+    """The rate of the last minute once promised 3 s for 3 URLs of a host that waited for an hour."""
+    slow = SlowestHost("https://slow.example", 3600.0)
+    view = eta(3, 0, recent(done=60, new=0), slow)
+    assert (view.left, view.seconds, view.host) == (3.0, 3600.0, slow.host)
+    assert describe_eta(view) == (
+        "about 3 URLs, at least 60.0 min because of https://slow.example; each page adds 0.00 new ones"
+    )
+    assert eta(7200, 0, recent(done=60, new=0), slow) == eta(7200, 0, recent(done=60, new=0))
+
+
+def test_a_crawl_in_which_all_hosts_wait_has_a_least_time() -> None:
+    view = eta(3, 0, recent(done=0, new=0), SlowestHost("https://slow.example", 600.0))
+    assert describe_eta(view) == "about 3 URLs, at least 10.0 min because of https://slow.example"
+
+
+def test_the_slowest_host_of_several_processes_decides() -> None:
+    one, other = SlowestHost("https://a.example", 5.0), SlowestHost("https://b.example", 9.0)
+    assert merge([Status(slowest=one), Status(slowest=other), Status()]).slowest == other
+    assert merge([Status(), Status()]).slowest is None

@@ -166,34 +166,6 @@ def test_truncated_bodies_are_counted(tmp_path: Path) -> None:
     assert all(0.0 <= share <= 1.0 for share in report["why_slow"].values())
 
 
-def test_bodies_are_accounted_for_until_they_are_committed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The bytes of a body count while it is read, waits for its commit and is written.
-
-    At the end, no bytes are counted.
-    """
-    accounts, reading = [], []
-    begin, read = Client.start, Reader.read
-
-    async def started(self: Client) -> None:
-        accounts.append(self.account)
-        await begin(self)
-
-    async def noted(self: Reader, fetch_task: Any, fetch: Any, *rest: Any) -> Any:
-        reading.append(accounts[0].held >= len(fetch.body) > 0)
-        return await read(self, fetch_task, fetch, *rest)
-
-    monkeypatch.setattr(Client, "start", started)
-    monkeypatch.setattr(Reader, "read", noted)
-    with Web({"/": page("/a", "/b"), "/a": page(text="a" * 300_000), "/b": page(text="b")}) as web:
-        report = crawl(tmp_path / "crawl", f"http://localhost:{web.port}/")
-    assert report["pages"]["fetched"] == 3 and reading == [True] * 3
-    (account,) = accounts
-    account._check()
-    assert account.held == 0
-
-
 @contextlib.contextmanager
 def hostile(kind: str, hosts: int, port: int) -> Iterator[None]:
     """Run `hosts` hosts of `tests/end_to_end/hostile_server.py` in a separate process."""
@@ -208,10 +180,14 @@ def hostile(kind: str, hosts: int, port: int) -> Iterator[None]:
             process.terminate()
 
 
-def test_hosts_that_hang_do_not_occupy_all_fetch_slots(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("concurrency", [10, 100])
+def test_hosts_that_hang_hold_neither_all_fetch_slots_nor_the_last_pages_of_a_run(
+    concurrency: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """20 hosts are crawled although 20 hanging hosts come first, with 10 slots and no time limit for requests."""
+    """20 hosts are crawled although 20 hanging hosts come first, and requests have no time limit.
+
+    With 100 slots, requests to the hanging hosts once held all 20 pages that the run may fetch.
+    """
     monkeypatch.setattr(slot_shares, "PROMPT_MAX", 0.1)
     port = free_port(address(80, 0))
     with hostile("hang", 20, port), hostile("healthy", 20, port):
@@ -223,12 +199,12 @@ def test_hosts_that_hang_do_not_occupy_all_fetch_slots(
             *urls,
             *patient,
             "--concurrency",
-            10,
+            concurrency,
             "--depth",
             "0",
             "--max-pages",
             20,
             "--max-time",
-            20,
+            300,
         )
     assert report["stopped_by"] == "max_pages" and report["pages"]["fetched"] == 20

@@ -133,7 +133,7 @@ def _check_eta(running: Running) -> None:
     words = r"about [\d,]+ URLs wait and the crawl grows: each page adds \d\.\d new ones"
     assert re.fullmatch(words, status["outlook"]["said"])
     assert re.search(words, running.command("status").stdout)
-    shown = running.until(lambda: (found := _event(running)["outlook"])["said"] and found)
+    shown = running.until(lambda: (found := _event(running)["outlook"])["brings"] is not None and found)
     assert shown["seconds"] is None and re.fullmatch(words, shown["said"])
 
 

@@ -86,6 +86,17 @@ def test_a_host_with_only_silent_schemes_is_given_up() -> None:
     assert crawl.frontier.views.counters()["todo"] == 2
 
 
+def test_a_host_whose_backoff_is_over_still_has_its_cause() -> None:
+    crawl = Crawl(
+        config(crawl={"patience": "9 d"}),
+        answer=lambda fetch_task, now: failed(fetch_task.url, Outcome.TLS_ERROR, Blame.HOST, took=0.01),
+    )
+    crawl.add([link("https://a.org/"), link("http://a.org/")])
+    crawl.run(30.0)
+    (host,) = crawl.frontier.views.hosts(crawl.now + 3600.0, 1)
+    assert (host.state, host.cause, host.failures) == ("ready", "tls_error", 2)
+
+
 def test_authorities_are_bounded() -> None:
     authorities, politeness = Authorities(), config().politeness
     for port in range(ENTRIES_MAX + 9):

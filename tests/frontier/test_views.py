@@ -116,3 +116,31 @@ def test_a_host_waiting_for_an_address_reports_its_approximate_turn() -> None:
     crawl.run(3.2)
     waiting = [h for h in crawl.frontier.views.hosts(crawl.now, 9) if h.state == "waits_for_address"]
     assert waiting and all(h.ready_at >= crawl.now and h.wait <= 3.0 for h in waiting)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"answer": ending(Outcome.CONNECT_ERROR, Blame.HOST)},
+        {"answer": ending(Outcome.TEMPORARY, Blame.URL, status=500)},
+        {"robots": Unreachable(1_000_300.0)},
+        {},
+    ],
+)
+def test_the_slowest_host_is_never_done_before_the_stated_time(options: dict[str, Any]) -> None:
+    """A host that waits for any reason keeps the crawl busy at least as long as `slowest` says."""
+    crawl = Crawl(config(crawl={"patience": "1 d"}), **options)
+    crawl.add([link(f"https://a.org/{n}") for n in range(20)] + [link("https://b.org/1")])
+    crawl.run(5.0)
+    slowest = crawl.frontier.views.slowest(crawl.now)
+    assert slowest is not None and slowest.host == "a.org" and slowest.seconds > 10.0
+    crawl.run(slowest.seconds - 1.0)
+    assert crawl.frontier.views.counters()["todo"] > 0
+
+
+def test_no_host_is_slow_if_nothing_is_to_do() -> None:
+    crawl = Crawl(config())
+    assert crawl.frontier.views.slowest(crawl.now) is None
+    crawl.add([link("https://a.org/1")])
+    crawl.run(60.0)
+    assert crawl.frontier.views.slowest(crawl.now) is None

@@ -76,6 +76,10 @@ class Authorities:
         """Return the number of failures charged to authorities of a host since the host last answered."""
         return self.troubled[slot][0] if slot in self.troubled else 0
 
+    def latest_cause(self, slot: int) -> str:
+        """Return the outcome of the last failure charged to authorities of a host; "" if the host has answered since."""
+        return self.troubled[slot][2] if slot in self.troubled else ""
+
     def stranger_at(self, slot: int, authority: str) -> float:
         """Return the instant from which a host may try an unknown authority."""
         return self._strangers.get(slot, 0.0) if names_port(authority) else 0.0

@@ -16,7 +16,7 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from crawler.frontier.hosts.politeness import CAUSES
-from crawler.frontier.hosts.table import HostFlag, HostTable
+from crawler.frontier.hosts.table import SILENCED, HostFlag, HostTable
 from crawler.records import Outcome
 
 ORDERS = ("busy", "failing", "wait", "size")
@@ -72,6 +72,17 @@ def ranks(order: str, hosts: HostTable, troubled: Troubles, busy: Iterable[int],
         ready[slots] = np.maximum(ready[slots], [until for _, until, _ in troubled.values()])
         return np.where(todo > 0.0, np.maximum(0.0, ready - now), 0.0)
     return hosts.array("known").astype(np.float64)
+
+
+def least_times(hosts: HostTable, now: float) -> np.ndarray:
+    """Return the least number of seconds until all URLs of each host can be requested, shape (n,).
+
+    The host must first be ready, and a gap as long as its latest one precedes each further request. The result is 0
+    for a host that may not be requested or has no URLs to do.
+    """
+    todo = hosts.array("todo").astype(np.float64)
+    seconds = np.maximum(0.0, hosts.array("ready") - now) + (todo - 1.0) * hosts.array("gap")
+    return np.where((todo > 0.0) & ((hosts.array("flags") & SILENCED) == 0), seconds, 0.0)
 
 
 def first(ranks: np.ndarray, limit: int, among: np.ndarray | None = None) -> list[int]:

@@ -17,6 +17,10 @@ slot is reclaimed:
    previous request may hold its slot for `crowded_timeout` before its request is ended. Any other host may hold
    its slot for `PROMPT_MAX`.
 
+If `crawl.max_pages` lets no further request start, the requests under way hold the last places of the run. While
+another host is ready, they are ended one after another by the second rule. Otherwise, a few hosts that hang
+would keep the run from its end.
+
 While nearly all slots are taken, the hosts that are not prompt also lose each slot that they hold beyond
 their share.
 """
@@ -52,7 +56,6 @@ class SlotShares:
         self._called: set[int] = set()  # slots of hosts that left the queue and wait for their turn
 
     def __len__(self) -> int:
-        """Return the number of hosts in the queue."""
         return len(self._line)
 
     def is_prompt(self, slot: int) -> bool:
@@ -101,22 +104,30 @@ class SlotShares:
                 break
             self._others[slot] = self._prompt.pop(slot)
 
-    def must_yield(self, slot: int, now: float, *, full: bool = False) -> bool:
+    def must_yield(self, slot: int, now: float, *, full: bool = False, last: bool = False) -> bool:
         """Return whether the host must end its request because another host needs the fetch slot.
 
-        If so, remember that the host must end it. `full` is True if nearly all fetch slots are taken.
+        If so, remember that the host must end it. `full` is True if nearly all fetch slots are taken. `last` is
+        True if another host needs one of the last places of the run.
         """
-        answers = self._hosts.flags[slot] & (HostFlag.LATE | HostFlag.PROMPT)
-        if not self.is_wanted(slot, now, self._crowded_timeout if answers else PROMPT_MAX, full=full):
+        limit = self._crowded_timeout if self.answers(slot) else PROMPT_MAX
+        if not self.is_wanted(slot, now, limit, full=full, last=last):
             return False
         self._yielding.add(slot)
         return True
 
-    def is_wanted(self, slot: int, now: float, limit: float = PROMPT_MAX, *, full: bool = False) -> bool:
+    def answers(self, slot: int) -> bool:
+        """Return whether the host answered its previous request."""
+        return bool(self._hosts.flags[slot] & (HostFlag.LATE | HostFlag.PROMPT))
+
+    def is_wanted(
+        self, slot: int, now: float, limit: float = PROMPT_MAX, *, full: bool = False, last: bool = False
+    ) -> bool:
         """Return whether another host needs the fetch slot of a host that has held it for `limit` seconds."""
         self.look(now)
         since = self._others.get(slot)
-        if since is None or slot in self._yielding or len(self._yielding) >= self._needed(full):
+        needed = max(self._needed(full), last)
+        if since is None or slot in self._yielding or len(self._yielding) >= needed:
             return False
         return now >= since + limit
 

@@ -8,6 +8,11 @@ decides the language of a text that is unclear, but it cannot override a clear t
 On 1,250 pages of Debian manuals in 12 languages, 97.2 % of the pages get the right language. Of the 382
 English pages, 379 are labelled English, and 3 have no label. For comparison, Resiliparse's detector gives the
 right language to 87.4 % of all pages and to 362 of the English pages. Detection takes 1.4 ms per text.
+
+On 1,176 other pages of 44 manuals in 20 languages, 1,134 pages get the language of their manual, 41 pages of
+translated manuals are labelled English, and one page has no label. Most of the 41 pages are not translated, or
+show the screens of an English program; nine are translated, but begin with tables of English text. Of 775 English
+pages of 133 packages, 771 are labelled English, 3 have no label, and a list of C++ signatures is labelled Latin.
 """
 
 import importlib.util

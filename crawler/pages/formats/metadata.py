@@ -21,6 +21,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
+from itertools import chain
 from typing import Any, NamedTuple
 
 import msgspec
@@ -33,10 +34,12 @@ BLOCKS_MAX = 16  # number of JSON-LD blocks that are read per page; content syst
 BLOCK_CHARACTERS_MAX = 256 << 10  # number of characters that are read in all JSON-LD blocks of a page
 ELEMENTS_MAX = 1_000  # maximum number of children of the head that are examined, and of script elements
 ITEMS_MAX = 300  # number of JSON-LD objects that are examined
+MICRODATA_CHARACTERS_MAX = 256 << 10  # the properties after this many characters are empty
 PROPERTIES_MAX = 200  # number of microdata items and needed properties that are examined
 NAMES_MAX = 20  # maximum number of authors listed
 _ITEM_DEPTH_MAX = 6  # maximum number of arrays and objects around an item in a block
 _DATE_CHARACTERS_MAX = 64
+_TO_SECONDS = len("2026-11-03T10:00:00")
 _YEAR_MIN = 1000  # earlier years are placeholders such as 0001-01-01
 
 # Maps each column to its sources, the best first. Values are text; a missing value is None.
@@ -62,13 +65,14 @@ _RANKS = dict.fromkeys(
     + ["HowTo", "Review", "Chapter", "Thesis", "Event", "Product", "PodcastEpisode", "SocialMediaPosting"],
     1,
 ) | dict.fromkeys(["WebSite", "BreadcrumbList"], 9)
-_SUFFIX_RANKS = {"Article": 0, "BlogPosting": 0, "WebPage": 2, "Page": 2}
+_SUFFIX_RANKS = [(("Article", "BlogPosting"), 0), (("Page",), 2)]
 _IGNORED = 9
 
 _LANGUAGE = re.compile(r"[A-Za-z]{2,3}(?:-[A-Za-z0-9]{1,8}){0,4}")
 # comment marks that may be around a block of JSON
 _OPENINGS = ("<!--", "//<![CDATA[", "<![CDATA[")
 _CLOSINGS = ("-->", "//]]>", "]]>")
+_WEB_URL = re.compile(r"\s*https?:", re.IGNORECASE)
 _SLASHED = re.compile(r"(\d{4})/(\d\d?)(?:/(\d\d?))?")
 _PARTIAL = re.compile(r"\d{4}(?:-(?:0[1-9]|1[0-2]))?")
 _ISO_START = re.compile(r"\d{4}-?\d\d-?\d\d(?![\d-])")
@@ -77,6 +81,8 @@ _SPACED_ZONE = re.compile(r"(?<=\d)\s+(?=[+-]\d\d:?\d\d$|Z$)")
 _LONG_FRACTION = re.compile(r"(?<=\.\d{6})\d+")
 
 Item = dict[str, Any]
+# the kind and name of a source, the reader of its text, and the property of an object that is this text
+_Source = tuple[str, str, Callable[[str, str], str | None], str]
 Links = Iterable[tuple[str, frozenset[str]]]
 
 
@@ -102,38 +108,31 @@ def read_metadata(tree: Any, utf8: bytes, url: str, header_links: Links = ()) ->
         url: the URL of the page, from which relative URLs are resolved unless the page has a `<base>`.
         header_links: (raw URL, relation types in lower case) of the header's fields `Link`.
     """
-    document = tree.document
-    declared = _Declared(*_read_head(tree, header_links), _lang(document), [], {})
-    _add_items(declared, document, utf8)
+    head = tree.head  # the parser creates a head and its parent `<html>` for every page
+    root = head.parent
+    declared = _Declared(*_read_head(head, header_links), _language_of(root), [], {})
+    _add_items(declared, root, utf8)
     base = (resolve(url, declared.links["<base>"]) or url) if "<base>" in declared.links else url
-    return {column: _first(read, sources, declared, base) for column, read, sources in _COLUMNS}
+    return {column: _first(sources, declared, base) for column, sources in _COLUMNS}
 
 
-def _first(
-    read: Callable[[str, str], str | None], sources: list[tuple[str, str]], declared: _Declared, base: str
-) -> str | None:
-    """Return the value of the best source that has one. `sources` are those of `PRECEDENCE` as pairs (kind, name)."""
+def _first(sources: list[_Source], declared: _Declared, base: str) -> str | None:
+    """Return the value of the best source of a column that has one."""
     metas, links, language, items, by_id = declared
-    for kind, name in sources:
-        if kind == "meta":
-            text = metas.get(name)
-        elif kind == "link":
-            text = links.get(name)
-        elif kind == "html":
-            text = language
-        else:
+    for kind, name, read, wanted in sources:
+        if kind == "item":
             for item in items:
                 if name in item:
-                    text = _text(item[name], by_id, "url" if name in _URL_NAMES else "name")
-                    if text and (value := read(text, base)):
+                    said = item[name]
+                    if not isinstance(said, str):
+                        said = _text(said, by_id, wanted)
+                    if said and (value := read(said, base)):
                         return value
-            continue
-        if text and (value := read(text, base)):
-            return value
+        else:
+            text = metas.get(name) if kind == "meta" else links.get(name) if kind == "link" else language
+            if text and (value := read(text, base)):
+                return value
     return None
-
-
-_URL_NAMES = frozenset({"url", "image", "thumbnailUrl"})
 
 
 # -- elements
@@ -141,27 +140,26 @@ _URL_NAMES = frozenset({"url", "image", "thumbnailUrl"})
 
 # The elements of a serialized head (HTML, 13.3). In this form, values are in double quotes and contain no `<`, and
 # each element with content is closed. The groups are name and content of a usual meta element, or element and
-# attributes of another one; comments have none.
-_IN_HEAD = re.compile(
-    r'<meta (?:property|name)="([^"]*)" content="([^"]*)">|<(meta|link|base) ([^<]*)>|<!--[^-]*+(?:-(?!->)[^-]*+)*+'
-)
-_WITH_CONTENT = ("script", "style", "template", "noscript")  # their content is text, or no child of the head
-_ATTRIBUTE = re.compile(r'([^\s="]+)="([^"]*)"')
-_RELATION = re.compile(
-    "|".join(
-        re.escape(name)
-        for sources in PRECEDENCE.values()
-        for kind, name in map(str.split, sources)
-        if kind == "link"
-    ),
-    re.IGNORECASE,
-)
-_META_NAMES = {
-    name for sources in PRECEDENCE.values() for kind, name in map(str.split, sources) if kind == "meta"
+# attributes of another one. Comments and links with one relation that is not needed have none.
+_NAMES = {
+    wanted: {
+        name for sources in PRECEDENCE.values() for kind, name in map(str.split, sources) if kind == wanted
+    }
+    for wanted in ("meta", "link", "item")
 }
+_RELATION = f"(?i:{'|'.join(sorted(_NAMES['link']))})"
+_IN_HEAD = re.compile(
+    r'<meta (?:property|name)="([^"]*)" content="([^"]*)">'
+    rf'|<link rel="(?!{_RELATION})[^"\s]*"[^<]*>|<!--[^-]*+(?:-(?!->)[^-]*+)*+|<(meta|link|base) ([^<]*)>'
+)
+# elements whose content is text, or no child of the head
+_WITH_CONTENT = [(f"<{name}", f"</{name}>") for name in ("script", "style", "template", "noscript")]
+# The name of an attribute may contain a quote, so a search that began inside of a name would take quadratic time.
+_ATTRIBUTE = re.compile(r'(?<!\S)([^\s="]++)="([^"]*)"')
+_HAS_RELATION = re.compile(_RELATION)
 
 
-def _read_head(tree: Any, header_links: Links) -> tuple[dict[str, str], dict[str, str]]:
+def _read_head(head: Any, header_links: Links) -> tuple[dict[str, str], dict[str, str]]:
     """Return the metas and the links of a page.
 
     The metas are the content of the first `<meta>` of each name that has content; for authors, the contents of
@@ -176,13 +174,16 @@ def _read_head(tree: Any, header_links: Links) -> tuple[dict[str, str], dict[str
     for raw_url, relations in header_links:
         for relation in relations:
             links.setdefault(relation, raw_url)
-    serialized = tree.head.html if tree.head is not None else ""
-    for name in _WITH_CONTENT:
-        serialized = _without_element(serialized, name)
+    serialized = head.html
+    for opening, closing in _WITH_CONTENT:
+        if closing in serialized:  # cutting at these marks is many times faster than a regular expression
+            *pieces, last = serialized.split(closing)
+            serialized = "".join([piece.partition(opening)[0] for piece in pieces]) + last
+    needed = _NAMES["meta"]
     for names, content, element, attributes in _IN_HEAD.findall(serialized)[:ELEMENTS_MAX]:
-        if element == "link" and not _RELATION.search(attributes):  # a style sheet or an icon
-            continue
         if element:
+            if element == "link" and not _HAS_RELATION.search(attributes):  # a style sheet or an icon
+                continue
             values = dict(_ATTRIBUTE.findall(attributes))
             if element != "meta":
                 href = html.unescape(values.get("href", ""))
@@ -193,7 +194,7 @@ def _read_head(tree: Any, header_links: Links) -> tuple[dict[str, str], dict[str
             names = " ".join(values.get(each, "") for each in ("property", "name", "http-equiv"))
             content = values.get("content", "")
         for name in names.lower().split():
-            if name in _META_NAMES and content and not content.isspace():
+            if name in needed and content and not content.isspace():
                 text = html.unescape(content) if "&" in content else content
                 if name.endswith(("author", "creator")):
                     authors.setdefault(name, []).append(text)
@@ -202,28 +203,21 @@ def _read_head(tree: Any, header_links: Links) -> tuple[dict[str, str], dict[str
     return metas | {name: _joined(texts) for name, texts in authors.items()}, links
 
 
-def _without_element(serialized: str, name: str) -> str:
-    """Return serialized HTML without the elements of this name, which is many times faster than a regular expression."""
-    *pieces, last = serialized.split(f"</{name}>")
-    return "".join([*(piece.partition(f"<{name}")[0] for piece in pieces), last])
-
-
-def _lang(document: Any) -> str:
-    root = document.first_element_child
-    return (root.getattr("lang") or root.getattr("xml:lang") or "") if root is not None else ""
+def _language_of(root: Any) -> str:
+    return root.getattr("lang") or root.getattr("xml:lang") or ""
 
 
 # -- items
 
 
-def _add_items(declared: _Declared, document: Any, utf8: bytes) -> None:
+def _add_items(declared: _Declared, root: Any, utf8: bytes) -> None:
     found: list[Item] = []
     # A long word is found faster than "ld+json". The word lacks the first letter of "application", which may be
     # a capital.
     if _contains(utf8, b"pplication/ld+json"):
-        found += _linked_data(document)
+        found += _linked_data(root)
     if _contains(utf8, b"itemprop"):
-        found += _microdata(document)
+        found += _microdata(root)
     ranked = [(rank, item) for item in found if (rank := _rank(item)) < _IGNORED]
     declared.items.extend(item for _, item in sorted(ranked, key=lambda pair: pair[0]))
     for item in found:
@@ -244,7 +238,9 @@ _memmem.argtypes = [ctypes.c_char_p, ctypes.c_size_t, ctypes.c_char_p, ctypes.c_
 
 def _rank(item: Item) -> int:
     kinds = item.get("@type")
-    kinds = kinds[:NAMES_MAX] if isinstance(kinds, list) else [kinds]
+    if isinstance(kinds, str):
+        return _type_rank(kinds)
+    kinds = kinds[:NAMES_MAX] if isinstance(kinds, list) else []
     return min((_type_rank(kind) for kind in kinds if isinstance(kind, str)), default=_IGNORED)
 
 
@@ -253,14 +249,17 @@ def _type_rank(kind: str) -> int:
     name = kind.rpartition("/")[2].rpartition(":")[2].strip()
     if name in _RANKS:
         return _RANKS[name]
-    return next((rank for suffix, rank in _SUFFIX_RANKS.items() if name.endswith(suffix)), _IGNORED)
+    for suffixes, rank in _SUFFIX_RANKS:
+        if name.endswith(suffixes):
+            return rank
+    return _IGNORED
 
 
-def _linked_data(document: Any) -> list[Item]:
+def _linked_data(root: Any) -> list[Item]:
     """Return the objects of the page's JSON-LD, in order."""
     found: list[Item] = []
     room = BLOCK_CHARACTERS_MAX
-    for node in _selected(document, 'script[type*="ld+json" i]', BLOCKS_MAX):
+    for node in _selected(root, 'script[type*="ld+json" i]', BLOCKS_MAX):
         if (node.getattr("type") or "").partition(";")[0].strip().lower() != "application/ld+json":
             continue
         text = node.text
@@ -271,7 +270,7 @@ def _linked_data(document: Any) -> list[Item]:
 
 
 def _selected(root: Any, selector: str, count: int) -> Iterator[Any]:
-    """Yield the first `count` elements that match.
+    """Yield the first `count` descendants that match.
 
     Iterating over the library's own list of matches would take quadratic time.
     """
@@ -311,34 +310,38 @@ def _walk(value: Any, found: list[Item], depth: int) -> None:
 
 
 # the microdata items, and the properties that `PRECEDENCE` and `_scalar` need
-_PROPERTIES = {"name", "alternateName", "contentUrl"} | {
-    name for sources in PRECEDENCE.values() for kind, name in map(str.split, sources) if kind == "item"
-}
+_PROPERTIES = {"name", "alternateName", "contentUrl"} | _NAMES["item"]
 _NAMED = ",".join([f'[itemprop~="{name}"]' for name in sorted(_PROPERTIES)])
 _IN_ITEMS = f"[itemscope],[itemprop]:is({_NAMED})"
 
 
-def _microdata(document: Any) -> list[Item]:
+def _microdata(root: Any) -> list[Item]:
     """Return the items of the page's microdata, in the same structure as JSON-LD. `itemref` is not followed."""
     items: list[Item] = []
-    # the items around the current element, each with its own element; the innermost is last
-    around: list[tuple[Any, Item]] = []
-    for node in _selected(document, _IN_ITEMS, PROPERTIES_MAX):
-        while around and not around[-1][0].contains(node):
+    # the items around the current element, each with the test whether it contains an element; the innermost is last
+    around: list[tuple[Callable[[Any], bool], Item]] = []
+    room = MICRODATA_CHARACTERS_MAX
+    for node in chain([root], _selected(root, _IN_ITEMS, PROPERTIES_MAX)):
+        while around and not around[-1][0](node):
             around.pop()
-        read = node.getattr
         item = around[-1][1] if around else None
         value: Any = None
         if node.hasattr("itemscope"):
-            value = {"@type": (read("itemtype") or "").split()}
+            value = {"@type": (node.getattr("itemtype") or "").split()}
             items.append(value)
-            around.append((node, value))
-        names = (read("itemprop") or "").split() if item is not None else ()
-        if item is not None and names:
-            if value is None:
-                value = _property(node)
-            for name in names[:NAMES_MAX]:
-                item[name] = [*item[name], value][:NAMES_MAX] if name in item else [value]
+            around.append((node.contains, value))
+        if item is None:
+            continue
+        names = (node.getattr("itemprop") or "").split()
+        if value is None:
+            value = _property(node) if room > 0 else ""
+            room -= len(value)
+            value = value[: 4 * CHARACTERS_MAX]
+        for name in names[:NAMES_MAX]:
+            if name not in item:
+                item[name] = [value]
+            elif len(item[name]) < NAMES_MAX:
+                item[name].append(value)
     return items
 
 
@@ -356,7 +359,7 @@ def _property(node: Any) -> str:
     As in RDFa, the attribute `content` is used on any element, because many sites write it there.
     """
     value = node.getattr("content") or node.getattr(_VALUES.get(node.tag, "content"))
-    return value if value is not None else node.text[: 4 * CHARACTERS_MAX]
+    return value if value is not None else node.text
 
 
 def _text(value: Any, by_id: dict[str, Item], name: str) -> str:
@@ -405,7 +408,7 @@ def _plain(text: str, _: str) -> str | None:
 
 def _name(text: str, _: str) -> str | None:
     """Return the names in a text. URLs are ignored, because OpenGraph states authors by the URLs of their profiles."""
-    return None if re.match(r"\s*https?:", text, re.IGNORECASE) else _line(text) or None
+    return None if _WEB_URL.match(text) else _line(text) or None
 
 
 def _url(text: str, base: str) -> str | None:
@@ -426,7 +429,6 @@ def _language(text: str, _: str) -> str | None:
 
 
 def _date(text: str, _: str = "") -> str | None:
-    """Return the `iso_date` of a text that may have blanks around it."""
     return iso_date(text)
 
 
@@ -443,12 +445,12 @@ def iso_date(text: str) -> str | None:
     if "/" in text and (match := _SLASHED.fullmatch(text)):
         text = "-".join(part.zfill(2) for part in match.groups() if part)
     try:
-        if _PARTIAL.fullmatch(text):
-            return text if int(text[:4]) >= _YEAR_MIN else None
         if _ISO_START.match(text):
             if " " in text or "." in text:
                 text = _LONG_FRACTION.sub("", _SPACED_ZONE.sub("", text))
             moment = datetime.fromisoformat(text)
+        elif _PARTIAL.fullmatch(text):
+            return text if int(text[:4]) >= _YEAR_MIN else None
         elif _MAIL_DATE.match(text):
             moment = parsedate_to_datetime(text)
         else:
@@ -458,8 +460,8 @@ def iso_date(text: str) -> str | None:
         if ":" not in text and "T" not in text:
             return moment.date().isoformat()
         if moment.tzinfo is None:
-            return moment.isoformat(timespec="seconds")
-        return moment.astimezone(UTC).isoformat(timespec="seconds").removesuffix("+00:00") + "Z"
+            return moment.isoformat()[:_TO_SECONDS]
+        return moment.astimezone(UTC).isoformat()[:_TO_SECONDS] + "Z"
     except (ValueError, OverflowError, TypeError, IndexError):
         return None
 
@@ -474,8 +476,14 @@ _READERS: dict[str, Callable[[str, str], str | None]] = {
     "declared_language": _language,
     "image": _url,
 }
-# The name, reader and sources of each column.
-_COLUMNS = [
-    (column, _READERS[column], [(kind, name) for kind, name in map(str.split, sources)])
+_URL_NAMES = {"url", "image", "thumbnailUrl"}
+_COLUMNS: list[tuple[str, list[_Source]]] = [
+    (
+        column,
+        [
+            (kind, name, _READERS[column], "url" if name in _URL_NAMES else "name")
+            for kind, name in map(str.split, sources)
+        ],
+    )
     for column, sources in PRECEDENCE.items()
 ]

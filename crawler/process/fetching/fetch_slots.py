@@ -45,7 +45,6 @@ class FetchSlots:
         self.limited = False  # whether a limit kept slots empty when tasks were last started
 
     def __len__(self) -> int:
-        """Return the number of running tasks."""
         return len(self.tasks)
 
     @property
@@ -55,7 +54,6 @@ class FetchSlots:
 
     @property
     def free(self) -> int:
-        """The number of free slots."""
         return self.concurrency - self._frontier.requests - self._fetch_tasks.in_sink
 
     def room(self) -> int:
@@ -66,7 +64,8 @@ class FetchSlots:
         """Start the tasks that fit into one turn of the event loop. Return whether more tasks may be ready to start."""
         room = self.room()
         self.limited = room < self.free
-        self._frontier.limit_requests(self._frontier.requests + room)
+        run_is_full = self.limited and room <= 0 and not self._due.full
+        self._frontier.limit_requests(self._frontier.requests + room, run_is_full=run_is_full)
         until = self._time() + START_TURN
         for _ in range(STARTS_MAX):
             if (fetch_task := self._frontier.claim_next(now)) is None:

@@ -262,7 +262,6 @@ class FetchTasks:
             )
 
     def _internal_error(self, url: str, text: str) -> Fetch:
-        """Return the result of a request that failed because of a bug."""
         outcome = Outcome.INTERNAL_ERROR
         return Fetch(url=url, outcome=outcome, blame=blame_of(outcome), began=self._clock.now(), error=text)
 

@@ -165,7 +165,18 @@ class HopRequests:
     async def hop(
         self, fetch_task: FetchTask, request: FetchRequest, url: str, before: Fetch, options: RequestOptions
     ) -> Fetch:
-        """Fetch the next URL of a chain as soon as its host may be requested again."""
+        """Fetch the next URL of a chain as soon as its host may be requested again.
+
+        The bytes and connections of the chain are added to the answer, so that its result counts them.
+        """
+        fetch = await self._hop(fetch_task, request, url, before, options)
+        fetch.wire_bytes += before.wire_bytes
+        fetch.hop_connections = (*before.hop_connections, before.connection)
+        return fetch
+
+    async def _hop(
+        self, fetch_task: FetchTask, request: FetchRequest, url: str, before: Fetch, options: RequestOptions
+    ) -> Fetch:
         name = hostname(url)
         if hostname(before.url) == fetch_task.hostname:
             self._frontier.hops.pause(fetch_task, before, self._clock.now())

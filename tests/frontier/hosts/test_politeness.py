@@ -3,13 +3,9 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from crawler.config import Override, PolitenessConfig, convert
-from crawler.frontier.hosts.addresses import Addresses
 from crawler.frontier.hosts.politeness import HostPoliteness, backoff, gap
-from crawler.frontier.hosts.rate import RATE_SLACK, Rate
 from crawler.frontier.hosts.table import HostFlag, HostTable
 from crawler.records import CACHED, Blame, Fetch, Outcome, Rendering
 
@@ -207,67 +203,6 @@ def test_requests_of_a_page_in_a_browser_need_a_wait_only_after_a_429_or_503() -
     assert (hosts.ready[0], hosts.slowdown[0]) == (500.0, 2.0)
     rules.count_answer(0, answer(took=2.0), 110.0)
     assert (hosts.ready[0], hosts.slowdown[0]) == (500.0, pytest.approx(1.96))
-
-
-@given(st.floats(0.1, 5000), st.lists(st.floats(0, 3), min_size=1, max_size=80))
-def test_rate_has_no_bursts(limit: float, pauses: list[float]) -> None:
-    """In any period of length T, at most rate * (T + 100 ms) + 1 requests start, even after a pause."""
-    rate, now, starts = Rate(limit), 1000.0, []
-    for pause in pauses:
-        now = max(now + pause, rate.ready_at())
-        while rate.ready_at() <= now and len(starts) < 3000:
-            rate.spend(now)
-            starts.append(now)
-    for first in range(0, len(starts), 7):
-        for last in range(first, len(starts), 11):
-            window = starts[last] - starts[first]
-            assert last - first + 1 <= limit * (window + RATE_SLACK) + 1 + 1e-6
-
-
-def test_rate_is_kept_by_a_shell_that_wakes_late() -> None:
-    rate, now = Rate(200.0), 1000.0
-    for _ in range(2000):
-        now = max(now, rate.ready_at()) + 0.002
-        rate.spend(now)
-    assert 2000 / (now - 1000.0) == pytest.approx(200.0, rel=0.01)
-
-
-def test_an_address_holds_one_request_and_half_the_delay() -> None:
-    addresses = Addresses(DEFAULTS, 100, processes=3)
-    address = addresses.meet("10.0.0.1", 1, 0.0)
-    addresses.open(0.0)
-    # The delay is multiplied by the number of processes. The delay begins when the directory is opened, as if
-    # a request had ended at this moment.
-    assert addresses.start_at(address) == 1.5
-    addresses.acquire(address, 1.5)
-    assert addresses.start_at(address) is None
-    addresses.release(address, 10.0)
-    assert addresses.start_at(address) == 11.5
-
-
-def test_fifty_domains_make_an_address_shared_hosting() -> None:
-    addresses = Addresses(DEFAULTS, 100, processes=1)
-    for domain in range(49):
-        address = addresses.meet("10.0.0.1", domain, 0.0)
-        assert address.domains is not None
-    address = addresses.meet("10.0.0.1", 49, 0.0)
-    for number in range(16):
-        # the gap begins at opening, as if a request had ended at this moment; then 8 requests start per second
-        assert addresses.start_at(address) == pytest.approx(0.5 + number / 8, rel=0.03)
-        addresses.acquire(address, 0.5)
-    assert addresses.start_at(address) is None
-    addresses.release(address, 5.0)
-    assert addresses.start_at(address) == 5.5  # the request slot is held for the gap
-
-
-def test_addresses_are_bounded_and_those_in_use_kept() -> None:
-    addresses = Addresses(DEFAULTS, 16, processes=1)
-    used = addresses.meet("in use", 1, 100.0)
-    addresses.acquire(used, 100.0)
-    for number in range(200):
-        addresses.meet(str(number), number, 100.0)
-        assert len(addresses) <= 16
-    assert addresses.meet("in use", 1, 100.0) is used
 
 
 def test_overrides_match_host_domain_and_prefix() -> None:

@@ -214,3 +214,45 @@ def test_requests_continue_without_a_slot_before_any_must_end() -> None:
         crawl.clock.advance(1.0)
     assert ended and most == 8 + 5, (ended, most, len(crawl.done), crawl.now, frontier)
     assert len(crawl.done) == 20 and frontier.requests == 0
+
+
+@pytest.mark.parametrize("another", [True, False])
+def test_a_request_that_hangs_does_not_keep_the_last_place_of_a_run(another: bool) -> None:
+    """If the run may start no further request, a request ends after 5 s if its host is new, but only for another host.
+
+    A host that has answered before may take 15 s.
+    """
+    crawl = Crawl(answer=lambda fetch_task, now: fetched(fetch_task.url, took=100.0), concurrency=10)
+    crawl.add([link("https://new.org/"), link("https://known.net/")])
+    frontier = crawl.frontier
+    crawl.run(0.1)
+    tasks = {fetch_task.hostname: fetch_task for fetch_task, _ in crawl._fetching.values()}
+    new, known = tasks["new.org"], tasks["known.net"]
+    assert new.kind is known.kind is TaskKind.PAGE
+    hosts = frontier._registry.hosts
+    hosts.flags[frontier._outstanding.held[known.host].slot] |= HostFlag.LATE
+    frontier.limit_requests(2, run_is_full=True)
+    if another:
+        crawl.add([link("https://third.com/")])
+    began = crawl.now
+    ends = [
+        (fetch_task.hostname, seconds)
+        for seconds in (4, 6, 14, 16)
+        for fetch_task in (known, new)
+        if frontier.under_way.yields(fetch_task, began + seconds)
+    ]
+    assert ends == ([("new.org", 6)] if another else [])
+    frontier.limit_requests(10)
+    assert not frontier.under_way.yields(known, began + 16)
+
+
+def test_a_request_without_a_slot_does_not_keep_the_last_place_of_a_run_either() -> None:
+    crawl = Crawl(answer=lambda fetch_task, now: fetched(fetch_task.url, took=100.0), concurrency=10)
+    crawl.add([link("https://new.org/")])
+    crawl.run(0.1)
+    ((task, _),) = crawl._fetching.values()
+    crawl.add([link("https://third.com/")])
+    assert crawl.frontier._outstanding.go_slow(task.host)
+    assert not crawl.frontier.under_way.yields(task, crawl.now + 9.0)
+    crawl.frontier.limit_requests(1, run_is_full=True)
+    assert crawl.frontier.under_way.yields(task, crawl.now + 9.0)

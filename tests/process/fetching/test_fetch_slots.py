@@ -16,10 +16,12 @@ class Frontier:
         self.left, self.took, self.now = left, took, 0.0
         self.requests = 0
         self.allowed: list[int] = []
+        self.run_is_full = False
         self.asked: list[float] = []
 
-    def limit_requests(self, requests_max: int) -> None:
+    def limit_requests(self, requests_max: int, *, run_is_full: bool) -> None:
         self.allowed.append(requests_max)
+        self.run_is_full = run_is_full
 
     def claim_next(self, now: float) -> object:
         self.asked.append(now)
@@ -122,3 +124,15 @@ async def test_starts_yield_to_the_event_loop_in_time(took: float, begun: int) -
     assert len(made.places) == begun
     made.gate.set()
     await made.places.tasks.wait()
+
+
+async def test_the_frontier_learns_that_a_limit_of_the_run_keeps_slots_empty() -> None:
+    made = Made(left=0, limit=0)
+    made.places.start(0.0)
+    assert made.frontier.run_is_full
+    made.full = True
+    made.places.start(0.0)
+    assert not made.frontier.run_is_full, "the DUE is full"
+    made.full, made.limit = False, 3
+    made.places.start(0.0)
+    assert not made.frontier.run_is_full

@@ -357,15 +357,6 @@ def test_the_users_request_options_are_applied(run: Run) -> None:
     assert (second.url, second.method, second.body) == ("http://a.org/found", "GET", b"")
 
 
-def test_a_users_request_follows_redirects_only_in_scope(run: Run) -> None:
-    run.fetch_tasks.request_options_of = lambda fetch_task: RequestOptions("POST", b"q=1")
-    run.answer(redirect(HOME, "http://elsewhere.example/"))
-    fetch_task = run.joint.fetch_task()
-    fetch_task.flags |= LinkFlag.OWN_REQUEST
-    asyncio.run(run.fetch_tasks.run(fetch_task))
-    assert len(run.canned.requests) == 1
-
-
 @pytest.mark.parametrize("location", ["http://elsewhere.example/", "http://[broken"])
 def test_a_redirect_that_cannot_be_followed_is_the_answer(run: Run, location: str) -> None:
     run.fetch_tasks.request_options_of = lambda fetch_task: RequestOptions("POST", b"q=1")
@@ -476,12 +467,6 @@ def test_a_hop_to_the_same_key_is_followed_in_the_hosts_turn(run: Run) -> None:
     assert second - first >= run.joint.stages.config.politeness.delay
 
 
-def test_a_redirect_to_another_key_is_a_link(run: Run) -> None:
-    run.answer(redirect(HOME, HOME + "x"))
-    change = run.see_through(run.joint.fetch_task())
-    assert change.counts["pages.redirect"] == 1 and len(run.canned.requests) == 1
-
-
 def test_a_redirect_loop_without_new_cookies_ends(run: Run) -> None:
     run.answer(redirect(HOME, HOME))
     answer = run.fetched(run.joint.fetch_task())
@@ -530,6 +515,20 @@ def test_a_robots_txt_is_followed_for_five_hops(run: Run, hops: int, outcome: Ou
         (f"127.0.0.{n + 2}",) for n in range(5)
     ]
     assert not len(run.joint.frontier._gates.visits), "each borrowed host was released"
+
+
+@pytest.mark.parametrize("kind", [TaskKind.ROBOTS, TaskKind.PAGE])
+def test_every_request_of_a_chain_is_counted(run: Run, kind: TaskKind) -> None:
+    """`--max-bytes` and the figures of the report depend on these counts."""
+    fetch_task = run.joint.fetch_task(kind)
+    url = fetch_task.url
+    moved = redirect(url, url, headers=((b"Set-Cookie", b"a=1"),))
+    for answer, connection in ((moved, "plain"), (fetch(url, b"User-agent: *"), "reused")):
+        run.answer(msgspec.structs.replace(answer, wire_bytes=100, connection=connection))
+    change = run.see_through(fetch_task)
+    assert len(run.canned.requests) == 2
+    assert change.counts["bytes.wire"] == 200
+    assert change.counts["connections.plain"] == change.counts["connections.reused"] == 1
 
 
 def test_a_hop_to_a_host_without_an_address(run: Run) -> None:

@@ -15,6 +15,7 @@ from crawler.config import convert
 from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import CrawlerError, DirectoryError, NoSeedError, StoreError, UsageError
 from crawler.process.committing.queued_changes import QueuedChanges
+from crawler.process.opening.stages import BALLAST
 from crawler.storage.engines import open_store
 from tests.end_to_end.web import SETTINGS, Web, page
 from tests.upgrade.support import unpacked
@@ -109,11 +110,34 @@ def test_a_directory_of_an_earlier_version_is_upgraded_before_its_settings_are_r
     directory = unpacked("2026-11-22-1b5de44", tmp_path)
     assert crawler.Crawl(directory=directory).config.crawl.depth == 2
     assert len(list(crawler.Crawl(directory=directory).stored())) > 0
+    again = unpacked("2026-11-22-1b5de44", tmp_path / "again")
+    assert len(list(crawler.Crawl(convert({}), directory=again).stored())) > 0
 
 
 def test_wrong_items_files_are_refused_at_once(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="items: expected a class for each file, got 'Book'"):
         crawler.Crawl(directory=tmp_path / "crawl", items={"Book": "books.jsonl"})
+
+
+def test_a_request_as_a_seed_is_sent_as_it_was_given(tmp_path: Path, web: Web) -> None:
+    seeds = [crawler.Request(web.url("/a"), method="POST", body=b"x=1"), web.url("/b")]
+    assert fetched_by(crawler.Crawl(SETTINGS, directory=tmp_path / "crawl", seeds=seeds)) == 2
+    sent = {asked.path: (asked.method, asked.body) for asked in web.asked}
+    assert (sent["/a"], sent["/b"]) == (("POST", b"x=1"), ("GET", b""))
+
+
+def test_requests_of_a_callback_are_sent_in_the_order_of_their_priority(tmp_path: Path, web: Web) -> None:
+    paths = [f"/{n}" for n in range(6)]
+    web.routes |= {path: page(text=path) for path in paths}
+
+    def parse(found: crawler.Page) -> Iterator[crawler.Request]:
+        if found.url == web.url("/"):
+            for priority, path in enumerate(paths):
+                yield crawler.Request(web.url(path), callback=None, priority=priority)
+
+    seed = web.url("/")
+    fetched_by(crawler.Crawl(SETTINGS, directory=tmp_path / "crawl", seeds=seed, parse=parse, follow=False))
+    assert [path for path in web.paths() if path in paths] == paths[::-1]
 
 
 @pytest.mark.parametrize("given", ["auto", False, True])
@@ -258,6 +282,26 @@ def test_a_loop_that_is_left_ends_the_run_and_its_page_comes_again(
     assert sorted(asyncio.run(rest())) == sorted({url, *(web.url(path) for path in ROUTES)})
 
 
+def test_pages_that_wait_for_a_loop_that_is_left_do_not_hold_up_the_end(tmp_path: Path, web: Web) -> None:
+    async def left_at_two_pages() -> dict[str, Any]:
+        async with crawler.Crawl(SETTINGS, directory=tmp_path / "crawl", seeds=web.url("/")) as crawl:
+            pages = crawl.pages()
+            await anext(pages)
+            await anext(pages)
+            while crawl.process.fetch_tasks.in_sink < 2:
+                await asyncio.sleep(0.001)
+            await pages.aclose()
+        return crawl.report
+
+    assert asyncio.run(left_at_two_pages())["stopped_by"] == "closed"
+
+
+def test_an_open_crawl_reserves_space_for_a_repair(tmp_path: Path, web: Web) -> None:
+    store = {"ballast_bytes": 4096}
+    fetched_by(crawler.Crawl(settings_of(store=store), directory=tmp_path / "crawl", seeds=web.url("/")))
+    assert (tmp_path / "crawl/p0" / BALLAST).stat().st_size == 4096
+
+
 # ---- running ----
 
 
@@ -315,6 +359,20 @@ def test_stored_pages_are_read_from_an_open_and_from_a_closed_crawl(tmp_path: Pa
     with pytest.raises(DirectoryError):
         list(crawler.Crawl(directory=tmp_path / "none").stored())
     assert not (tmp_path / "none").exists()
+
+
+def test_the_status_of_an_open_crawl(tmp_path: Path, web: Web) -> None:
+    async def counted() -> list[tuple[int, int]]:
+        async with crawler.Crawl(SETTINGS, directory=tmp_path / "crawl", seeds=web.url("/")) as crawl:
+            first = crawl.status().plain()
+            await crawl.run()
+            last = crawl.status().plain()
+        return [
+            (status.get("pages", {}).get("fetched", 0), status["frontier"]["todo"])
+            for status in (first, last)
+        ]
+
+    assert asyncio.run(counted()) == [(0, 0), (3, 0)]
 
 
 def test_a_setting_that_a_command_changes_is_saved(tmp_path: Path, web: Web) -> None:

@@ -96,8 +96,9 @@ def test_a_process_with_a_hanging_thread_ends_with_its_code() -> None:
         "shutdown.LEAVE_LIMIT = 0.1; ThreadPoolExecutor(1).submit(threading.Event().wait)\n"
         "raise SystemExit(shutdown.leave(7))"
     )
+    environ = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     ended = subprocess.run(
-        [sys.executable, "-c", code], check=False, timeout=60, env=dict(os.environ), capture_output=True
+        [sys.executable, "-c", code], check=False, timeout=60, env=environ, capture_output=True
     )
     assert ended.returncode == 7 and ended.stdout == b"output\n", ended
     assert b"ThreadPoolExecutor" in ended.stderr, ended

@@ -526,7 +526,7 @@ class OrderedFew(Ordered, FewHosts):
 
 
 FrontierMachine.TestCase.settings = FewHosts.TestCase.settings = Ordered.TestCase.settings = settings(
-    max_examples=30,
+    max_examples=20,
     stateful_step_count=60,
     deadline=None,
     suppress_health_check=list(HealthCheck),

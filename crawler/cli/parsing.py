@@ -58,6 +58,11 @@ def _commands_with(flag: str) -> str:
     return f"; it is a flag of {', '.join(found)}" if found else ""
 
 
+# argparse names the Python function that converts an argument; these words say what the argument must be.
+_INVALID = re.compile(r"invalid (\w+) value:")
+_EXPECTED = {"int": "expected a whole number, got", "float": "expected a number, got"}
+
+
 class PlainHelp(argparse.RawDescriptionHelpFormatter):
     """Help whose usage line shows only required flags and arguments."""
 
@@ -92,6 +97,7 @@ class Parser(argparse.ArgumentParser):
         return set(self._option_string_actions).union(*(parser._option_string_actions for parser in below))
 
     def error(self, message: str) -> NoReturn:
+        message = _INVALID.sub(lambda found: _EXPECTED.get(found[1], "invalid value:"), message)
         raise UsageError(f"{message}{self._hint(message)}; `{self.prog} --help` lists the flags")
 
     def _hint(self, message: str) -> str:

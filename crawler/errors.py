@@ -21,6 +21,15 @@ log = logging.getLogger("crawler")
 PLACES_MAX = 1000
 
 
+def reason_of(error: Exception) -> str:
+    """Return the reason of an error for a message that names the file: an `OSError` repeats its number and path.
+
+    >>> reason_of(FileNotFoundError(2, "No such file or directory", "seeds.txt"))
+    'No such file or directory'
+    """
+    return getattr(error, "strerror", None) or str(error)
+
+
 class CrawlerError(Exception):
     """The base class of all expected errors. `exit_code` is the exit code of the command.
 

@@ -81,3 +81,30 @@ def _is_exempt(number: ast.FormattedValue, before: object) -> bool:
         or ".1f" in spec
         or said.endswith((" of ", "most "))
     )
+
+
+# Messages without a path of their own: that of the error says which file failed.
+NAMED_BY_THE_ERROR = {"commit.py", "ready.py", "stages.py"}
+
+
+def test_a_message_does_not_repeat_the_number_and_path_of_an_error() -> None:
+    """The text of an `OSError` is "[Errno 2] No such file or directory: 'x'". `reason_of` returns the words."""
+    found = []
+    for path in sorted(ROOT.rglob("*.py")):
+        if path.name not in NAMED_BY_THE_ERROR:
+            handlers = (
+                node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ExceptHandler)
+            )
+            found += [
+                f"{path.relative_to(ROOT)}:{line}" for handler in handlers for line in _repeats(handler)
+            ]
+    assert found == []
+
+
+def _repeats(handler: ast.ExceptHandler) -> Iterator[int]:
+    """Yield the lines of the messages that contain a caught `OSError` as it is."""
+    caught = ast.unparse(handler.type) if handler.type is not None else ""
+    if re.search(r"\b(?:OS|Permission|FileNotFound)Error\b", caught):
+        for node in ast.walk(handler):
+            if isinstance(node, ast.FormattedValue) and ast.unparse(node.value) == handler.name:
+                yield from [node.lineno] if node.conversion != ord("r") else []

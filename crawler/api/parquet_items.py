@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from crawler.api.items import JsonLinesItems
-from crawler.errors import StoreError, UsageError
+from crawler.errors import StoreError, UsageError, reason_of
 from crawler.storage.files import new_file
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ class ParquetItems:
             self._rows.close()
             self._rows_path.unlink()
             raise UsageError(
-                f"items {self.path}: not a Parquet file that items can be added to: {error}"
+                f"items {self.path}: not a Parquet file that items can be added to: {reason_of(error)}"
             ) from None
         return self._rows.written
 

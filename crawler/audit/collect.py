@@ -11,7 +11,7 @@ from crawler.audit.comparison import ComparedPage, compare_findings, compare_pag
 from crawler.audit.findings import LISTED_MAX, Audit, Auditor, unreachable
 from crawler.audit.on_page import PageFacts, facts
 from crawler.config import Config
-from crawler.errors import DamageError, UsageError
+from crawler.errors import DamageError, UsageError, reason_of
 from crawler.export.archives import Crawled, opened
 from crawler.export.page_tasks import Done, read_known
 from crawler.export.stored_pages import StoredPages
@@ -113,7 +113,7 @@ def _from_file(path: Path) -> Audit:
     try:
         return decode(path.read_bytes())
     except (OSError, msgspec.MsgspecError) as error:
-        why = getattr(error, "strerror", None) or error
+        why = reason_of(error)
         raise UsageError(
             f"report: --compare {path}: neither a crawl directory nor a file of `report --format json`: {why}"
         ) from error

@@ -132,7 +132,10 @@ def _parse(argv: list[str]) -> argparse.Namespace:
 def _bytes(text: str) -> int:
     from crawler.config import ByteCount
 
-    return ByteCount.parse(text)
+    try:
+        return ByteCount.parse(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"expected bytes such as 64M, got {text!r}") from error
 
 
 def _say(line: str) -> None:

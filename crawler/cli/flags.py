@@ -266,11 +266,11 @@ def as_flags(message: str, command: str = "crawl") -> str:
         key, value = setting.groups()
         if key not in keys():
             return setting[0]
-        name = _flag_of(key) if has_flags else ""
+        name = flag_of(key) if has_flags else ""
         return f"{name} {value}" if name else f"--set {shlex.quote(f'{key}={value}')}"
 
     def seen(setting: re.Match[str]) -> str:
-        return f"see {has_flags and _flag_of(setting[1]) or setting[1]}"
+        return f"see {has_flags and flag_of(setting[1]) or setting[1]}"
 
     return _SEE.sub(seen, _GIVEN.sub(given, message))
 
@@ -279,7 +279,7 @@ _GIVEN = re.compile(r"(?<!--set )(?<![\w./'-])([a-z_]+\.[a-z_]+)=(\[[^]]*\]|[^\s
 _SEE = re.compile(r"\bsee ([a-z_]+\.[a-z_]+)\b")
 
 
-def _flag_of(key: str) -> str:
+def flag_of(key: str) -> str:
     """Return the name of the flag that takes a value for `key`; "" if there is none."""
     flags = chain.from_iterable(FLAGS.values())
     return next((flag.name for flag in flags if flag.key == key and flag.metavar is not None), "")

@@ -12,7 +12,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
-from crawler.cli.flags import as_flags
+from crawler.cli.flags import as_flags, flag_of
 from crawler.cli.parsing import Parser, PlainHelp
 from crawler.config import Config, Layers, LogsConfig, environment_overrides, read_file
 from crawler.crawl.directory import CrawlDirectory
@@ -137,7 +137,7 @@ def layers(
         made.set("--set", path.strip(), value.strip())
     for path, value in vars(args).items():
         if "." in path and value is not None:
-            made.set("flag", path, value)
+            made.set(flag_of(path) or "flag", path, value)
     return made
 
 

@@ -65,6 +65,11 @@ class UnknownFlag(UsageError):
         return f"{self._message}; it is a flag of {found}; {self._usage}"
 
 
+# argparse names the Python function that converts an argument; these words say what the argument must be.
+_INVALID = re.compile(r"invalid (\w+) value:")
+_EXPECTED = {"int": "expected a whole number, got", "float": "expected a number, got"}
+
+
 class PlainHelp(argparse.RawDescriptionHelpFormatter):
     """Help whose usage line shows only required flags and arguments."""
 
@@ -99,6 +104,7 @@ class Parser(argparse.ArgumentParser):
         return set(self._option_string_actions).union(*(parser._option_string_actions for parser in below))
 
     def error(self, message: str) -> NoReturn:
+        message = _INVALID.sub(lambda found: _EXPECTED.get(found[1], "invalid value:"), message)
         usage = f"`{self.prog} --help` lists the flags"
         if found := re.match(r"unrecognized arguments: (\S+)(.*)", message, re.DOTALL):
             if self.prog == "crawler crawl":

@@ -4,11 +4,9 @@ import argparse
 import logging
 
 from crawler.cli import crawl, flags, options
-from crawler.cli.parsing import quoted
 from crawler.cli.summary import summary
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.seeds import Seeds
-from crawler.errors import UsageError
 
 log = logging.getLogger("crawler")
 
@@ -19,10 +17,7 @@ def main(_command: str, argv: list[str]) -> int:
     from crawler.cli import running  # imported here, so that `--help` is fast
 
     directory = CrawlDirectory(args.dir)
-    if not directory.exists():
-        raise UsageError(
-            f"no crawl in {args.dir}; create one with `crawler crawl URL --dir {quoted(args.dir)}`"
-        )
+    directory.require()
     config = options.starting(options.layers(args, directory))
     running.check_report(args.report)
     options.set_up_log(args, directory.log_file, config.logs)

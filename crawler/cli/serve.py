@@ -52,8 +52,8 @@ def main(command: str, argv: list[str]) -> int:
     args = parser.parse_args(argv)
     options.set_up_log(args)
     directory = CrawlDirectory(args.dir)
-    config = options.load(args, directory)
     directory.require()
+    config = options.load(args, directory)
     with contextlib.ExitStack() as stack:
         listening = stack.enter_context(listen(*parse_address(args.address, _KEY), _KEY))
         if not args.quiet:

@@ -1,6 +1,7 @@
 """`crawler shell URL`: fetch a page and try selectors on it at the Python prompt."""
 
 import sys
+from types import CodeType
 from typing import Any
 
 from crawler.cli import flags, options
@@ -50,13 +51,18 @@ def main(_command: str, argv: list[str]) -> int:
 def _run(source: str, names: dict[str, Any]) -> int:
     """Run the user's code; print the error if it fails."""
     try:
-        value = eval(compile(source, "<-c>", "eval"), names)
-    except SyntaxError:
-        exec(compile(source, "<-c>", "exec"), names)
-        return 0
+        value = eval(_compiled(source), names)
     except Exception as error:
         print(f"{type(error).__name__}: {error}", file=sys.stderr)
         return 1
     if value is not None:
         print(value if isinstance(value, str) else repr(value))
     return 0
+
+
+def _compiled(source: str) -> CodeType:
+    """Compile an expression, or statements, whose value is None."""
+    try:
+        return compile(source, "<-c>", "eval")
+    except SyntaxError:
+        return compile(source, "<-c>", "exec")

@@ -51,7 +51,7 @@ def add_logins(args: Namespace, layers: Layers) -> None:
     if args.http_user is not None:
         header = basic(args.http_user, args.http_password or "")
         kept = [each for each in _headers(layers) if not each.lower().startswith("authorization:")]
-        layers.set("flag", "identity.headers", [*kept, header])
+        layers.set("--header", "identity.headers", [*kept, header])
     if tables:
         known = [own for own in layers.tree.get("override", []) if not _is_login(own, tables)]
         made = [{"match": host, "headers": [header]} for host, header in tables.items()]

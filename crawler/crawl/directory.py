@@ -30,7 +30,7 @@ import msgspec
 
 from crawler.crawl.plain_files import strange_entry
 from crawler.crawl.saved_settings import SavedSettings
-from crawler.errors import DamageError, DirectoryError, StoreError
+from crawler.errors import DamageError, DirectoryError, StoreError, reason_of
 from crawler.storage.files import atomic_write, sync_directory
 
 SEED_BYTES = 16
@@ -73,10 +73,13 @@ class CrawlDirectory:
         """Return whether the directory contains a crawl.
 
         Raises:
-            DirectoryError: the directory contains a link, pipe or device where a crawl has files.
+            DirectoryError: the directory cannot be read, or contains a link, pipe or device where a crawl has files.
         """
         self.require_plain()
-        return (self.path / "seed").exists()
+        try:
+            return (self.path / "seed").exists()
+        except OSError as error:
+            raise DirectoryError(f"{self.path}: cannot be read: {reason_of(error)}") from error
 
     def require_plain(self) -> None:
         """Examine the directory once, before the first file in it is opened."""
@@ -207,7 +210,7 @@ class CrawlDirectory:
         try:
             seed = bytes.fromhex((self.path / "seed").read_text().strip())
         except (OSError, ValueError) as error:
-            raise DirectoryError(f"{self.path / 'seed'}: cannot be read: {error}") from error
+            raise DirectoryError(f"{self.path / 'seed'}: cannot be read: {reason_of(error)}") from error
         if len(seed) != SEED_BYTES:
             raise DirectoryError(f"{self.path / 'seed'}: {len(seed)} bytes; expected {SEED_BYTES}")
         return seed

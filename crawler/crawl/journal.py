@@ -23,7 +23,7 @@ from typing import Any
 
 import msgspec
 
-from crawler.errors import BusyError, DamageError, DirectoryError, StoreError
+from crawler.errors import BusyError, DamageError, DirectoryError, StoreError, reason_of
 from crawler.storage.files import Lock, atomic_write, sync_directory
 
 log = logging.getLogger("crawler")
@@ -61,7 +61,7 @@ def load_journal(directory: Path) -> Journal | None:
     except FileNotFoundError:
         return None
     except (OSError, msgspec.MsgspecError) as error:
-        raise DamageError(f"{path}: cannot be read: {error}") from error
+        raise DamageError(f"{path}: cannot be read: {reason_of(error)}") from error
 
 
 def keep_journal(directory: Path, journal: Journal) -> None:

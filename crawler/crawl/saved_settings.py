@@ -20,7 +20,7 @@ from msgspec import structs
 from crawler.config import Config, Layers, convert, read_file, to_toml
 from crawler.config.credentials import add_credentials, credentials_of, without_credentials
 from crawler.crawl.relaxed_settings import SeedPlaces, inherited
-from crawler.errors import ConfigError, DamageError, DirectoryError
+from crawler.errors import ConfigError, DamageError, DirectoryError, reason_of
 from crawler.records import UNDECODABLE
 from crawler.storage.engines import AUTO, another_engine, chosen, engine_of
 from crawler.storage.files import atomic_write, rename
@@ -189,7 +189,7 @@ class SavedSettings:
         except (FileNotFoundError, PermissionError):
             pass  # there are no credentials, or this user lacks permission to read them
         except (OSError, ValueError) as error:
-            raise DirectoryError(f"{self.credentials_file}: cannot be read: {error}") from error
+            raise DirectoryError(f"{self.credentials_file}: cannot be read: {reason_of(error)}") from error
         return tree
 
 

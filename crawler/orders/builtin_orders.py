@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from crawler.config import OrderConfig
-from crawler.errors import ConfigError
+from crawler.errors import ConfigError, reason_of
 from crawler.orders.classes import NEUTRAL, score_of
 from crawler.orders.order import FoundLink, FoundOn
 
@@ -86,7 +86,7 @@ class Words:
         try:
             lines = Path(config.file).read_text(encoding="utf-8").splitlines()
         except (OSError, UnicodeError) as error:
-            raise ConfigError(f"order.file {config.file}: {error}") from error
+            raise ConfigError(f"order.file {config.file}: {reason_of(error)}") from error
         self._weights: dict[str, float] = {}
         for number, line in enumerate(lines, 1):
             if text := line.partition("#")[0].strip():

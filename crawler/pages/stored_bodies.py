@@ -18,7 +18,7 @@ import brotli
 import msgspec
 from isal import igzip_lib, isal_zlib
 
-from crawler.errors import DamageError
+from crawler.errors import DamageError, reason_of
 from crawler.pages import reading, segments
 from crawler.pages.captures import shown_fields
 from crawler.records import Capture, Fetch
@@ -141,7 +141,7 @@ def _record_pieces(folder: Path, capture: Capture) -> Iterator[bytes]:
         if not inflater.eof:
             raise DamageError(f"{where}: the gzip member is truncated")
     except (_IsalError, OSError) as error:
-        raise DamageError(f"{where}: broken gzip member: {error}") from error
+        raise DamageError(f"{where}: broken gzip member: {reason_of(error)}") from error
     finally:
         os.close(file)
 

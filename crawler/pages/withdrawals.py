@@ -27,7 +27,7 @@ from typing import NamedTuple
 import msgspec
 from msgspec.structs import replace
 
-from crawler.errors import DamageError, UsageError
+from crawler.errors import DamageError, UsageError, reason_of
 from crawler.storage.faults import reach
 from crawler.storage.files import Lock, atomic_write
 from crawler.urls.canonical import canonical, duplicate_key, hostname
@@ -242,7 +242,7 @@ def load_rules(directory: Path) -> tuple[Withdrawal, ...]:
     except FileNotFoundError:
         return ()
     except (OSError, msgspec.MsgspecError, KeyError, UnicodeDecodeError) as error:
-        raise DamageError(f"{path}: the withdrawals cannot be read: {error}") from error
+        raise DamageError(f"{path}: the withdrawals cannot be read: {reason_of(error)}") from error
 
 
 def rules_changed_at(directory: Path) -> int:

@@ -31,7 +31,7 @@ from crawler.clock import Clock
 from crawler.config import SplitterConfig
 from crawler.config.checks import check_limits
 from crawler.config.forms import Address, host_port
-from crawler.errors import BehindError, ConfigError, CrawlerError, DirectoryError
+from crawler.errors import BehindError, ConfigError, CrawlerError, DirectoryError, reason_of
 from crawler.records import PeerStatus
 from crawler.splitter.session import Backoff, Common, Dialler, Doorkeeper, Ending, Listener, SessionState
 from crawler.splitter.wire import Reason
@@ -91,7 +91,9 @@ def tls_contexts(config: SplitterConfig) -> tuple[ssl.SSLContext, ssl.SSLContext
     try:
         return _tls_context(ssl.PROTOCOL_TLS_SERVER, *files), _tls_context(ssl.PROTOCOL_TLS_CLIENT, *files)
     except (OSError, ssl.SSLError) as error:
-        raise ConfigError(f"splitter: TLS files {', '.join(map(str, map(Path, files)))}: {error}") from error
+        raise ConfigError(
+            f"splitter: TLS files {', '.join(map(str, map(Path, files)))}: {reason_of(error)}"
+        ) from error
 
 
 def _tls_context(protocol: int, certificate: str, key: str, authority: str) -> ssl.SSLContext:

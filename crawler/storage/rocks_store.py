@@ -27,7 +27,7 @@ from typing import Any
 
 import rocksdict
 
-from crawler.errors import CrawlerError, DamageError, DirectoryError, StoreError
+from crawler.errors import CrawlerError, DamageError, DirectoryError, StoreError, reason_of
 from crawler.storage.files import sync_directory
 from crawler.storage.kv import REMEDY, DiskStore, StoreLimits
 from crawler.storage.rocks_manifest import lost_bookkeeping
@@ -93,7 +93,7 @@ class RocksStore(DiskStore):
                 self.close()  # if the store stayed open, the process could not rebuild it
                 raise
         except OSError as error:
-            raise DirectoryError(f"store {path}: cannot be opened: {error}") from error
+            raise DirectoryError(f"store {path}: cannot be opened: {reason_of(error)}") from error
 
     def _open(self, path: Path, options: Any) -> Any:
         """Open the store.

@@ -20,7 +20,7 @@ from isal import isal_zlib
 from crawler import bus_errors
 from crawler.crawl.directory import CrawlDirectory
 from crawler.due.runs import CODED, Fingerprints, RunEntry, write_run
-from crawler.errors import DamageError
+from crawler.errors import DamageError, reason_of
 from crawler.storage.engines import open_store
 from crawler.storage.files import sync_directory
 from crawler.storage.keys import DUE_RUNS
@@ -111,7 +111,7 @@ def read_plain(due: Path, entry: RunEntry) -> Fingerprints:
     try:
         keys = np.memmap(path, "<u8", "r")
     except (OSError, ValueError) as error:
-        raise DamageError(f"{path}: cannot be read: {error}") from error
+        raise DamageError(f"{path}: cannot be read: {reason_of(error)}") from error
     if len(keys) != entry.count or isal_zlib.crc32(keys.data) != entry.crc32:
         raise DamageError(f"{path}: its checksum is wrong; `crawler check --repair` rewrites it")
     return keys

@@ -225,6 +225,13 @@ def test_shell_prints_an_expression(tmp_path: Path) -> None:
         ran = run("shell", web.url(), "-c", "css('title').text", *settings)
         assert ran.code == 0 and ran.text == "Tea\n", ran
         assert run("shell", web.url(), "-c", "css('a[')", *settings).code == 1
+        for code, said in (
+            ("css(", "SyntaxError"),
+            ("n = 1; n / 0", "ZeroDivisionError"),
+            ("n", "NameError"),
+        ):
+            ran = run("shell", web.url(), "-c", code, *settings)
+            assert ran.code == 1 and ran.err.startswith(said) and ran.err.count("\n") == 1
 
 
 @pytest.mark.parametrize(
@@ -251,3 +258,42 @@ def test_hints_can_be_pasted(tmp_path: Path) -> None:
         run("crawl", "--dir", directory, *FAST)
         again = run("crawl", "--dir", directory, *FAST)
         assert (again.text + again.err).count("known pages are not fetched again") == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ["export", "--format", "jsonl", "--part-size", "big"],
+            "--part-size: expected bytes such as 64M, got 'big'",
+        ),
+        (["report", "--limit", "x"], "--limit: expected a whole number, got 'x'"),
+        (["plan", "--pages", "x"], "--pages: expected a number, got 'x'"),
+        (
+            ["crawl", "http://localhost/", "--max-pages", "x"],
+            "--max-pages: crawl.max_pages: expected a whole number",
+        ),
+    ],
+)
+def test_a_value_of_the_wrong_kind_is_named_with_its_flag(words: list[str], said: str) -> None:
+    ran = run(*words)
+    assert ran.code == 2 and said in ran.err and ran.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "command", ["status", "report", "export --format jsonl", "refresh", "serve", "crawl http://localhost/"]
+)
+def test_a_directory_that_cannot_be_read_is_named(tmp_path: Path, command: str) -> None:
+    """The file system refuses so long a name, as it refuses a directory that belongs to another user."""
+    ran = run(*command.split(), "--dir", tmp_path / ("x" * 300))
+    assert ran.code == 3 and ran.err.count("\n") == 1
+    assert ran.err.rstrip().endswith("xxx: cannot be read: File name too long")
+
+
+@pytest.mark.parametrize("command", ["status", "refresh", "serve", "report"])
+def test_a_directory_without_a_crawl_is_named(tmp_path: Path, command: str) -> None:
+    (tmp_path / "file").touch()
+    for name in ("missing", "", "file"):
+        ran = run(command, "--dir", tmp_path / name)
+        assert ran.code == 3 and ran.err.count("\n") == 1 and "[Errno" not in ran.err
+        assert "no crawl here" in ran.err

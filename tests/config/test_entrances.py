@@ -134,7 +134,7 @@ def test_errors_name_the_flag_or_variable(
     assert cli.main([*words, "--set", "identity.token=a b"]) == 2
     assert capsys.readouterr().err.startswith("crawler: --set: identity.token: 'a b': only letters")
     assert cli.main([*words, "--header", "no colon"]) == 2
-    assert capsys.readouterr().err.startswith("crawler: flag: identity.headers: 'no': expected")
+    assert capsys.readouterr().err.startswith("crawler: --header: identity.headers: 'no': expected")
     monkeypatch.setenv("CRAWLER_ADMIN__ADDRESS", "here:99999")
     assert cli.main(words) == 2
     assert capsys.readouterr().err.startswith("crawler: environment: admin.address: 'here:99999'")

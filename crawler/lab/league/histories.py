@@ -20,7 +20,7 @@ from zipfile import BadZipFile
 import msgspec
 import numpy as np
 
-from crawler.errors import UsageError
+from crawler.errors import UsageError, reason_of
 
 BY_PAGE = ("born", "died", "hash", "dir")
 BY_CHANGE = ("page", "time", "added", "removed")
@@ -85,7 +85,7 @@ def read(path: Path) -> SiteHistory:
                 raise UsageError(f"{path}: missing column {', '.join(missing)}")
             columns = {name: _column(path, name, file[name]) for name in COLUMNS}
     except (OSError, ValueError, BadZipFile, EOFError, AttributeError, KeyError) as error:
-        raise UsageError(f"{path}: not a page history: {error}") from None
+        raise UsageError(f"{path}: not a page history: {reason_of(error)}") from None
     history = SiteHistory(name=path.stem, **columns)
     _check(path, history)
     return history

@@ -22,7 +22,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from crawler.errors import UsageError
+from crawler.errors import UsageError, reason_of
 from crawler.lab.refresh import pages_file
 from crawler.lab.refresh.estimate import KOLOBOV, fit
 
@@ -66,7 +66,7 @@ def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
             for number, line in enumerate(file, start=1):
                 yield number, line.rstrip("\n").split("\t")
     except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path}: {error}") from error
+        raise UsageError(f"{path}: {reason_of(error)}") from error
 
 
 def _sample(path: Path, size: int, rng: np.random.Generator) -> dict[str, float]:

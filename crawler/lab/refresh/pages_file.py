@@ -12,7 +12,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from crawler.errors import UsageError
+from crawler.errors import UsageError, reason_of
 from crawler.freshness.params import Pages
 
 ROWS_MAX = 20_000_000  # maximum number of pages; arrays of this size take 1.3 GB
@@ -38,7 +38,7 @@ def read(path: Path) -> PagesFile:
         with path.open(newline="", encoding="utf-8-sig") as file:
             return _parse(path, file)
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise UsageError(f"pages file {path}: {error}") from error
+        raise UsageError(f"pages file {path}: {reason_of(error)}") from error
 
 
 def _parse(path: Path, lines: Iterable[str]) -> PagesFile:

@@ -1,9 +1,7 @@
 """Entry point of `crawler` and `python -m crawler`. Handles signals before anything else is imported."""
 
-import atexit
 import os
 import sys
-import threading
 
 from crawler import early_signals
 
@@ -14,11 +12,12 @@ def main() -> int:
     _open_closed_streams()
     try:
         from crawler import cli
+        from crawler.quick_exit import end
 
         code = cli.main()
     except KeyboardInterrupt:  # a signal arrived during the imports
         return early_signals.interrupted()
-    _end(code)
+    end(code)
     return code
 
 
@@ -34,24 +33,6 @@ def _open_closed_streams() -> None:
                 os.dup2(opened, number)
                 os.close(opened)
             setattr(sys, name, open(number, mode))  # noqa: SIM115  a descriptor cannot be opened by a path
-
-
-def _end(code: int) -> None:
-    """End the process without freeing its memory, because freeing would take as long as crawling 60 pages.
-
-    If a thread is still running or the output cannot be written, return, so that the interpreter ends the
-    process as usual.
-    """
-    if any(thread is not threading.main_thread() and not thread.daemon for thread in threading.enumerate()):
-        return
-    try:
-        atexit._run_exitfuncs()
-        for stream in (sys.stdout, sys.stderr):
-            if stream is not None:
-                stream.flush()
-    except (OSError, ValueError):
-        return
-    os._exit(code)
 
 
 if __name__ == "__main__":

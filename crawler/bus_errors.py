@@ -57,7 +57,6 @@ def _end(_number: int, info: int, _context: int) -> None:
 
 
 def _mapped_file(address: int) -> str:
-    """Return the path of the file that is mapped at this address."""
     for line in Path("/proc/self/maps").read_text(errors="replace").splitlines():
         span, *rest = line.split(maxsplit=5)
         begin, _, end = span.partition("-")

@@ -14,28 +14,26 @@ TOLD_MAX = 100  # the answer to a notification lists at most this many of its UR
 class SignalSource(NamedTuple):
     """One source of change signals.
 
-    `number` is the position of the source in the stored counters. `trust` is the share of signals that is
-    assumed to be correct as long as no signal was checked. `recipe` describes how signals of this source are
-    sent.
+    `number` is the position of the source in the stored counters. `recipe` describes how signals of this
+    source are sent.
     """
 
     name: str
     number: int
-    trust: float
     recipe: str
 
 
 # The numbers are stored with pages, sites and the links of outboxes, so a change needs an upgrade step
 # (`README.md`, "How to add").
 SIGNAL_SOURCES = (
-    SignalSource("sitemap", 0, 0.7, "lastmod of a sitemap that is read again"),
-    SignalSource("feed", 1, 0.7, "entries and dates of an RSS or Atom feed that is read again"),
-    SignalSource("indexnow", 2, 0.7, "GET or POST /indexnow, once the site's key file is verified"),
-    SignalSource("websub", 3, 0.7, "deliveries of the hubs that serve.websub names"),
-    SignalSource("signal", 4, 0.7, "crawler signal, POST /signal, Crawl.signal"),
-    SignalSource("headers", 5, 0.7, "crawler signal --source headers: dates of header fields"),
-    SignalSource("listing", 6, 0.7, "dates of a directory listing that is read again"),
-    SignalSource("other", 7, 0.7, "any other name that a sender gives"),
+    SignalSource("sitemap", 0, "lastmod of a sitemap that is read again"),
+    SignalSource("feed", 1, "entries and dates of an RSS or Atom feed that is read again"),
+    SignalSource("indexnow", 2, "GET or POST /indexnow, once the site's key file is verified"),
+    SignalSource("websub", 3, "deliveries of the hubs that serve.websub names"),
+    SignalSource("signal", 4, "crawler signal, POST /signal, Crawl.signal"),
+    SignalSource("headers", 5, "crawler signal --source headers: dates of header fields"),
+    SignalSource("listing", 6, "dates of a directory listing that is read again"),
+    SignalSource("other", 7, "any other name that a sender gives"),
 )
 SOURCES = len(SIGNAL_SOURCES)
 # Between two fetches of a page, at most 2^COUNTER_BITS - 1 signals of each source are counted. One word of 32
@@ -95,7 +93,6 @@ class Signalled(msgspec.Struct):
     urls: list[Told] = []
 
     def record(self, url: str, fate: Fate, why: str = "") -> None:
-        """Count the fate of a URL."""
         self._count(fate, 1, why)
         if len(self.urls) < TOLD_MAX:
             self.urls.append(Told(url, fate, why))

@@ -70,7 +70,6 @@ class PrintableStream:
         return len(text)
 
     def writelines(self, lines: Any) -> None:
-        """Write the lines one by one."""
         for line in lines:
             self.write(line)
 
@@ -91,7 +90,6 @@ class _Terminal:
         return len(data)
 
     def flush(self) -> None:
-        """Flush the stream."""
         self._stream.flush()
 
 

@@ -279,17 +279,20 @@ class Fetch(msgspec.Struct, gc=False):
     `took` is the time from sending the request to the last byte of the answer, without connecting and TLS.
     `connection` is "reused" if the connection was reused, and otherwise the handshake of the new connection:
     "plain", "full" or "resumed". It is CACHED if an answer of an earlier crawl was used, and "" if there was
-    no connection. `undecoded` means that the content coding is not known to the crawler, so `content` is
-    empty. `payload_digest` is the SHA-1 of the stored payload, or b"" if it has not been computed yet. `final`
-    means that the frontier will not retry the URL. `rendering` is the attempt to render the page in a browser,
-    if there was one. `held_back` means that the page should have been rendered in a browser, but this was put
-    off because earlier attempts had failed. `site` is the digest of the statements that the host made at that
-    time about the use of its pages (`consent/site_book.py`). `challenged` means that the server asked the
-    crawler to sign its requests, and that this request should be repeated with a signature. `part` is the
-    payload of a large file; `body` and `content` are then empty. `request_head` and `request_body` are the
-    request without the values of credentials. `earlier` are the answers of the redirect chain that led here,
-    if the user's code made the request. `known` maps the names in `headers`, in lower case, to their values.
-    Several values of a name are joined by line feeds. `known` is None until it is needed.
+    no connection. `hop_connections` are the connections of the earlier requests of the fetch task: those of
+    redirects, of the parts of a resumed file, and of a request that was repeated with a signature. `wire_bytes`
+    includes the bytes of these requests. `undecoded` means that the content coding is not known to the crawler,
+    so `content` is empty. `payload_digest` is the SHA-1 of the stored payload, or b"" if it has not been
+    computed yet. `final` means that the frontier will not retry the URL. `rendering` is the attempt to render
+    the page in a browser, if there was one. `held_back` means that the page should have been rendered in a
+    browser, but this was put off because earlier attempts had failed. `site` is the digest of the statements
+    that the host made at that time about the use of its pages (`consent/site_book.py`). `challenged` means that
+    the server asked the crawler to sign its requests, and that this request should be repeated with a
+    signature. `part` is the payload of a large file; `body` and `content` are then empty. `request_head` and
+    `request_body` are the request without the values of credentials. `earlier` are the answers of the redirect
+    chain that led here, if the user's code made the request. `known` maps the names in `headers`, in lower
+    case, to their values. Several values of a name are joined by line feeds. `known` is None until it is
+    needed.
     """
 
     url: str
@@ -316,6 +319,7 @@ class Fetch(msgspec.Struct, gc=False):
     error: str = ""
     tls_ok: bool = True
     connection: str = ""
+    hop_connections: tuple[str, ...] = ()
     undecoded: bool = False
     payload_digest: bytes = b""
     final: bool = True

@@ -172,6 +172,8 @@ class _Sender:
         self._config, self._pipe = config, pipe
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.passed and report.when == "setup" and not self._config.option.durations:
+            return  # only a report of durations reads it
         data = self._config.hook.pytest_report_to_serializable(config=self._config, report=report)
         self._pipe.send(data)
 

@@ -32,6 +32,7 @@ SHARED = {
     "turn_share",
     "errors",
     "printable",
+    "quick_exit",
     "config",
     "clock",
     "kernel_build",
@@ -126,6 +127,7 @@ SHELL = {
     "process/exchange/peer_exchange.py",
     "supervision/supervisor.py",
     "forked_children.py",
+    "quick_exit.py",
     "export/worker_pool.py",
     "supervision/child.py",
     "supervision/parent.py",
@@ -308,13 +310,10 @@ def test_folders_of_process_import_only_lower_layers() -> None:
     assert against == set(AGAINST_PROCESS_FLOORS)
 
 
-def _known_at_the_top(path: Path, modules: set[str]) -> Iterator[str]:
-    """Yield the modules of the crawler that a module imports at its top level, including imports for types."""
-    found: list[ast.stmt] = list(ast.parse(path.read_text(encoding="utf-8")).body)
-    for node in found:
-        if isinstance(node, ast.If | ast.Try | ast.With):
-            found += ast.iter_child_nodes(node)  # type: ignore[arg-type]
-        elif isinstance(node, ast.Import):
+def _imported(path: Path, modules: set[str]) -> Iterator[str]:
+    """Yield the modules of the crawler that a module imports, also inside functions and for type checkers."""
+    for node in _nodes(path):
+        if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in modules)
         elif isinstance(node, ast.ImportFrom) and (node.module or "") in modules:
             for alias in node.names:
@@ -328,7 +327,7 @@ def test_imports_have_no_cycles() -> None:
         ".".join(path.relative_to(ROOT.parent).with_suffix("").parts).removesuffix(".__init__"): path
         for path in _modules()
     }
-    known = {name: {*_known_at_the_top(path, {*names})} - {name} for name, path in names.items()}
+    known = {name: {*_imported(path, {*names})} - {name} for name, path in names.items()}
     graphlib.TopologicalSorter(known).prepare()  # a CycleError contains the cycle
 
 

@@ -103,7 +103,6 @@ class SiblingProcesses:
         return made
 
     async def _ask_each(self, names: Sequence[str], request: Request) -> dict[str, Any]:
-        """Return the answer or the exception of each process."""
         found = await asyncio.gather(*(self._ask(name, request) for name in names), return_exceptions=True)
         return dict(zip(names, found, strict=True))
 

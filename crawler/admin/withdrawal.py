@@ -142,7 +142,6 @@ def _erase(rule: Withdrawal, rules: RuleFile) -> Requests:
 
 
 def _count(result: Withdrawn) -> Requests:
-    """Count the copies that the rule covers, in all processes."""
     yield from _add_up(result, "count")
     return result
 

@@ -18,7 +18,7 @@ from crawler.admin.crawl_wait import next_wait
 from crawler.api.crawl import Crawl
 from crawler.api.item_files import item_paths
 from crawler.api.item_formats import check_items
-from crawler.api.options import CrawlOptions, Settings, completed, configure, takes_options
+from crawler.api.options import CrawlOptions, Settings, check_flag, completed, configure, takes_options
 from crawler.api.page import Page
 from crawler.api.request import Callback, Request
 from crawler.config import Config
@@ -116,6 +116,8 @@ async def run_async(
 async def _run(options: dict[str, Any], stopping: _SignalStop | None = None) -> dict[str, Any]:
     """Crawl to the end with the arguments of `run_async`. During the crawl, `stopping` stops it when a signal arrives."""
     fresh, cached = options.pop("fresh", False), options.pop("cached", False)
+    check_flag("fresh", fresh)
+    check_flag("cached", cached)
     if fresh or cached:
         _start_anew(options, cached)
     async with Crawl(**options) as crawl:

@@ -33,7 +33,7 @@ from msgspec.structs import replace
 from crawler.api import request as requests
 from crawler.api.callbacks import Callbacks
 from crawler.api.item_files import ItemFiles, Misuse
-from crawler.api.items import plain
+from crawler.api.items import ItemError, plain
 from crawler.api.page import Page
 from crawler.api.request import Callback, Handover, Request, callback_name
 from crawler.api.request_judge import FILTERED, JudgedRequests, RequestJudge
@@ -79,14 +79,16 @@ class Errors:
     def note(self, kind: str, url: str, error: Exception) -> None:
         """Count an error of the user's filter, extractor, sink or callback, or of an item.
 
-        The part of the traceback that is in the user's code is logged.
+        The part of the traceback that is in the user's code is logged. The error of an item has no such part.
         """
         self.counts[kind] += 1
         if self._on_error == "stop":
             error.add_note(f"raised by your code: {kind} of {url}")
             self._fail(error)
         else:
-            said = (type(error), error, _in_users_code(error.__traceback__))
+            said = None
+            if not isinstance(error, ItemError):
+                said = (type(error), error, _in_users_code(error.__traceback__))
             log.error(
                 "error in your code: %s of %s: %s: %s", kind, url, type(error).__name__, error, exc_info=said
             )

@@ -21,21 +21,52 @@ from crawler.printable import csv_line
 from crawler.storage.files import new_file
 
 
+class ItemError(TypeError):
+    """An item of the user's code that cannot be written. The message says all; no traceback is needed."""
+
+
 def plain(item: object) -> dict[str, Any]:
     """Return an item as a mapping of JSON values.
 
     Raises:
-        TypeError: the item is not a mapping, dataclass or msgspec struct.
+        ItemError: the item is not a mapping, dataclass or msgspec struct, or a value of it is not a JSON value.
     """
     if isinstance(item, Mapping):
-        return dict(msgspec.to_builtins(dict(item), str_keys=True))
-    if isinstance(item, msgspec.Struct) or (dataclasses.is_dataclass(item) and not isinstance(item, type)):
-        made = msgspec.to_builtins(item)
-        if isinstance(made, dict):
-            return made
-    raise TypeError(
+        item = dict(item)
+    elif not (
+        isinstance(item, msgspec.Struct) or (dataclasses.is_dataclass(item) and not isinstance(item, type))
+    ):
+        raise _no_item(item)
+    try:
+        made = msgspec.to_builtins(item, str_keys=True)
+    except Exception as error:
+        raise ItemError(f"{_culprit(item)}{error}") from error
+    if not isinstance(made, dict):
+        raise _no_item(item)
+    return made
+
+
+def _no_item(item: object) -> ItemError:
+    return ItemError(
         f"a callback yielded {type(item).__name__}; items are dicts, dataclasses or msgspec structs"
     )
+
+
+def _culprit(item: Any) -> str:
+    """Return a phrase that names the first field whose value is not a JSON value; "" if there is none."""
+    fields = item if isinstance(item, dict) else {name: getattr(item, name) for name in _names(item)}
+    for name, value in fields.items():
+        try:
+            msgspec.to_builtins(value, str_keys=True)
+        except Exception:
+            return f"field {name!r} of an item: "
+    return ""
+
+
+def _names(item: Any) -> Iterable[str]:
+    if isinstance(item, msgspec.Struct):
+        return item.__struct_fields__
+    return (field.name for field in dataclasses.fields(item))
 
 
 class Items(Protocol):

@@ -6,6 +6,7 @@ decorator `takes_options` adds the shared arguments to the signatures that `help
 
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from os import PathLike
 from pathlib import Path
 from typing import Any, TypedDict, TypeVar, get_args, get_type_hints
 
@@ -90,6 +91,7 @@ def completed(name: str, options: CrawlOptions) -> CrawlOptions:
     for unknown in options.keys() - DEFAULTS.keys():
         raise TypeError(f"{name}() got an unexpected keyword argument {unknown!r}")
     given: CrawlOptions = {**DEFAULTS, **options}
+    _check_kinds(given)
     if given["on_error"] not in get_args(OnError):
         raise UsageError(f"on_error: {given['on_error']!r} is not one of {', '.join(get_args(OnError))}")
     for hook in ("url_filter", "link_extractor", "page_sink"):
@@ -100,6 +102,33 @@ def completed(name: str, options: CrawlOptions) -> CrawlOptions:
     for processor in given["processors"]:
         check_callable("processors", processor)
     return given
+
+
+def _check_kinds(given: CrawlOptions) -> None:
+    """Check the kinds of the arguments that are paths or rules.
+
+    Raises:
+        UsageError: an argument is of another kind.
+    """
+    directory, items, follow = given["directory"], given["items"], given["follow"]
+    if not isinstance(directory, str | PathLike):
+        raise UsageError(f"directory: expected a path, got {directory!r:.100}")
+    for path in items.values() if isinstance(items, Mapping) else (items,):
+        if path is not None and not isinstance(path, str | PathLike):
+            raise UsageError(f"items: expected a path, or a mapping of classes to paths, got {path!r:.100}")
+    rules = follow if isinstance(follow, Sequence) and not isinstance(follow, str) else None
+    if not (isinstance(follow, bool) or (rules is not None and all(isinstance(rule, str) for rule in rules))):
+        raise UsageError(f"follow: expected True, False or a list of rules, got {follow!r:.100}")
+
+
+def check_flag(name: str, value: object) -> None:
+    """Check the value of an argument that is True or False.
+
+    Raises:
+        UsageError: the value is neither.
+    """
+    if not isinstance(value, bool):
+        raise UsageError(f"{name}: expected True or False, got {value!r:.100}")
 
 
 def check_callable(name: str, value: object) -> None:
@@ -125,7 +154,13 @@ def configure(settings: Mapping[str, Any] | None = None) -> Config:
 
 
 def layered(settings: Mapping[str, Any] | None, layers: Layers) -> Layers:
-    """Add nested settings, and then the environment, to `layers`; return them."""
+    """Add nested settings, and then the environment, to `layers`; return them.
+
+    Raises:
+        UsageError: the settings are not a mapping.
+    """
+    if settings is not None and not isinstance(settings, Mapping):
+        raise UsageError(f"config: expected a mapping or a crawler.Config, got {settings!r:.100}")
     layers.add("", settings or {})
     for path, value in environment_overrides().items():
         layers.set("environment", path, value)

@@ -163,7 +163,6 @@ class ItemColumns:
         return pyarrow.schema([(name, pyarrow.string() if name in texts else kind) for name, kind in columns])
 
     def _texts(self) -> set[str]:
-        """Return the names of the columns that become text."""
         return {name for name, kind in self._types.items() if kind is None or _has_empty_mapping(kind)}
 
     def table(self, rows: Iterable[dict[str, Any]]) -> "pyarrow.Table":

@@ -8,6 +8,7 @@ sends another form to that URL.
 
 import os
 from collections.abc import Callable, Mapping
+from types import UnionType
 from typing import Any
 from urllib.parse import urlencode
 
@@ -26,6 +27,13 @@ Callback = Callable[[Any], Any]
 PRIORITY = 128  # rank of a link in the frontier: 0 is first, 255 last
 _LOW_48 = (1 << 48) - 1
 _SHOWN = {None: 0, True: LinkFlag.RENDER, False: LinkFlag.STATIC}
+
+
+# The types of the fields whose values would otherwise fail only when the request is made.
+_KINDS: dict[str, type | UnionType] = {
+    "url": str, "meta": Mapping, "priority": int, "method": str, "body": bytes | str | Mapping,
+    "headers": Mapping, "jar": str, "proxy": str,
+}  # fmt: skip
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -87,6 +95,11 @@ class Request(msgspec.Struct, frozen=True):
     secrets: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
+        for field, kind in _KINDS.items():
+            if not isinstance(value := getattr(self, field), kind):
+                raise TypeError(f"Request({self.url!r}): {field}: {value!r:.100} is of the wrong type")
+        if isinstance(self.secrets, str):
+            raise TypeError(f"Request({self.url!r}): secrets: expected a list of names, got one name")
         for callback in (self.callback, self.errback):
             name = callback_name(callback)
             if callback is not None and (not name or name.startswith("<")):

@@ -42,7 +42,8 @@ def audit(
     `Audit.damage` names at most `listed_max` of the copies that cannot be read, and counts the others.
     """
     with opened(path) as crawled:
-        auditor, unread = Auditor(listed_max), Unread(listed_max)
+        auditor = Auditor(listed_max, checks_external=crawled.config.crawl.check_external)
+        unread = Unread(listed_max)
         for known in _all_known(crawled):
             _take_record(crawled, auditor, known, unread.add)
         _take_waiting(crawled, auditor)
@@ -104,6 +105,7 @@ def compare(audit_of: Audit, path: Path, earlier: Path, **options: Any) -> None:
     else:
         other = _from_file(earlier)
     audit_of.damage += [f"{earlier}: {line}" for line in other.damage]
+    audit_of.not_compared = other.not_made
     audit_of.comparison |= compare_findings(audit_of, other)
 
 

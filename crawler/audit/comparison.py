@@ -47,9 +47,11 @@ def row_of(name: str) -> Check:
 
 
 def compare_findings(audit: Audit, earlier: Audit) -> dict[str, Section]:
-    """Return the sections of new and repaired findings."""
+    """Return the sections of new and repaired findings of the checks that were made for both crawls."""
     sections = {}
     for name in CHECKS:
+        if name in audit.not_made or name in earlier.not_made:
+            continue
         ours, theirs = (each.sections.get(name, Section()).listed for each in (audit, earlier))
         for kind, some, others in ((NEW, ours, theirs), (REPAIRED, theirs, ours)):
             known = {finding.subject for finding in others}

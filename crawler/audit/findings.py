@@ -16,7 +16,7 @@ import mmh3
 import msgspec
 import numpy as np
 
-from crawler.audit.check_table import CHECKS, DEEP_HOPS, SLOW_SECONDS
+from crawler.audit.check_table import CHECKS, DEEP_HOPS, SLOW_SECONDS, Source
 from crawler.audit.hreflang import ReturnLinks
 from crawler.audit.on_page import SOURCES_MAX, Finding, PageFacts
 from crawler.records import NO_PAGE, REDIRECT_LOOP, LinkFlag, Outcome, PageState
@@ -44,6 +44,11 @@ _OUTCOMES = {
     Outcome.HEADER_TIMEOUT: "no answer in time",
     Outcome.RESET: "connection closed",
     Outcome.TRUNCATED: "answer cut short",
+}
+# Why the checks that need a source cannot be made.
+_MISSING = {
+    Source.PAGES: "no HTML page is stored (--spider)",
+    Source.EXTERNAL: "external links are requested only with --check-external",
 }
 # A description of each cause for which a host is given up (`frontier/hosts/politeness.py`).
 _CAUSES = {"no_answer": "no answer for days", "refusals": "refuses all requests"}
@@ -76,6 +81,9 @@ class Audit(msgspec.Struct):
     # lines about missing or short segments and about unreadable copies; the report lacks their pages
     damage: list[str] = []
     external: dict[str, int] = {}  # number of checked links out of scope, by status or outcome
+    unstored: int = 0  # number of HTML pages without a stored copy
+    not_made: dict[str, str] = {}  # the checks that could not be made, with the reason
+    not_compared: dict[str, str] = {}  # the checks that could not be made for the earlier crawl
 
 
 class Repeated:
@@ -91,7 +99,6 @@ class Repeated:
         self.repeated: dict[str, tuple[int, list[str]]] = {}
 
     def add(self, key: str, url: str) -> None:
-        """Add a URL with this key."""
         if key in self.repeated:
             _count_in(self.repeated, key, url)
             return
@@ -115,10 +122,15 @@ _Dead = tuple[str, str, str]  # (url, description, via) of a dead link
 
 
 class Auditor:
-    """Collects findings, as the module's docstring describes. A section lists at most `listed_max` findings."""
+    """Collects findings, as the module's docstring describes. A section lists at most `listed_max` findings.
 
-    def __init__(self, listed_max: int = LISTED_MAX) -> None:
+    `checks_external` says whether the crawl requests external links.
+    """
+
+    def __init__(self, listed_max: int = LISTED_MAX, *, checks_external: bool = True) -> None:
         self._listed_max = listed_max
+        self._checks_external = checks_external
+        self._unstored = 0
         self._first, self._last = "", ""
         self._hosts: Counter[str] = Counter()
         self._statuses: Counter[str] = Counter()
@@ -201,6 +213,7 @@ class Auditor:
         if kind not in ("text/html", "application/xhtml+xml"):
             return
         self._pages += 1
+        self._unstored += row["warc_file"] is None
         self._depths[row["depth"]] += 1
         self._found[fingerprint] = (row["url"], row["via"] or "", row["depth"])
         if row["noindex"]:
@@ -315,7 +328,18 @@ class Auditor:
             dict(self._unfetched),
             {name: section for name, section in self._sections.items() if section.total},
             external=dict(sorted(self._external.items())),
+            unstored=self._unstored,
+            not_made=self._not_made(),
         )
+
+    def _not_made(self) -> dict[str, str]:
+        """Return the checks whose source is missing, with the reason."""
+        missing = set()
+        if self._pages and self._unstored == self._pages:
+            missing.add(Source.PAGES)
+        if not self._external and not self._checks_external:
+            missing.add(Source.EXTERNAL)
+        return {name: _MISSING[check.source] for name, check in CHECKS.items() if check.source in missing}
 
     def _add(self, name: str, finding: Finding) -> None:
         section = self._sections[name]
@@ -394,7 +418,6 @@ class Auditor:
                 self._add("not_in_sitemap", _found_on(url, via))
 
     def _judge_target(self, name: str, url: str, fingerprint: int, target: str) -> None:
-        """Add a finding if the page `url` refers to a target that is not an indexable page."""
         if why := self._why_not(fingerprint):
             self._add(name, Finding(url, why, (target,), 1))
 

@@ -49,7 +49,6 @@ class ReturnLinks:
         self._pages, self._translations = array("Q"), array("Q")
 
     def add(self, page: int, translations: Iterable[int]) -> None:
-        """Add the links of a page."""
         for each in translations:
             if each != page:
                 self._pages.append(page)

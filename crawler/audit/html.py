@@ -10,7 +10,7 @@ from crawler.audit.check_table import CHECKS, Severity
 from crawler.audit.comparison import row_of
 from crawler.audit.findings import Audit, Section
 from crawler.audit.on_page import Finding
-from crawler.audit.render import headline
+from crawler.audit.render import headline, limits
 from crawler.wording import several, words
 
 _STYLE = """
@@ -73,6 +73,7 @@ def page(audit: Audit) -> str:
         "<h2>Findings</h2>" if audit.compared_with else "",
         *(_section(name, section) for name, section in audit.sections.items()),
         "" if audit.sections else "<p>No problems found.</p>",
+        *(f"<p class=soft>{escape(note)}</p>" for note in limits(audit)),
         "</main></body></html>\n",
     ]
     return "".join(parts)

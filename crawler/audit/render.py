@@ -5,7 +5,7 @@ from typing import Any
 
 import msgspec
 
-from crawler.audit.check_table import Check, Severity
+from crawler.audit.check_table import Check, Severity, word
 from crawler.audit.comparison import row_of
 from crawler.audit.findings import Audit, Section, rows
 from crawler.audit.on_page import Finding
@@ -42,6 +42,8 @@ def text(audit: Audit) -> str:
         lines += ["", *_section(row_of(name), section)]
     if not audit.sections:
         lines += ["", "No problems found."]
+    if notes := limits(audit):
+        lines += ["", *notes]
     return "\n".join(lines) + "\n"
 
 
@@ -55,6 +57,30 @@ def headline(audit: Audit) -> str:
         else ""
     )
     return f"{several(audit.urls, 'URL')} of {of}, {several(audit.pages, 'HTML page')}{when}"
+
+
+def limits(audit: Audit) -> list[str]:
+    """Return sentences that name the checks that were not made, and the pages that the checks left out."""
+    notes = [f"Not checked, because {why}: {names}." for why, names in _by_reason(audit.not_made)]
+    if 0 < audit.unstored < audit.pages:
+        notes.append(
+            f"Not checked, because they are not stored: the contents of {audit.unstored:,} "
+            f"of {several(audit.pages, 'HTML page')}."
+        )
+    only_earlier = {name: why for name, why in audit.not_compared.items() if name not in audit.not_made}
+    notes += [
+        f"Not compared, because in {printable(audit.compared_with)} {why}: {names}."
+        for why, names in _by_reason(only_earlier)
+    ]
+    return notes
+
+
+def _by_reason(checks: Mapping[str, str]) -> list[tuple[str, str]]:
+    """Return each reason with the names of its checks."""
+    groups: dict[str, list[str]] = {}
+    for name, why in checks.items():
+        groups.setdefault(why, []).append(word(name))
+    return [(why, ", ".join(names)) for why, names in groups.items()]
 
 
 def _since(audit: Audit) -> str:

@@ -32,7 +32,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -87,26 +87,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print JSON")
 
 
-class Contender(Protocol):
+class Contender:
     """A set that separates new URLs from known ones. At first, it contains `mixed(0 .. known - 1)`."""
 
     def prepare(self, fingerprints: Fingerprints) -> Any:
         """Convert a buffer to the data type that this contender accepts. The time of this step is not measured."""
+        return fingerprints
 
     def submit(self, buffer: Any) -> int:
         """Add the fingerprints of a buffer and return the number of new ones.
 
         A contender that stores its set on disk adds them durably.
         """
+        raise NotImplementedError
 
     def facts(self) -> dict[str, Any]:
         """Return further measurements of this contender, by name."""
+        return {}
 
     def close(self) -> None:
         """Release all resources; no other method is called afterwards."""
 
 
-class Runs:
+class Runs(Contender):
     """Sorted runs of fingerprints, without their links."""
 
     def __init__(self, directory: Path, known: int, *, store: RunStore | None = None) -> None:
@@ -119,9 +122,6 @@ class Runs:
         self._directory = directory
         self._written = self._new = 0
         self._longest = 0.0
-
-    def prepare(self, fingerprints: Fingerprints) -> Fingerprints:
-        return fingerprints
 
     def submit(self, buffer: Fingerprints) -> int:
         began = time.perf_counter()
@@ -159,9 +159,6 @@ class Runs:
             "fences a URL": sum(run.fences.nbytes for run in self._set.runs) / len(self._set),
             "reopen ms": 1e3 * self._reopen_s(),
         }
-
-    def close(self) -> None:
-        pass
 
     def _reopen_s(self) -> float:
         """Return the seconds that reopening the runs takes."""
@@ -210,7 +207,7 @@ class Memory(Runs):
         return 0.0  # this store keeps its runs in memory, so there is nothing to reopen
 
 
-class Whole:
+class Whole(Contender):
     """A complete `Eliminator` with its links, links log and store. It executes the same steps as in a crawl."""
 
     def __init__(self, directory: Path, known: int) -> None:
@@ -256,14 +253,11 @@ class Whole:
         stage(batch)
         self._store.write(batch)
 
-    def facts(self) -> dict[str, Any]:
-        return {}
-
     def close(self) -> None:
         self._store.close()
 
 
-class Level:
+class Level(Contender):
     """LevelDB, configured for hashed keys and loaded in sorted order.
 
     It makes a look-up per URL and writes a synced batch per buffer.
@@ -303,14 +297,11 @@ class Level:
         batch.write()
         return len(new)
 
-    def facts(self) -> dict[str, Any]:
-        return {}
-
     def close(self) -> None:
         self._store.close()
 
 
-class Sqlite:
+class Sqlite(Contender):
     """SQLite with a table indexed by key and a synced transaction per buffer."""
 
     def __init__(self, directory: Path, known: int) -> None:
@@ -332,14 +323,11 @@ class Sqlite:
     def submit(self, buffer: list[tuple[int]]) -> int:
         return self._insert(buffer)
 
-    def facts(self) -> dict[str, Any]:
-        return {}
-
     def close(self) -> None:
         self._database.close()
 
 
-class Set:
+class Set(Contender):
     """A Python set."""
 
     def __init__(self, directory: Path, known: int) -> None:
@@ -357,12 +345,6 @@ class Set:
                 known.add(number)
                 new += 1
         return new
-
-    def facts(self) -> dict[str, Any]:
-        return {}
-
-    def close(self) -> None:
-        pass
 
 
 CONTENDERS: dict[str, Callable[[Path, int], Contender]] = {

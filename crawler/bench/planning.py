@@ -399,7 +399,6 @@ def _lone(load: CostRange, lone: CostRange, rate: float, processes: CostRange) -
 
 
 def _in_flight(goal: Goal, rate: float) -> float:
-    """Return the number of connections with a request in flight, times 1.5 because some hosts are slow."""
     return rate * goal.latency * 1.5
 
 

@@ -4,7 +4,8 @@ import argparse
 import importlib
 from collections.abc import Iterator
 
-from crawler.cli import COMMANDS, options
+from crawler.cli import options
+from crawler.cli.command_table import COMMANDS
 from crawler.cli.parsing import parser_of
 from crawler.config.key_words import keys
 from crawler.crawl.safe_settings import LEVELS, LIVE, LOG_LEVEL

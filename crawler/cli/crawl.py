@@ -26,15 +26,6 @@ from crawler.storage.parts import PARTS, part_files
 
 log = logging.getLogger("crawler")
 
-# The waits that `--spider` sets if the user does not set them. The user waits for the report, and an early
-# verdict that a host is down does no harm, because the run stores no pages. So a host is tried three times
-# within 15 s; the fourth try would be 20 s later. By default, the second try would be after 60 s.
-_SPIDER_WAITS = {
-    "crawl.patience": 15.0,
-    "politeness.backoff_first": 5.0,
-    "frontier.retry_delays": [5.0, 10.0],
-    "robots.unreachable_delays": [5.0, 10.0, 300.0, 1800.0, 3600.0],
-}
 # The waits that `--check-external` sets if the user does not set them. Links often lead to hosts that are down,
 # and the user waits for the report. With these waits, the crawl ends a minute after its last page at
 # the latest, while a host that fails or asks for a pause still gets a pause of `politeness.backoff_first`.
@@ -43,6 +34,10 @@ _EXTERNAL_WAITS = {
     "frontier.retry_delays": [5.0, 10.0],
     "robots.unreachable_delays": [5.0, 10.0, 300.0, 1800.0, 3600.0],
 }
+# `--spider` waits even less. An early verdict that a host is down does no harm, because the run stores no pages.
+# So a host is tried three times within 15 s; the fourth try would be 20 s later. By default, the second try
+# would be after 60 s.
+_SPIDER_WAITS = _EXTERNAL_WAITS | {"crawl.patience": 15.0, "politeness.backoff_first": 5.0}
 
 
 def main(_command: str, argv: list[str]) -> int:
@@ -298,7 +293,6 @@ def _parse(argv: list[str]) -> argparse.Namespace:
 
 
 def _words(lists: list[str]) -> list[str]:
-    """Return the words of comma-separated lists."""
     return [word.strip() for text in lists for word in text.split(",") if word.strip()]
 
 

@@ -97,7 +97,6 @@ class DemoWeb(LoopbackSites):
         return sum(self._sent[key] == version for key, version in now.items()), len(now), sum(now.values())
 
     def _version(self, host: str, name: str) -> int:
-        """Return the number of times that a page has changed."""
         period = _period(host, name)
         return int((time.monotonic() - self._started) / period) if period else 0
 

@@ -39,7 +39,7 @@ def main(_command: str, argv: list[str]) -> int:
     if importlib.util.find_spec("pytest") is None:
         print("  python -m pip install pytest")
     print(f"  python -m pytest {quoted(folder)}")
-    print(f"  python {quoted(folder / folder.name)}.py https://example.org/")
+    print(f"  python {quoted(folder / (folder.name + '.py'))} https://example.org/")
     return 0
 
 

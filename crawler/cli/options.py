@@ -85,7 +85,6 @@ def _folder(argument: str) -> Path:
 
 
 def add_set(group: argparse._ActionsContainer) -> None:
-    """Add `--set`."""
     group.add_argument(
         "--set",
         action="append",

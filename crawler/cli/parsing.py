@@ -50,12 +50,19 @@ def parser_of(main: Callable[[str, list[str]], int], command: str) -> argparse.A
     return None
 
 
-def _commands_with(flag: str) -> str:
-    """Return `; it is a flag of crawler X` with the commands that have this flag; "" if there is none."""
-    from crawler.cli.completion import parsers  # imported here because it is rarely needed
+class UnknownFlag(UsageError):
+    """A command got a flag that it does not have."""
 
-    found = [f"`crawler {name}`" for name, parser in parsers() if flag in parser._option_string_actions]
-    return f"; it is a flag of {', '.join(found)}" if found else ""
+    def __init__(self, flag: str, message: str, hint: str, usage: str) -> None:
+        super().__init__(f"{message}{hint}; {usage}")
+        self.flag = flag
+        self._message = message
+        self._usage = usage
+
+    def naming(self, commands: Iterable[str]) -> str:
+        """Return the message, with the names of the commands that have the flag as its hint."""
+        found = ", ".join(f"`crawler {command}`" for command in commands)
+        return f"{self._message}; it is a flag of {found}; {self._usage}"
 
 
 class PlainHelp(argparse.RawDescriptionHelpFormatter):
@@ -92,18 +99,19 @@ class Parser(argparse.ArgumentParser):
         return set(self._option_string_actions).union(*(parser._option_string_actions for parser in below))
 
     def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{message}{self._hint(message)}; `{self.prog} --help` lists the flags")
-
-    def _hint(self, message: str) -> str:
-        """Return a suggestion for an unknown flag or choice, "" if none is similar."""
+        usage = f"`{self.prog} --help` lists the flags"
         if found := re.match(r"unrecognized arguments: (\S+)(.*)", message, re.DOTALL):
             if self.prog == "crawler crawl":
                 from crawler.cli.foreign_flags import translation  # imported here because it is rarely needed
 
                 if instead := translation([found[1], *found[2].split()]):
-                    return f"; {instead}"
+                    raise UsageError(f"{message}; {instead}; {usage}")
             flag = found[1].partition("=")[0]
-            return _commands_with(flag) or suggestion(flag, self._flags())
+            raise UnknownFlag(flag, message, suggestion(flag, self._flags()), usage)
+        raise UsageError(f"{message}{self._similar_choice(message)}; {usage}")
+
+    def _similar_choice(self, message: str) -> str:
+        """Return a suggestion if the error is an unknown choice, "" if it is not or no choice is similar."""
         if found := re.match(r"argument (\S+?): invalid choice: '(.*?)' \(", message):
             for action in self._actions:
                 if found[1].split("/")[0] in (*action.option_strings, action.dest, action.metavar):

@@ -173,7 +173,6 @@ def _totals(status: Status) -> "RenderableType":
 
 
 def _hosts(hosts: list[HostStatus]) -> "RenderableType":
-    """Return a table of the hosts that the status lists."""
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, header_style="dim")

@@ -72,6 +72,7 @@ def main(_command: str, argv: list[str]) -> int:
         return _consent(args)
     checks, new = _fail_on(args)
     audit = _audit(args)
+    _refuse_unmade(audit, args.fail_on)
     _write(args, _rendered(audit, args.format))
     return _verdict(audit, checks, new)
 
@@ -88,11 +89,29 @@ def _consent(args: argparse.Namespace) -> int:
     return 0
 
 
+def _words(fail_on: list[str]) -> list[str]:
+    return [word.strip() for text in fail_on for word in text.split(",") if word.strip()]
+
+
+def _refuse_unmade(audit: "Audit", fail_on: list[str]) -> None:
+    """Check that `--fail-on` names no check that could not be made, which would always pass.
+
+    Raises:
+        UsageError: `--fail-on` names such a check. A severity stands for the checks that were made.
+    """
+    for word in _words(fail_on):
+        name = word.removeprefix("new-").replace("-", "_")
+        if why := audit.not_made.get(name):
+            raise UsageError(f"report: --fail-on {word}: {why}")
+        if word.startswith("new-") and (why := audit.not_compared.get(name)):
+            raise UsageError(f"report: --fail-on {word}: in {audit.compared_with}, {why}")
+
+
 def _fail_on(args: argparse.Namespace) -> tuple[frozenset[str], frozenset[str]]:
     """Return two sets of checks of `--fail-on`: one that counts all findings, and one that counts only new ones."""
     from crawler.audit.check_table import named
 
-    words = [word.strip() for text in args.fail_on for word in text.split(",") if word.strip()]
+    words = _words(args.fail_on)
     new = [word.removeprefix("new-") for word in words if word.startswith("new-")]
     if new and args.compare is None:
         raise UsageError("report: --fail-on new-...: needs --compare OTHER")

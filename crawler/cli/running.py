@@ -125,7 +125,6 @@ def _supervise(
 
 
 def _progress(args: argparse.Namespace) -> str:
-    """Return the kind of progress display to use."""
     return "none" if args.quiet else args.progress
 
 
@@ -173,7 +172,6 @@ async def _crawl(
 
 
 def _command(config: Config) -> str:
-    """Return the command that continues this kind of run."""
     return "refresh" if config.refresh.endless else "crawl"
 
 

@@ -141,7 +141,6 @@ class Layers:
                 self.sources[section] = source
 
     def set(self, source: str, path: str, value: object) -> None:
-        """Set one key by its path."""
         set_key(self._saved, path, value)
         self.set_for_run(source, path, value)
 

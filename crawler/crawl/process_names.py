@@ -5,7 +5,6 @@ from crawler.config.forms import named_addresses
 
 
 def process_names(config: Config) -> list[str]:
-    """Return the names of all processes of a crawl."""
     if config.splitter.peers:
         return sorted(named_addresses(config.splitter.peers))
     return [f"p{index}" for index in range(max(1, config.crawl.processes))]

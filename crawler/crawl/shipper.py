@@ -17,6 +17,7 @@ from crawler.config import PagesConfig
 from crawler.errors import CrawlerError
 from crawler.pages import shipping
 from crawler.storage.object_store import ObjectStore
+from crawler.wording import several
 
 log = logging.getLogger("crawler")
 
@@ -52,8 +53,8 @@ class Shipper:
         with suppress(CrawlerError):
             if left := shipping.waiting(folders(self._directory)):
                 log.warning(
-                    "%d WARC files are not in %s yet%s; `crawler ship --dir %s` copies them",
-                    len(left),
+                    "%s not in %s yet%s; `crawler ship --dir %s` copies the rest",
+                    several(len(left), "WARC file", "are"),
                     self._config.ship,
                     f" ({self._failed})" if self._failed else "",
                     self._directory,
@@ -74,7 +75,7 @@ class Shipper:
         try:
             ship_waiting(self._directory, self._config, self._now, before=before)
         except CrawlerError as error:
-            if str(error) != self._failed:
+            if str(error) != self._failed and not self._ending.is_set():  # `end` logs the last failure
                 log.warning("shipping: %s; it is tried again", error)
             self._failed = str(error)
             return False

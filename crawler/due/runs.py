@@ -217,7 +217,6 @@ class Run:
 
 
 def _index_bytes(blocks: int) -> int:
-    """Return the size in bytes of the fences and checksums together, rounded up to a multiple of 8."""
     return 8 * blocks + 8 * -(-blocks // 2)
 
 

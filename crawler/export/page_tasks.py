@@ -5,6 +5,7 @@ links of a page, and decides whether the page may be parsed.
 """
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -162,34 +163,27 @@ class LinkWork:
         return done
 
 
+@dataclass(eq=False, repr=False)
 class MirrorWork:
     """Writes the files of a mirror with rewritten links.
 
     The returned value is 1 for each page whose file is written.
     """
 
-    def __init__(
-        self,
-        config: Config,
-        folders: Sequence[Path],
-        target: Path,
-        places: mirror.MirrorPaths,
-        fingerprint: Callable[[str], int],
-    ) -> None:
-        self._config = config
-        self._folders = folders
-        self._target = target
-        self._places = places
-        self._fingerprint = fingerprint
+    config: Config
+    folders: Sequence[Path]
+    target: Path
+    places: mirror.MirrorPaths
+    fingerprint: Callable[[str], int]
 
     def __call__(self, piece: list[Known], careful: bool) -> Done:
         """Write the files that `places` lists for these pages."""
         done = Done([], [])
         for known in piece:
-            path = self._places.of(int(known.row["id"], 16))
+            path = self.places.of(int(known.row["id"], 16))
             try:
                 if path and (pieces := self._pieces(known, path)) is not None:
-                    mirror.fill(self._target, path, pieces)
+                    mirror.fill(self.target, path, pieces)
                     done.values.append(1)
             except DamageError as error:
                 done.problems.append(str(error))
@@ -202,14 +196,14 @@ class MirrorWork:
         """
         kind = known.capture.content_type if known.capture is not None else ""
         if is_html(kind) or kind == _SVG or is_css(kind):
-            page = read_known(self._folders, known)
+            page = read_known(self.folders, known)
             return None if page is None else (self._content(page, kind, path),)
-        copy = open_known(self._folders, known)
+        copy = open_known(self.folders, known)
         return None if copy is None else decoded(copy.pieces(), copy.codings, copy.length)
 
     def _content(self, page: StoredPage, kind: str, path: str) -> bytes:
         content = page.content
-        linker = mirror.Linker(path, self._places, self._fingerprint)
+        linker = mirror.Linker(path, self.places, self.fingerprint)
         if is_html(kind) or kind == _SVG:
             return self._html(page, content, is_xhtml(kind) or kind == _SVG, linker)
         if is_css(kind):

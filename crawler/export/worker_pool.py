@@ -39,7 +39,6 @@ def processes() -> int:
 
 
 def batches(items: Iterable[Item], size: int) -> Iterator[list[Item]]:
-    """Yield `items` in lists of `size`."""
     source = iter(items)
     while batch := list(itertools.islice(source, size)):
         yield batch

@@ -157,7 +157,6 @@ class Export:
         return self._writer.reads
 
     def _report_unread(self, problem: str) -> None:
-        """Report a copy that cannot be read."""
         self.incomplete = True
         self._report(problem)
 

@@ -256,7 +256,6 @@ class LinkScanner(TagReader):
 
     @cython.final
     def _href(self):
-        """Return the `href` of the tag; None if it has none."""
         return self.value(self.href_at, self.href_end) if self.seen & tags.HREF else None
 
     @cython.final

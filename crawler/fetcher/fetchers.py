@@ -135,12 +135,10 @@ class Fetchers:
         self._waiting = dict.fromkeys(self._places, 0)
 
     async def start(self) -> None:
-        """Start all fetchers."""
         for fetcher in self._by_name.values():
             await fetcher.start()
 
     async def close(self) -> None:
-        """Close all fetchers."""
         for fetcher in self._by_name.values():
             await fetcher.close()
 

@@ -173,7 +173,6 @@ class Pages:
         return len(self.importance)
 
     def __getitem__(self, index: int) -> PageParameters:
-        """Return the parameters of the page at `index`."""
         return PageParameters(
             float(self.importance[index]),
             float(self.change_rate[index]),

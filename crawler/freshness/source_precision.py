@@ -32,9 +32,9 @@ combined kind also announces as many changes as all sources do, so gamma (1 - e^
 rate. So b follows from (1 - e^-b)/b = r rate / sum gamma_s b_s, and a page's number of signals is sum_s n_s
 b_s / b.
 
-The influence of a hostile source is bounded. At most `COUNTED_MAX` signals of a source are counted per
-interval, b_s is at most `WEIGHT_MAX`, and S_true grows only by a plausible number of signals (`believable` in
-`page_kinds.py`).
+The influence of a hostile source is bounded. The counters of a page end at 15 signals per source and interval
+(`COUNTER_BITS` in `change_signals.py`), b_s is at most `WEIGHT_MAX`, and S_true grows only by a plausible
+number of signals (`believable` in `page_kinds.py`).
 
 The file is Cython in pure-Python mode (see `value_kernel.py`), with attributes declared in
 `source_precision.pxd`.
@@ -66,13 +66,12 @@ _HEARD = cython.declare(cython.double, 1e-6)
 _TRUSTED_PRECISION = cython.declare(cython.double, 0.5)
 # after this number of true signals, a source may be trusted
 _TRUSTED_SIGNALS = cython.declare(cython.double, 5.0)
-_COUNTED_MAX = cython.declare(cython.double, 255.0)
 # the prior of the precision of good pages has this number of true pseudo signals
 _TRUE_WEIGHT = cython.declare(cython.double, 3.0)
 # If all true signals come from good pages, the share of true signals on these pages can exceed rho by this
 # factor.
 _CONCENTRATED = cython.declare(cython.double, 3.0)
-WEIGHT_MAX, COUNTED_MAX = float(_WEIGHT_MAX), float(_COUNTED_MAX)
+WEIGHT_MAX = float(_WEIGHT_MAX)
 
 
 @cython.cclass
@@ -192,7 +191,7 @@ class SourcePrecision:
         source: cython.Py_ssize_t
         for source in range(_SOURCES):
             if counts[source] > 0.0 and self.used(site, source):
-                total += min(counts[source], _COUNTED_MAX)
+                total += counts[source]
         return total
 
     @cython.cfunc
@@ -218,7 +217,7 @@ class SourcePrecision:
         source: cython.Py_ssize_t
         for source in range(_SOURCES):
             if counts[source] > 0.0:
-                total += min(counts[source], _COUNTED_MAX) * self.weight(site, source)
+                total += counts[source] * self.weight(site, source)
         return total
 
     @cython.cfunc
@@ -236,7 +235,7 @@ class SourcePrecision:
         self.said = 0.0
         self.believed = True
         for source in range(_SOURCES):
-            n: cython.double = min(counts[source], _COUNTED_MAX)
+            n: cython.double = counts[source]
             if n > 0.0 and self.used(site, source):
                 p: cython.double = self.false_signals.precision_of(site, self.precisions[site, source], rate)
                 self.said += n * p
@@ -269,7 +268,7 @@ class SourcePrecision:
         for source in range(_SOURCES):
             self.true_signals[site, source] *= faded
             self.all_signals[site, source] *= faded
-            n: cython.double = min(counts[source], _COUNTED_MAX)
+            n: cython.double = counts[source]
             if n > 0.0:
                 p: cython.double = self.false_signals.precision_of(site, self.precisions[site, source], rate)
                 with_it: cython.double = x if self.used(site, source) else x - n * log1p(-p)

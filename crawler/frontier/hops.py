@@ -4,12 +4,15 @@ Politeness applies to hops as to any other request (`hosts/borrowed_hosts.py`). 
 for a hop, it gives up its fetch slot (`outstanding.py`).
 """
 
+from crawler.config import Override
 from crawler.frontier.discovery import entries
 from crawler.frontier.hosts.borrowed_hosts import ASK_AGAIN
 from crawler.frontier.hosts.dispatch_gates import DispatchGates
+from crawler.frontier.hosts.front_host import FrontHost
+from crawler.frontier.hosts.table import NOWHERE, SILENCED
 from crawler.frontier.outstanding import Outstanding
 from crawler.frontier.permission import Permission
-from crawler.records import FetchTask
+from crawler.records import Fetch, FetchTask
 from crawler.robots.cache import Verdict, VerdictKind
 
 
@@ -43,16 +46,24 @@ class Hops:
 
     def _borrow(self, hostname: str, now: float, fetch_task: FetchTask | None, address: str) -> float:
         if fetch_task is not None and fetch_task.hostname == hostname:
-            host = self._outstanding.held[fetch_task.host]
-            ready = self._gates.free_at(host.slot, now)
-            at = ready if ready > now else self._gates.acquire_own_address(host, address, now)
+            host, domains = self._outstanding.held[fetch_task.host], self._gates.domains
+            turn = domains.turn_at(host.domain, host.key, now, self._permission.own_delay(hostname))
+            at = turn if turn > now else self._take_own(host, address, now)
             if at == 0.0:
-                self._gates.journal.begin(host.key, now)
+                domains.start(host.domain, host.key, now)
             return at
         key = self._gates.registry.host_key(hostname)
         if key in self._outstanding.held and not self._outstanding.is_aside(key):
             return now + ASK_AGAIN
         return self._gates.visits.borrow(hostname, now, address, self._permission.own_delay(hostname))
+
+    def _take_own(self, host: FrontHost, address: str, now: float) -> float:
+        """Take an address for a request to the task's own host. Return 0.0 on success, else the time of the next try."""
+        ready = self._gates.free_at(host.slot, now)
+        at = ready if ready > now else self._gates.acquire_own_address(host, address, now)
+        if at == 0.0:
+            self._gates.journal.begin(host.key, now)
+        return at
 
     def step_aside(self, fetch_task: FetchTask, now: float) -> None:
         """Free the fetch slot and the address of a task that waits for a hop. Later, `borrow` takes both again."""
@@ -70,13 +81,43 @@ class Hops:
         """Take the address again for a request of the task's page. Return 0.0 on success, else the time of the next try.
 
         The task takes no fetch slot for this request. Tasks that wait for a browser may hold all slots, and
-        then none would become free.
+        then none would become free. The request needs no turn of the domain, either.
         """
-        return self._borrow(fetch_task.hostname, now, fetch_task, address)
+        return self._take_own(self._outstanding.held[fetch_task.host], address, now)
 
-    def give_back(self, hostname: str, now: float, took: float, retry_after: float = 0.0) -> None:
-        """End a hop on a borrowed host, or on the fetch task's own host; the host's politeness gap starts now."""
-        self._gates.visits.give_back(hostname, now, took, retry_after)
+    def give_back(self, fetch: Fetch, now: float) -> None:
+        """End the request for `fetch.url` on a borrowed host; the host's politeness gap starts now."""
+        name, crawl_delay, override = self._gap_of(fetch)
+        self._gates.visits.give_back(name, fetch, now, crawl_delay=crawl_delay, override=override)
+
+    def pause(self, fetch_task: FetchTask, before: Fetch, now: float) -> None:
+        """Start the politeness gap of the task's own host between its answer `before` and the task's next request."""
+        _, crawl_delay, override = self._gap_of(before)
+        slot = self._outstanding.held[fetch_task.host].slot
+        self._gates.politeness.pause(slot, before, now, crawl_delay=crawl_delay, override=override)
+
+    def end_site_file(self, fetch_task: FetchTask, fetch: Fetch, now: float) -> None:
+        """End the request for a file of the task's own host; the host's politeness gap starts now."""
+        _, crawl_delay, override = self._gap_of(fetch)
+        slot = self._outstanding.held[fetch_task.host].slot
+        self._gates.politeness.hop(slot, fetch, now, crawl_delay=crawl_delay, override=override)
+
+    def end_subresource(self, fetch_task: FetchTask, fetch: Fetch, now: float) -> None:
+        """End a request of a page in a browser to the page's own host, and free its address. No gap follows."""
+        host = self._outstanding.held[fetch_task.host]
+        self._gates.politeness.count_answer(host.slot, fetch, now)
+        self._gates.release_address(host, now, now)
+
+    def _gap_of(self, fetch: Fetch) -> tuple[str, float, Override]:
+        """Return (the host that answered, its Crawl-delay, the user's override), which decide on the gap."""
+        name = entries.split_url(fetch.url)[0]
+        crawl_delay = self._permission.crawl_delay(name, *entries.split_authority(fetch.url))
+        return name, crawl_delay, self._permission.override(fetch.url, name)
+
+    def is_closed(self, hostname: str) -> bool:
+        """Return whether the host gets no requests: the user blocked it, it refused too often, or it was given up."""
+        slot = self._gates.registry.find(hostname)
+        return slot != NOWHERE and bool(self._gates.hosts.flags[slot] & SILENCED)
 
     def may_ask(self, url: str, now: float) -> bool:
         """Return whether a redirect to the URL may be followed, according to the robots.txt rules known so far."""

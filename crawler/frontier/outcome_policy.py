@@ -24,7 +24,7 @@ from enum import StrEnum
 
 import msgspec
 
-from crawler.config import Config, Override, Overrides
+from crawler.config import Config, Overrides
 from crawler.frontier.discovery import entries
 from crawler.frontier.discovery.waiting_index import index_key
 from crawler.frontier.hosts.authorities import (
@@ -36,12 +36,11 @@ from crawler.frontier.hosts.authorities import (
     names_port,
 )
 from crawler.frontier.hosts.front_host import FrontHost
-from crawler.frontier.hosts.politeness import HostPoliteness
+from crawler.frontier.hosts.politeness import NO_OVERRIDE, HostPoliteness
 from crawler.frontier.hosts.registry import Registry
 from crawler.records import Blame, Fetch, FetchTask, LinkFlag, Outcome, TaskKind
 from crawler.storage.kv import Batch
 
-_NO_OVERRIDE = Override()
 _DENIED_GAP = 0.01  # minimum seconds between two denied URLs of a host, because checking a URL takes CPU time
 # maximum number of a host's entries that are examined to find one of another authority
 _OTHERS_LOOKED_AT = 64
@@ -87,6 +86,11 @@ def stage(decision: Decision, batch: Batch) -> None:
             batch.put(key, value)
 
 
+def _ended_elsewhere(fetch_task: FetchTask, fetch: Fetch) -> bool:
+    """Return whether the last answer of a task came from another host, to which the task was redirected."""
+    return bool(fetch.url) and entries.split_url(fetch.url)[0] != fetch_task.hostname
+
+
 class OutcomePolicy:
     """Decides what follows from the outcome of a fetch task.
 
@@ -115,7 +119,13 @@ class OutcomePolicy:
     def decide(
         self, host: FrontHost, fetch_task: FetchTask, fetch: Fetch, now: float, crawl_delay: float
     ) -> Decision:
-        """Charge the outcome to the URL, its host or its authority, and return the decision."""
+        """Charge the outcome to the URL, its host or its authority, and return the decision.
+
+        If the task was redirected to another host, that host has been charged already (`Hops.give_back`), so a
+        failure of that host is charged to the URL here.
+        """
+        if fetch.blame is Blame.HOST and _ended_elsewhere(fetch_task, fetch):
+            fetch.blame = Blame.URL
         if fetch_task.flags & _REFRESH:
             return self._refetched(host, fetch_task, fetch, now, crawl_delay)
         if fetch_task.kind is TaskKind.PAGE:
@@ -127,7 +137,7 @@ class OutcomePolicy:
         if fetch_task.kind is TaskKind.RESOLVE:
             return self._look_up(host, fetch_task, fetch, now)
         charged = self._charges_host(host, fetch_task, fetch, now)
-        until = self._politeness.finish(host.slot, fetch, now, crawl_delay=crawl_delay, charged=charged)
+        until = self._finish(host, fetch_task, fetch, now, crawl_delay, charged=charged)
         end = End.HOST if charged and fetch.blame is Blame.HOST else End.READY
         return self._with_record(host, Decision(fetch_task, end, now, until))
 
@@ -168,9 +178,28 @@ class OutcomePolicy:
         """Return the decision after a refetch. The task is done, and the schedule plans the page's next fetch."""
         until = now
         if fetch_task.kind is TaskKind.PAGE:
-            override = self._overrides.for_url(fetch_task.url, host.name) if self._overrides else _NO_OVERRIDE
-            until = self._politeness.finish(host.slot, fetch, now, crawl_delay=crawl_delay, override=override)
+            until = self._finish(host, fetch_task, fetch, now, crawl_delay)
         return self._with_record(host, Decision(fetch_task, End.DONE, now, until))
+
+    def _finish(
+        self,
+        host: FrontHost,
+        fetch_task: FetchTask,
+        fetch: Fetch,
+        now: float,
+        crawl_delay: float,
+        *,
+        charged: bool = True,
+    ) -> float:
+        """Record the end of a page or a robots.txt. Return the time from which the host may be requested again."""
+        override = self._overrides.for_url(fetch_task.url, host.name) if self._overrides else NO_OVERRIDE
+        if _ended_elsewhere(fetch_task, fetch):
+            return self._politeness.finish_elsewhere(
+                host.slot, now, crawl_delay=crawl_delay, override=override
+            )
+        return self._politeness.finish(
+            host.slot, fetch, now, crawl_delay=crawl_delay, override=override, charged=charged
+        )
 
     def _look_up(self, host: FrontHost, fetch_task: FetchTask, fetch: Fetch, now: float) -> Decision:
         if fetch.outcome in _NO_ADDRESS:
@@ -186,11 +215,8 @@ class OutcomePolicy:
         assert host.busy is not None and host.busy[0] == fetch_task.order, (host, fetch_task)
         entry = host.busy[1]
         was_well = not self._registry.hosts.failures[host.slot]
-        override = self._overrides.for_url(fetch_task.url, host.name) if self._overrides else _NO_OVERRIDE
         charged = self._charges_host(host, fetch_task, fetch, now)
-        until = self._politeness.finish(
-            host.slot, fetch, now, crawl_delay=crawl_delay, override=override, charged=charged
-        )
+        until = self._finish(host, fetch_task, fetch, now, crawl_delay, charged=charged)
         decision = Decision(fetch_task, End.DONE, now, until, attempt=entry.attempt)
         if not charged:
             return self._host_failed(host, decision, struck=False)

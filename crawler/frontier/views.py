@@ -234,7 +234,6 @@ class FrontierViews:
         return None if slot == NOWHERE else self.describe(slot, name, now)
 
     def describe(self, slot: int, name: str, now: float) -> HostStatus:
-        """Return the status of a host."""
         return self._described(slot, name, self._first_wait(slot, name, now), now)
 
     def _described(self, slot: int, name: str, wait: UrlWait | None, now: float) -> HostStatus:
@@ -250,7 +249,7 @@ class FrontierViews:
             cause = ""
             ready = max(ready, self._gates.addresses.turn_at(front.addresses, front, now))
         elif not (hosts.failures[slot] or hosts.flags[slot] & (HostFlag.REFUSED | HostFlag.GIVEN_UP)):
-            cause = ""
+            cause = self._authorities.latest_cause(slot)
         return HostStatus(
             host=name,
             state=state,

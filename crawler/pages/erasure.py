@@ -206,7 +206,6 @@ class Erasing:
         self._made: dict[bytes, Original] = {}
 
     def covers(self, capture: Capture) -> bool:
-        """Return whether a capture is to be erased."""
         return self._rule.is_about(capture.url) and self._rule.covers(capture.fetched_at)
 
     def detached(self, key: bytes, capture: Capture) -> Detached | None:

@@ -237,7 +237,6 @@ def parse_record(data: bytes, where: str = "record") -> Record:
 
 
 def _split_head(data: bytes) -> tuple[bytes, bytes, bytes]:
-    """Split `data` into (head, blank line, rest). The second part is empty if there is no blank line."""
     at, rest = _head_end(data, 0, len(data))
     return data[:at], data[at:rest], data[rest:]
 

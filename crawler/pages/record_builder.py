@@ -69,7 +69,6 @@ class RecordBuilder:
         return query_of_request(self._request(fetch))
 
     def _request(self, fetch: Fetch) -> bytes:
-        """Return the request in the form in which it is recorded."""
         return fetch.request_head + (fetch.request_body if self._with_bodies else b"")
 
     def _shown(self, fetch: Fetch, rendering: Rendering, answer: bytes, date: bytes) -> Iterator[bytes]:

@@ -113,7 +113,6 @@ def ship(shipment: Shipment, store: ObjectStore, now: float) -> ShippingNote:
 
 
 def write_note(folder: Path, segment: str, note: ShippingNote) -> None:
-    """Write the note of a segment durably."""
     atomic_write(folder / (segment + NOTE), msgspec.json.encode(note) + b"\n")
 
 

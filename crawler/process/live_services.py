@@ -115,13 +115,7 @@ class LiveServices:
         receivers = self._receivers()
         if config.websub:
             receivers.subscriptions.want(self._own(read_topics(config.websub, config.public_url)))
-            subscriber = Subscriber(
-                receivers.subscriptions,
-                config.public_url,
-                self._now,
-                self._process.ask,
-                self._config.politeness.delay,
-            )
+            subscriber = Subscriber(receivers.subscriptions, config.public_url, self._now, self._process.ask)
             self._in_background(subscriber.run())
         rule = UseRule.of(config.allow, self._config.consent)
         handler = PageHandler(self.crawl, config, rewriter(), rule, folder)

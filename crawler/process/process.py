@@ -23,7 +23,6 @@ from pathlib import Path
 
 from crawler.config import Config
 from crawler.errors import StoreError
-from crawler.fetcher.direct_requests import DirectRequests
 from crawler.fetcher.fetch_request import FetchRequest
 from crawler.forked_children import ForkedChild
 from crawler.process.answering.commands import Commands
@@ -96,7 +95,6 @@ class Process:
             self.run_end,
         )
         self.fetch_tasks = self._fetch_tasks(stages, network, sink)
-        self._direct = DirectRequests(network.fetcher, network.resolver, proxied=bool(config.fetch.proxy))
         self._fetching = asyncio.Event()  # set once the fetcher has started
         self.exchange = make_exchange(stages.context, ExchangeParts.of(stages), member, self._loops())
         self.fetch_slots = FetchSlots(
@@ -186,9 +184,9 @@ class Process:
             raise self.run_end.failure
 
     async def ask(self, task: FetchRequest) -> Fetch:
-        """Send a request without regard to the frontier's order. If the fetcher has not started yet, wait for it."""
+        """Send a request of no fetch task. If the fetcher has not started yet, wait for it."""
         await self._fetching.wait()
-        return await self._direct.ask(task)
+        return await self.fetch_tasks.ask(task)
 
     def configure(self, config: Config) -> None:
         """Apply new settings of the politeness, the rate, the slots, the share of refreshes, and the rendering."""
@@ -261,7 +259,6 @@ class Process:
         return bool(len(self.fetch_slots)) or self._unfinished()
 
     def _unfinished(self) -> bool:
-        """Return whether seeds remain to be read, changes are queued, or links are pending in the DUE."""
         return bool(self.seed_feed.feeding or len(self.point) or self.commits.busy or self._due.pending)
 
     # -- the interface used by the commit loop (`CommitLoopOwner`) ----------------
@@ -299,7 +296,6 @@ class Process:
             self.run_end.fail(StoreError(f"disk: accepted results could not be committed within {limit:g} s"))
 
     def _end_grace_later(self) -> asyncio.TimerHandle:
-        """Call `_end_grace` when the grace period ends."""
         return asyncio.get_running_loop().call_later(max(0.0, self.run_end.time_left()), self._end_grace)
 
     def _end_grace(self) -> None:

@@ -151,7 +151,6 @@ class Demand:
         return [((fingerprint * odd & _ALL_64) >> 32) % self._columns for odd in _ODD]
 
     def _check(self) -> None:
-        """Assert the invariants."""
         assert len(self._counts) <= self.pages_max, len(self._counts)
         assert all(count > 0.0 for count in self._counts.values())
 

@@ -32,6 +32,5 @@ def cannot_listen(host: str, port: int, key: str, error: OSError) -> ConfigError
 
 
 def origin(listening: socket.socket) -> str:
-    """Return the origin of the URLs at which a socket listens."""
     host, port = listening.getsockname()[:2]
     return http_origin(host, port)

@@ -47,19 +47,17 @@ def read_topics(lines: Sequence[str], public: str) -> list[tuple[str, str]]:
 
 
 class Subscriber:
-    """Posts forms to hubs (WebSub 5.1). Each hub gets one form at a time, with `gap` seconds between two forms.
+    """Posts forms to hubs (WebSub 5.1). Each hub gets one form at a time.
 
-    `public` is the URL at which hubs reach this page server, and the function `ask` sends a request.
+    `public` is the URL at which hubs reach this page server. The function `ask` sends a request once the hub's
+    host may be requested.
     """
 
-    def __init__(
-        self, subscriptions: Subscriptions, public: str, now: Callable[[], float], ask: Ask, gap: float
-    ) -> None:
+    def __init__(self, subscriptions: Subscriptions, public: str, now: Callable[[], float], ask: Ask) -> None:
         self._subscriptions = subscriptions
         self._public = public.rstrip("/")
         self._now = now
         self._ask = ask
-        self._gap = gap
 
     async def run(self) -> None:
         """Send the forms to the hubs when they are due, until the task is cancelled."""
@@ -75,9 +73,7 @@ class Subscriber:
         await asyncio.gather(*(self._post_all(hub, forms) for hub, forms in by_hub.items()))
 
     async def _post_all(self, hub: str, forms: Sequence[dict[str, str]]) -> None:
-        for number, form in enumerate(forms):
-            if number:
-                await asyncio.sleep(self._gap)
+        for form in forms:
             await self._post(hub, form)
 
     async def _post(self, hub: str, form: dict[str, str]) -> None:

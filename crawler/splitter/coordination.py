@@ -257,6 +257,11 @@ class Coordination:
         self.ended = self.ended or counters.ended
         self.advance()
 
+    def applied_by(self, name: str, boot: bytes) -> int:
+        """Return how many links a start of a peer has applied, according to its last message; 0 if there is none."""
+        heard = self._peers[name].heard
+        return heard.applied if heard is not None and heard.boot == boot else 0
+
     def _note_rest(self, peer: _Peer, counters: Counters) -> None:
         idle = counters.idle and not counters.outbox
         rest = (counters.boot, counters.appended, counters.applied) if idle else None

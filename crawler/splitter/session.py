@@ -195,6 +195,7 @@ class _Session:
         self._tagger = Tagger()
         self.boot = b""  # the boot id of the peer, once it is known
         self.incarnation = 0  # the number of the peer's start, once it is known
+        self._applied = 0  # the number of links that the peer had applied when this session began
         self._out = bytearray()
         self._heard_at = now
         self._told_at = now  # the time when counters were last sent
@@ -255,6 +256,11 @@ class _Session:
     def connection_lost(self, text: str) -> None:
         """End the session, because the transport is closed."""
         self._end(None, text or "closed", by_peer=True)
+
+    @property
+    def applied(self) -> int:
+        """The number of links from all processes that the peer has applied, as far as it has told this process."""
+        return max(self._applied, self.common.coordination.applied_by(self.peer, self.boot))
 
     def supersede(self, text: str) -> None:
         """End this session, because another session or a newer start of the peer replaces it."""
@@ -381,6 +387,7 @@ class Dialler(_Session):
                 outbox_epoch=self._epoch,
                 incarnation=identity.incarnation,
                 applied=self.common.inbox.applied_from(self.peer),
+                applied_in_all=self.common.inbox.applied,
             )
         )
         self.state = SessionState.GREETING
@@ -388,6 +395,7 @@ class Dialler(_Session):
     def _on_welcome(self, message: Welcome, now: float) -> None:
         self._authenticated()
         self.boot, self.incarnation = message.boot, message.incarnation
+        self._applied = message.applied_in_all
         if (refusal := self._accept(self)) is not None:
             self._refuse(refusal.reason, f"{self.peer}: {refusal.text}", refusal.newest)
             return
@@ -470,6 +478,7 @@ class Listener(_Session):
         refusal = self._disagreement(hello)
         if refusal is None:
             self.peer, self.boot, self.incarnation = hello.name, hello.boot, hello.incarnation
+            self._applied = hello.applied_in_all
             self.loss = self.common.lost_by(hello.name, hello.boot, hello.applied)
             refusal = self._admit(self)
         if refusal is not None:
@@ -538,6 +547,7 @@ class Listener(_Session):
                     inbox.chain(self.peer),
                     inbox.applied_from(self.peer),
                     self.common.identity.incarnation,
+                    inbox.applied,
                 )
             )
             self.state = SessionState.STREAMING
@@ -574,9 +584,12 @@ class Doorkeeper:
       the newer one would be refused when it connects again.
     * An older start is refused. If no process of this name is connected, the refusal contains the number of
       the newest start.
-    * If another process with the same name and the same start number is connected, the new one is refused.
+    * Two starts with the same number are ordered by their boot ids. So all peers refuse the same one of the two, and
+      the other one continues. The first one that connects is admitted, and replaced if the other one is newer.
     * A process that has lost links after it confirmed them is also refused, and the existing sessions of its
-      name stay.
+      name stay. The same holds for a newer start that has applied fewer links than the connected process of its
+      name: it runs on a copy of an earlier state, and another peer may miss links that it lacks. If it replaced
+      the connected process here and were refused there, no process of this name would remain.
     """
 
     def __init__(self, *, sessions_max: int) -> None:
@@ -605,6 +618,8 @@ class Doorkeeper:
             return refusal
         if session.loss:
             return Refuse(Reason.BEHIND, session.loss)
+        if (refusal := self._earlier_state(session)) is not None:
+            return refusal
         self._replace(self._known.get(session.peer), "the peer has connected again")
         dialled = self._dialled.get(session.peer)
         if dialled is not None and dialled.boot != session.boot:
@@ -616,7 +631,7 @@ class Doorkeeper:
 
     def accept(self, session: Dialler) -> Refuse | None:
         """Accept a session that got a Welcome, or return the reason for refusing the peer."""
-        if (refusal := self._double(session)) is not None:
+        if (refusal := self._double(session) or self._earlier_state(session)) is not None:
             return refusal
         known = self._known.get(session.peer)
         if known is not None and known.boot != session.boot:
@@ -626,19 +641,40 @@ class Doorkeeper:
         return None
 
     def _double(self, session: Listener | Dialler) -> Refuse | None:
-        """Return a refusal if a newer start of the peer is known, or another process of its name is connected."""
+        """Return a refusal if a newer start of the peer is known."""
         newest = self._newest.get(session.peer, 0)
-        present = self._known.get(session.peer)
-        if present is not None and present.ending is not None:
-            present = None
+        present = self._connected(session.peer)
         if session.incarnation < newest:
             text = (
                 f"a newer start of this name is known ({_instant(newest)}, this one {_instant(session.incarnation)}); "
                 "the older process runs on a copy, or its clock is behind"
             )
             return Refuse(Reason.DOUBLE, text, 0 if present else newest)
-        if present is not None and present.boot != session.boot and session.incarnation == newest:
-            return Refuse(Reason.DOUBLE, "another process of this name is connected")
+        if present is not None and session.incarnation == newest and session.boot < present.boot:
+            return Refuse(
+                Reason.DOUBLE, "another process of this name was started at the same time and is connected"
+            )
+        return None
+
+    def _earlier_state(self, session: Listener | Dialler) -> Refuse | None:
+        """Return a refusal if the connected process of the peer's name has applied links that the new one lacks."""
+        present = self._connected(session.peer)
+        if present is None or present.boot == session.boot:
+            return None
+        missing = present.applied - session.applied
+        if missing <= 0:
+            return None
+        return Refuse(
+            Reason.DOUBLE,
+            f"it lacks {several(missing, 'link')} that the connected process of this name has received; "
+            "it runs on a copy of an earlier state",
+        )
+
+    def _connected(self, peer: str) -> Listener | Dialler | None:
+        """Return a session with the newest start of a peer that has not ended; None if there is none."""
+        for session in (self._known.get(peer), self._dialled.get(peer)):
+            if session is not None and session.ending is None:
+                return session
         return None
 
     def _replace(self, session: Listener | Dialler | None, text: str) -> None:

@@ -136,7 +136,8 @@ class Challenge(_Message, frozen=True):
 class Hello(_Message, frozen=True):
     """The dialler's identity, the name of the process that it wants to reach, and the facts on which both must agree.
 
-    `applied` is the number of links from the listener that were ever durable at the dialler.
+    `applied` is the number of links from the listener that were ever durable at the dialler, and `applied_in_all`
+    is the number of such links from all processes.
     """
 
     crawl: _Text
@@ -150,6 +151,7 @@ class Hello(_Message, frozen=True):
     outbox_epoch: Epoch
     incarnation: _Count = 0
     applied: _Count = 0
+    applied_in_all: _Count = 0
 
 
 class Welcome(_Message, frozen=True):
@@ -158,7 +160,8 @@ class Welcome(_Message, frozen=True):
     `durable` is the number of the last entry of the dialler's outbox epoch that is durable at the listener,
     or 0. `chain` is the checksum of the entries up to this one (see `chained`). `applied` is the number of
     links from the dialler, in all epochs, that were ever durable at the listener. `incarnation` is the number of
-    the listener's start.
+    the listener's start. `applied_in_all` is the number of links from all processes that were ever durable at the
+    listener.
     """
 
     boot: _Token
@@ -166,6 +169,7 @@ class Welcome(_Message, frozen=True):
     chain: Annotated[int, Meta(lt=1 << 32)]
     applied: _Count = 0
     incarnation: _Count = 0
+    applied_in_all: _Count = 0
 
 
 class Refuse(_Message, frozen=True):

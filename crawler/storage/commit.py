@@ -38,7 +38,7 @@ from crawler.errors import StoreError
 from crawler.records import Link
 from crawler.storage import keys
 from crawler.storage.faults import reach
-from crawler.storage.kv import Batch, KeyValue, seal, unseal
+from crawler.storage.kv import Batch, KeyValue, MemoryBatch, seal, unseal
 
 
 class Participant(Protocol):
@@ -77,7 +77,7 @@ class Incoming(Participant, Protocol):
     def write(self, items: Iterable[Any]) -> None: ...
 
 
-class Change:
+class Change(MemoryBatch):
     """All effects of one result on stored state. A change also serves as a write batch: stages can put keys into it.
 
     `captures` are appended to the page cache. `links` are the links that were not found in the CLOCK cache;
@@ -87,13 +87,10 @@ class Change:
     durable. `sync` requests a synced batch even if the crawl's setting for durability does not.
     """
 
-    __slots__ = (
-        "after", "captures", "counts", "foreign", "line", "links", "operations", "received", "sync",
-    )  # fmt: skip
+    __slots__ = ("after", "captures", "counts", "foreign", "line", "links", "received")
 
     def __init__(self, *, sync: bool = False) -> None:
-        self.sync = sync
-        self.operations: list[tuple[bytes, bytes | None]] = []
+        super().__init__(sync)
         self.captures: list[Any] = []
         self.links: list[Link] = []
         self.foreign: list[tuple[str, list[Link]]] = []
@@ -101,12 +98,6 @@ class Change:
         self.counts: dict[str, int] = {}
         self.line: bytes = b""
         self.after: list[Callable[[], None]] = []
-
-    def put(self, key: bytes, value: bytes) -> None:
-        self.operations.append((key, value))
-
-    def delete(self, key: bytes) -> None:
-        self.operations.append((key, None))
 
     def count(self, name: str, n: int = 1) -> None:
         if n:
@@ -290,7 +281,6 @@ class CommitPoint:
         reach("batch written")
 
     def put_counters(self, batch: Batch) -> None:
-        """Put the current counters into `batch`."""
         batch.put(keys.COUNTERS, seal(msgspec.msgpack.encode(dict(self.counters))))
 
     def committed(self, group: Sequence[Change]) -> None:

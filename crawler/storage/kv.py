@@ -4,11 +4,6 @@ One synced write batch of this store decides which state survives a crash (`stor
 is small, so that several engines can implement it: `level_store.py` (LevelDB) and `rocks_store.py` (RocksDB).
 `engines.py` finds out which engine the store in a folder has.
 
-    batch = store.batch(sync=True)  collect puts and deletes
-    store.write(batch)              write all of them or none; durable on return if sync
-    store.get(key)                  return bytes or None
-    store.scan(start, stop)         yield (key, value) in key order, start <= key < stop
-
 When an engine repairs a store, it may keep values whose bytes are garbage. Therefore, values that the crawler
 decodes, such as records in MessagePack, carry a version byte and a crc32 (`seal`, `unseal`).
 """
@@ -17,11 +12,11 @@ import bisect
 import struct
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 from isal.isal_zlib import crc32  # for short values, three times as fast as zlib's crc32
 
-from crawler.errors import DamageError, StoreError
+from crawler.errors import CrawlerError, DamageError, DirectoryError, StoreError
 
 VALUE_VERSION = 1
 SEAL_BYTES = 5  # number of bytes of the version and the checksum, which precede a sealed payload
@@ -55,6 +50,9 @@ def after_prefix(prefix: bytes) -> bytes | None:
     return trimmed[:-1] + bytes([trimmed[-1] + 1]) if trimmed else None
 
 
+Operation = tuple[bytes, bytes | None]  # a key and its new value; None deletes the key
+
+
 class Batch(Protocol):
     """Writes that take effect together, in the order in which they were added."""
 
@@ -72,15 +70,32 @@ class KeyValue(Protocol):
 
     writes: int
 
-    def get(self, key: bytes) -> bytes | None: ...
+    def get(self, key: bytes) -> bytes | None:
+        """Return the value of `key`; None if there is none.
 
-    def batch(self, *, sync: bool = True) -> Batch: ...
+        Raises:
+            DamageError: the checksum of the block with the value is wrong, or the table cannot be read.
+        """
 
-    def write(self, batch: Any) -> None: ...
+    def batch(self, *, sync: bool = True) -> Any:
+        """Return a new `Batch` for `write`. With `sync`, the batch is durable when `write` returns."""
+
+    def write(self, batch: Any) -> None:
+        """Apply a batch that `batch()` returned. A batch made with `sync` is durable when this method returns.
+
+        Raises:
+            DamageError: a merge of tables, which runs in the background, found damage.
+            StoreError: this write or an earlier one failed.
+        """
 
     def scan(
         self, start: bytes, stop: bytes | None = None, *, reverse: bool = False
-    ) -> Iterator[tuple[bytes, bytes]]: ...
+    ) -> Iterator[tuple[bytes, bytes]]:
+        """Yield the (key, value) pairs with start <= key < stop that are stored at the time of the call.
+
+        Raises:
+            DamageError: a table cannot be read, or the checksum of a block that the scan reads is wrong.
+        """
 
     def close(self) -> None: ...
 
@@ -97,7 +112,7 @@ class MemoryBatch:
 
     def __init__(self, sync: bool) -> None:
         self.sync = sync
-        self.operations: list[tuple[bytes, bytes | None]] = []
+        self.operations: list[Operation] = []
 
     def put(self, key: bytes, value: bytes) -> None:
         self.operations.append((key, value))
@@ -127,27 +142,34 @@ class MemoryStore:
         return MemoryBatch(sync)
 
     def write(self, batch: MemoryBatch) -> None:
-        for key, value in batch.operations:
-            if value is None:
-                if self._data.pop(key, None) is not None:
-                    del self._keys[bisect.bisect_left(self._keys, key)]
-            else:
-                if key not in self._data:
-                    bisect.insort(self._keys, key)
-                self._data[key] = value
+        self.apply(batch.operations)
         if batch.sync and self._keep_durable:
             self.durable = dict(self._data)
         self.writes += 1
 
+    def apply(self, operations: list[Operation]) -> list[Operation]:
+        """Apply the operations of a batch; return the operations that undo the batch."""
+        back = []
+        for key, value in operations:
+            former = self._data.get(key)
+            back.append((key, former))
+            if value is None:
+                if self._data.pop(key, None) is not None:
+                    del self._keys[bisect.bisect_left(self._keys, key)]
+            else:
+                if former is None:
+                    bisect.insort(self._keys, key)
+                self._data[key] = value
+        return back[::-1]
+
     def scan(
         self, start: bytes, stop: bytes | None = None, *, reverse: bool = False
     ) -> Iterator[tuple[bytes, bytes]]:
+        """Scan the keys present at the time of the call. If a value changes during the scan, yield the new value."""
         low = bisect.bisect_left(self._keys, start)
         high = len(self._keys) if stop is None else bisect.bisect_left(self._keys, stop)
         keys = self._keys[low:high]
-        for key in reversed(keys) if reverse else keys:
-            if key in self._data:
-                yield key, self._data[key]
+        return ((key, self._data[key]) for key in (keys[::-1] if reverse else keys) if key in self._data)
 
     def close(self) -> None:
         pass
@@ -156,7 +178,17 @@ class MemoryStore:
         return f"MemoryStore({len(self._data)} keys)"
 
 
-class DiskStore:
+class StoreLimits(NamedTuple):
+    """The sizes that an engine keeps to. With `compressed`, new tables are compressed."""
+
+    write_buffer_bytes: int = 8 << 20
+    block_cache_bytes: int = 16 << 20
+    table_bytes: int = 2 << 20
+    tables_max: int = 64
+    compressed: bool = True
+
+
+class DiskStore(KeyValue):
     """A `KeyValue` on the disk: the base class of all engines.
 
     A write that fails (disk full, I/O error) closes the store permanently, because after such a failure, an
@@ -178,25 +210,7 @@ class DiskStore:
         self.writes = 0
         self._failed = ""
 
-    def get(self, key: bytes) -> bytes | None:
-        """Return the value of `key`; None if there is none.
-
-        Raises:
-            DamageError: the checksum of the block with the value is wrong, or the table cannot be read.
-        """
-        raise NotImplementedError
-
-    def batch(self, *, sync: bool = True) -> Any:
-        """Return a new `Batch` for `write`. With `sync`, the batch is durable when `write` returns."""
-        raise NotImplementedError
-
     def write(self, batch: Any) -> None:
-        """Apply a batch that `batch()` returned. A batch made with `sync` is durable when this method returns.
-
-        Raises:
-            DamageError: a merge of tables, which runs in the background, found damage.
-            StoreError: this write or an earlier one failed.
-        """
         if self._failed:
             raise StoreError(f"store: closed after a failed write: {self._failed}")
         try:
@@ -218,22 +232,19 @@ class DiskStore:
         """Return the engine's message as text."""
         return str(error)
 
-    def scan(
-        self, start: bytes, stop: bytes | None = None, *, reverse: bool = False
-    ) -> Iterator[tuple[bytes, bytes]]:
-        """Scan like `KeyValue.scan`, in the state that the store had at the time of the call.
-
-        Raises:
-            DamageError: a table cannot be read, or the checksum of a block that the scan reads is wrong.
-        """
-        raise NotImplementedError
-
     def compact(self) -> None:
         """Merge all data of the store into tables of the last level."""
         raise NotImplementedError
 
-    def close(self) -> None:
-        raise NotImplementedError
+    @staticmethod
+    def _unopened(path: Path, said: str, *, damaged: bool) -> CrawlerError:
+        """Return the error for a store that the engine cannot open; `said` is the engine's message."""
+        if damaged:
+            return DamageError(f"store {path}: {said}; {REMEDY}")
+        if "No space left" in said:
+            room = "make room; `crawler check --repair` frees the ballast if there is one"
+            return StoreError(f"store {path}: cannot be opened: {said}; {room}")
+        return DirectoryError(f"store {path}: cannot be opened: {said}")
 
     def _unreadable(self, error: BaseException) -> DamageError:
         return DamageError(f"store: cannot read: {self._said(error)}; {REMEDY}")

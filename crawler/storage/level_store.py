@@ -22,8 +22,8 @@ from typing import Any
 import plyvel
 
 from crawler import bus_errors
-from crawler.errors import DamageError, DirectoryError, StoreError
-from crawler.storage.kv import REMEDY, DiskStore
+from crawler.errors import DamageError
+from crawler.storage.kv import REMEDY, DiskStore, StoreLimits
 from crawler.storage.manifest import lost_bookkeeping
 from crawler.storage.torn_log import cut_torn_tail, mend_logs
 
@@ -49,32 +49,24 @@ def rebuild(path: Path) -> None:
 
 
 class LevelStore(DiskStore):
-    """A LevelDB store. With `compressed`, new tables are compressed; that takes CPU time when a log is replayed."""
+    """A LevelDB store. It keeps to `limits` (`StoreLimits`); to compress tables takes CPU time when a log is replayed."""
 
     engine = "leveldb"
     _errors = (plyvel.IOError, plyvel.Error)
 
-    def __init__(
-        self,
-        path: Path,
-        *,
-        write_buffer_bytes: int = 8 << 20,
-        block_cache_bytes: int = 16 << 20,
-        table_bytes: int = 2 << 20,
-        tables_max: int = 64,
-        compressed: bool = True,
-    ) -> None:
+    def __init__(self, path: Path, **limits: Any) -> None:
         super().__init__(path)
+        given = StoreLimits(**limits)
         options = {
             "create_if_missing": True,
             "paranoid_checks": True,
-            "write_buffer_size": write_buffer_bytes,
-            "max_file_size": table_bytes,
+            "write_buffer_size": given.write_buffer_bytes,
+            "max_file_size": given.table_bytes,
             "block_size": 16 << 10,
-            "compression": "snappy" if compressed else None,
-            "lru_cache_size": block_cache_bytes,
+            "compression": "snappy" if given.compressed else None,
+            "lru_cache_size": given.block_cache_bytes,
             "bloom_filter_bits": 10,
-            "max_open_files": tables_max + 10,  # LevelDB reserves ten descriptors for other files
+            "max_open_files": given.tables_max + 10,  # LevelDB reserves ten descriptors for other files
         }
         bus_errors.install()
         try:
@@ -82,15 +74,9 @@ class LevelStore(DiskStore):
             if lost := lost_bookkeeping(path):
                 raise DamageError(f"store {path}: {lost}; {REMEDY}")
             self._db = self._open(path, options)
-        except plyvel.CorruptionError as error:
-            raise DamageError(f"store {path}: {_text(error)}; {REMEDY}") from error
-        except plyvel.IOError as error:
-            if "No space left" in _text(error):
-                room = "make room; `crawler check --repair` frees the ballast if there is one"
-                raise StoreError(f"store {path}: cannot be opened: {_text(error)}; {room}") from error
-            raise DirectoryError(f"store {path}: cannot be opened: {_text(error)}") from error
         except (plyvel.Error, OSError) as error:
-            raise DirectoryError(f"store {path}: cannot be opened: {_text(error)}") from error
+            damaged = isinstance(error, plyvel.CorruptionError)
+            raise self._unopened(path, _text(error), damaged=damaged) from error
 
     def _open(self, path: Path, options: dict[str, Any]) -> Any:
         """Open the store.

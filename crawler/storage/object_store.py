@@ -77,7 +77,6 @@ class ObjectStore:
             raise UsageError(f"{url}: {_first_line(error)}") from None
 
     def place(self, name: str) -> str:
-        """Return the URL of an object."""
         return f"{self.url}/{name}"
 
     def create(self, name: str, path: Path) -> bool:

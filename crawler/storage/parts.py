@@ -69,7 +69,6 @@ class Part:
 
     @property
     def payload_digest(self) -> bytes:
-        """The SHA-1 of the payload."""
         return self._sha1.digest()
 
     @property
@@ -78,7 +77,6 @@ class Part:
         return self._content.digest()
 
     def write(self, data: bytes) -> None:
-        """Append `data`."""
         try:
             write_all(self._descriptor, data)
         except OSError as error:

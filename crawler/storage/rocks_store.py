@@ -29,7 +29,7 @@ import rocksdict
 
 from crawler.errors import CrawlerError, DamageError, DirectoryError, StoreError
 from crawler.storage.files import sync_directory
-from crawler.storage.kv import REMEDY, DiskStore
+from crawler.storage.kv import REMEDY, DiskStore, StoreLimits
 from crawler.storage.rocks_manifest import lost_bookkeeping
 from crawler.storage.torn_log import cut_torn_tail, mend_logs
 
@@ -38,23 +38,21 @@ _LOG_BYTES_MAX = 1 << 20  # limit of `LOG`, RocksDB's own diagnostic log
 _DAMAGE = ("Corruption", "Invalid argument", "Not implemented")
 
 
-def _options(
-    write_buffer_bytes: int, block_cache_bytes: int, table_bytes: int, tables_max: int, *, compressed: bool
-) -> Any:
+def _options(limits: StoreLimits) -> Any:
     blocks = rocksdict.BlockBasedOptions()
     blocks.set_block_size(16 << 10)
-    blocks.set_block_cache(rocksdict.Cache(block_cache_bytes))
+    blocks.set_block_cache(rocksdict.Cache(limits.block_cache_bytes))
     blocks.set_bloom_filter(10, False)
     options = rocksdict.Options(raw_mode=True)
     options.create_if_missing(True)
     options.set_paranoid_checks(True)
     options.set_wal_recovery_mode(rocksdict.DBRecoveryMode.tolerate_corrupted_tail_records())
-    options.set_write_buffer_size(write_buffer_bytes)
-    options.set_target_file_size_base(table_bytes)
-    options.set_max_open_files(tables_max + 10)
+    options.set_write_buffer_size(limits.write_buffer_bytes)
+    options.set_target_file_size_base(limits.table_bytes)
+    options.set_max_open_files(limits.tables_max + 10)
     options.set_block_based_table_factory(blocks)
     kinds = rocksdict.DBCompressionType
-    options.set_compression_type(kinds.snappy() if compressed else kinds.none())
+    options.set_compression_type(kinds.snappy() if limits.compressed else kinds.none())
     options.set_keep_log_file_num(2)
     options.set_max_log_file_size(_LOG_BYTES_MAX)
     options.set_stats_dump_period_sec(0)
@@ -69,32 +67,21 @@ def rebuild(path: Path) -> None:
         DamageError: the store cannot be rebuilt.
     """
     try:
-        rocksdict.Rdict.repair(str(path), _options(8 << 20, 8 << 20, 2 << 20, 64, compressed=True))
+        rocksdict.Rdict.repair(str(path), _options(StoreLimits()))
     except Exception as error:
         raise DamageError(f"store {path}: cannot be rebuilt: {error}") from error
 
 
 class RocksStore(DiskStore):
-    """A RocksDB store. With `compressed`, new tables are compressed."""
+    """A RocksDB store. It keeps to `limits` (`StoreLimits`)."""
 
     engine = "rocksdict"
 
-    def __init__(
-        self,
-        path: Path,
-        *,
-        write_buffer_bytes: int = 8 << 20,
-        block_cache_bytes: int = 16 << 20,
-        table_bytes: int = 2 << 20,
-        tables_max: int = 64,
-        compressed: bool = True,
-    ) -> None:
+    def __init__(self, path: Path, **limits: Any) -> None:
         super().__init__(path)
         self._synced_log = 0  # number of the newest log whose name is durable
         self._scans: weakref.WeakSet[Any] = weakref.WeakSet()
-        options = _options(
-            write_buffer_bytes, block_cache_bytes, table_bytes, tables_max, compressed=compressed
-        )
+        options = _options(StoreLimits(**limits))
         try:
             path.mkdir(parents=True, exist_ok=True)
             if lost := lost_bookkeeping(path):
@@ -125,7 +112,8 @@ class RocksStore(DiskStore):
                     raise
                 return rocksdict.Rdict(str(path), options)
         except Exception as error:
-            raise _opening_error(path, str(error)) from error
+            damaged = str(error).startswith(_DAMAGE) or "No such file" in str(error)
+            raise self._unopened(path, str(error), damaged=damaged) from error
 
     def _mark_opening(self) -> None:
         """Write the first record of the log, which shows `rocks_manifest.py` that no earlier log is missing."""
@@ -242,12 +230,3 @@ def _sync(log: Path) -> None:
         os.fdatasync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _opening_error(path: Path, said: str) -> Exception:
-    if said.startswith(_DAMAGE) or "No such file" in said:
-        return DamageError(f"store {path}: {said}; {REMEDY}")
-    if "No space left" in said:
-        room = "make room; `crawler check --repair` frees the ballast if there is one"
-        return StoreError(f"store {path}: cannot be opened: {said}; {room}")
-    return DirectoryError(f"store {path}: cannot be opened: {said}")

@@ -160,7 +160,6 @@ def mend_logs(store: Path, remedy: str) -> str:
 
 
 def _logs(store: Path) -> list[Path]:
-    """Return the logs of a store, the oldest first."""
     return sorted(store.glob("[0-9]*.log"), key=lambda path: int(path.stem))
 
 

@@ -164,7 +164,6 @@ class Scope:
         return self._given is not None and self._given.covers(url)
 
     def _entry(self, url: str) -> str:
-        """Return the entry that a scope of this kind has for a URL."""
         if self.kind in ("prefix", PAGE):
             return _prefix(url) if self.kind == "prefix" else url.partition("//")[2]
         name = hostname(url)

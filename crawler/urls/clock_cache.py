@@ -201,7 +201,6 @@ class ClockCache:
         ]
 
     def __sizeof__(self) -> int:
-        """The size of the object and its table in bytes."""
         return object.__sizeof__(self) + self._table.__sizeof__()
 
     def __repr__(self) -> str:
@@ -225,7 +224,6 @@ class ClockCache:
     @cython.inline
     @cython.exceptval(check=False)
     def _link(self, slot: cython.ulonglong) -> cython.ulonglong:
-        """Return the slot that `slot` links to."""
         return (self._words[slot] & ~self._short_key_mask) >> 2
 
     @cython.cfunc

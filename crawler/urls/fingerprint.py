@@ -91,7 +91,6 @@ class Fingerprinter:
         return self._number(data) & _ALL_64
 
     def bucket(self, name: str) -> int:
-        """Return the bucket of a host: 0 to 65,535."""
         return self._bits_of_host(name) >> 48
 
     def host_key(self, name: str) -> int:

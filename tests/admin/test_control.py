@@ -5,7 +5,8 @@ import logging
 import os
 import socket
 import threading
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,15 @@ from crawler.admin import control_client
 from crawler.admin.control import ControlServer
 from crawler.admin.control_client import NOBODY, ask
 from crawler.errors import CrawlerError, DirectoryError
+
+
+@asynccontextmanager
+async def serving(folder: Path, handler: Callable[[dict[str, Any]], Awaitable[Any]]) -> AsyncIterator[None]:
+    """Answer commands with the handler until the block is left."""
+    server = ControlServer(folder, handler)
+    await server.start()
+    yield
+    await server.close()
 
 
 @pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
@@ -36,12 +46,10 @@ def test_the_socket_is_deleted_on_close_and_nothing_is_logged(
     async def play() -> None:
         before = os.open(tmp_path, os.O_RDONLY)
         os.close(before)  # the descriptor of the folder will get the number that is freed here
-        server = ControlServer(tmp_path, answer)
-        await server.start()
-        taken = [os.open(other, os.O_RDONLY) for _ in range(20)]
-        assert before in taken or os.path.exists(f"/proc/self/fd/{before}")
-        assert (tmp_path / "control.sock").is_socket()
-        await server.close()
+        async with serving(tmp_path, answer):
+            taken = [os.open(other, os.O_RDONLY) for _ in range(20)]
+            assert before in taken or os.path.exists(f"/proc/self/fd/{before}")
+            assert (tmp_path / "control.sock").is_socket()
         await asyncio.sleep(0)
         for descriptor in taken:
             os.close(descriptor)
@@ -68,17 +76,15 @@ def test_nothing_is_logged_if_the_loop_ends_while_a_connection_is_open(
             begun.set()
             await asyncio.Event().wait()
 
-        server = ControlServer(tmp_path, never)
-        await server.start()
-        client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        client.connect(str(tmp_path / "control.sock"))
-        client.sendall(b"{\n" + sent)
-        reader, writer = await asyncio.open_unix_connection(sock=client.dup())
-        assert b"not a JSON object" in await reader.readline()
-        if sent:
-            await begun.wait()
-        writer.close()
-        await server.close()
+        async with serving(tmp_path, never):
+            client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+            client.connect(str(tmp_path / "control.sock"))
+            client.sendall(b"{\n" + sent)
+            reader, writer = await asyncio.open_unix_connection(sock=client.dup())
+            assert b"not a JSON object" in await reader.readline()
+            if sent:
+                await begun.wait()
+            writer.close()
         return client
 
     with caplog.at_level(logging.ERROR), asyncio.Runner(loop_factory=new_loop) as runner:
@@ -123,25 +129,26 @@ def test_every_malformed_command_gets_an_error_line(tmp_path: Path) -> None:
         return request
 
     async def play() -> None:
-        server = ControlServer(tmp_path, handler)
-        await server.start()
-        reader, writer = await asyncio.open_unix_connection(str(tmp_path / "control.sock"), limit=2 << 20)
-        for line in malformed:
-            writer.write(line + b'\n{"command": "x"}\n')
-            answer = msgspec.json.decode(await reader.readline())
-            assert (answer["ok"], answer["code"]) == (False, 2) and "not a JSON object" in answer["error"], (
-                line
-            )
-            assert msgspec.json.decode(await reader.readline()) == {"ok": True, "result": {"command": "x"}}
-        fits = b'{"a": "' + b"b" * ((1 << 20) - 10)
-        writer.write(fits + b'"}\n')
-        assert len(await reader.readline()) > 1 << 20
-        writer.write(b" " * ((1 << 20) + 1))
-        error = "the request has more than 1048576 bytes"
-        last = msgspec.json.decode(await reader.readline())
-        assert last == {"ok": False, "error": error, "code": 2} and not await reader.read()
-        writer.close()
-        await server.close()
+        async with serving(tmp_path, handler):
+            reader, writer = await asyncio.open_unix_connection(str(tmp_path / "control.sock"), limit=2 << 20)
+            for line in malformed:
+                writer.write(line + b'\n{"command": "x"}\n')
+                answer = msgspec.json.decode(await reader.readline())
+                assert (answer["ok"], answer["code"]) == (False, 2) and "not a JSON object" in answer[
+                    "error"
+                ], line
+                assert msgspec.json.decode(await reader.readline()) == {
+                    "ok": True,
+                    "result": {"command": "x"},
+                }
+            fits = b'{"a": "' + b"b" * ((1 << 20) - 10)
+            writer.write(fits + b'"}\n')
+            assert len(await reader.readline()) > 1 << 20
+            writer.write(b" " * ((1 << 20) + 1))
+            error = "the request has more than 1048576 bytes"
+            last = msgspec.json.decode(await reader.readline())
+            assert last == {"ok": False, "error": error, "code": 2} and not await reader.read()
+            writer.close()
 
     asyncio.run(play())
 
@@ -164,12 +171,8 @@ def _asked(folder: Path, *requests: tuple[str, dict[str, Any]]) -> list[Any]:
             return str(error), error.exit_code
 
     async def play() -> list[Any]:
-        server = ControlServer(folder, handler)
-        await server.start()
-        try:
+        async with serving(folder, handler):
             return [await asyncio.to_thread(one, *request) for request in requests]
-        finally:
-            await server.close()
 
     return asyncio.run(play())
 
@@ -264,10 +267,8 @@ def test_a_server_without_folder_or_socket_leaves_nothing_open(tmp_path: Path) -
             await server.start()
         assert len(os.listdir("/proc/self/fd")) == before
         await server.close()
-        server = ControlServer(tmp_path, answer)
-        await server.start()
-        (tmp_path / "control.sock").unlink()  # a user may delete the socket to clean up
-        await server.close()
+        async with serving(tmp_path, answer):
+            (tmp_path / "control.sock").unlink()  # a user may delete the socket to clean up
         await asyncio.sleep(0.05)
         assert len(os.listdir("/proc/self/fd")) == before
 
@@ -298,15 +299,13 @@ def test_a_client_that_disconnects_does_not_affect_others(
         return "a" * (8 << 20)
 
     async def play() -> None:
-        server = ControlServer(tmp_path, handler)
-        await server.start()
-        _, writer = await asyncio.open_unix_connection(str(tmp_path / "control.sock"))
-        writer.write(b"{}\n")
-        await writer.drain()
-        writer.transport.abort()
-        await asyncio.wait_for(answered.wait(), 10.0)
-        assert len(await asyncio.to_thread(ask, tmp_path, "x")) == 8 << 20
-        await server.close()
+        async with serving(tmp_path, handler):
+            _, writer = await asyncio.open_unix_connection(str(tmp_path / "control.sock"))
+            writer.write(b"{}\n")
+            await writer.drain()
+            writer.transport.abort()
+            await asyncio.wait_for(answered.wait(), 10.0)
+            assert len(await asyncio.to_thread(ask, tmp_path, "x")) == 8 << 20
 
     with caplog.at_level(logging.ERROR):
         asyncio.run(play())
@@ -326,14 +325,12 @@ def test_a_client_that_reads_no_answers_gets_no_more(tmp_path: Path) -> None:
         return "a" * (1 << 20)
 
     async def play() -> None:
-        server = ControlServer(tmp_path, handler)
-        await server.start()
-        _, writer = await asyncio.open_unix_connection(str(tmp_path / "control.sock"), limit=1024)
-        writer.write(b"{}\n" * 300)
-        for _ in range(3):
-            await asyncio.to_thread(ask, tmp_path, "x")
-        assert 3 < count < 30
-        writer.transport.abort()
-        await server.close()
+        async with serving(tmp_path, handler):
+            _, writer = await asyncio.open_unix_connection(str(tmp_path / "control.sock"), limit=1024)
+            writer.write(b"{}\n" * 300)
+            for _ in range(3):
+                await asyncio.to_thread(ask, tmp_path, "x")
+            assert 3 < count < 30
+            writer.transport.abort()
 
     asyncio.run(play())

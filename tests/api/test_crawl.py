@@ -1,15 +1,23 @@
-"""Test which crawl directories `crawler.Crawl` opens."""
+"""Test `crawler.Crawl`: seeds and settings, opening and closing, running, and commands."""
 
 import asyncio
+import json
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import crawler
+from crawler.admin.control_client import listens
+from crawler.api.crawl import COMPLETE
 from crawler.config import convert
 from crawler.crawl.directory import CrawlDirectory
-from crawler.errors import CrawlerError
+from crawler.errors import CrawlerError, DirectoryError, NoSeedError, StoreError, UsageError
+from crawler.process.committing.queued_changes import QueuedChanges
 from crawler.storage.engines import open_store
+from tests.end_to_end.web import SETTINGS, Web, page
+from tests.upgrade.support import unpacked
 
 
 def test_a_crawl_of_several_processes_is_not_opened_as_one(tmp_path: Path) -> None:
@@ -30,3 +38,340 @@ def test_a_crawl_of_several_processes_is_not_opened_as_one(tmp_path: Path) -> No
     with pytest.raises(CrawlerError, match="reshard"):
         asyncio.run(begin())
     assert directory.settings.file.read_bytes() == before
+
+
+def test_one_object_is_one_of_several_processes_only_if_it_is_told_so(tmp_path: Path) -> None:
+    async def begin() -> None:
+        async with crawler.Crawl({"crawl": {"processes": 2}}, directory=tmp_path / "crawl"):
+            pass
+
+    with pytest.raises(UsageError, match="`crawler crawl --processes N` starts several"):
+        asyncio.run(begin())
+
+
+ROUTES = {"/": page("/a", "/b"), "/a": page(text="a"), "/b": page(text="b")}
+
+
+@pytest.fixture
+def web() -> Iterator[Web]:
+    with Web(ROUTES) as web:
+        yield web
+
+
+def settings_of(**sections: dict[str, Any]) -> dict[str, Any]:
+    return {name: SETTINGS.get(name, {}) | sections.get(name, {}) for name in {*SETTINGS, *sections}}
+
+
+def fetched_by(crawl: crawler.Crawl) -> int:
+    """Run a crawl; return the number of pages that it fetched."""
+
+    async def ended() -> int:
+        async with crawl:
+            return (await crawl.run())["pages"].get("fetched", 0)
+
+    return asyncio.run(ended())
+
+
+# ---- seeds and settings ----
+
+
+@pytest.mark.parametrize("seeds", [5, [5], ["http://a.org/", None], (b"http://a.org/",)])
+def test_wrong_seeds_are_refused_at_once(tmp_path: Path, seeds: Any) -> None:
+    with pytest.raises(UsageError, match="seeds: expected"):
+        crawler.Crawl(directory=tmp_path / "crawl", seeds=seeds)
+    assert not (tmp_path / "crawl").exists()
+
+
+def test_the_seeds_of_an_iterator_are_checked_when_they_are_read(tmp_path: Path, web: Web) -> None:
+    crawl = crawler.Crawl(SETTINGS, directory=tmp_path / "crawl", seeds=iter([web.url("/"), 5]))
+    with pytest.raises(UsageError, match=r"expected a URL or a crawler\.Request, got 5"):
+        fetched_by(crawl)
+
+
+def test_a_single_seed_may_be_a_url_or_a_request(tmp_path: Path, web: Web) -> None:
+    assert fetched_by(crawler.Crawl(SETTINGS, directory=tmp_path / "url", seeds=web.url("/"))) == 3
+    request = crawler.Request(web.url("/"))
+    assert fetched_by(crawler.Crawl(SETTINGS, directory=tmp_path / "request", seeds=request)) == 3
+
+
+def test_a_config_replaces_all_settings_of_the_directory_and_a_mapping_only_its_own(
+    tmp_path: Path, web: Web
+) -> None:
+    first = settings_of(crawl={"depth": 7})
+    fetched_by(crawler.Crawl(first, directory=tmp_path / "crawl", seeds=web.url("/")))
+    given = convert({"robots": {"policy": "ignore"}})
+    assert crawler.Crawl(given, directory=tmp_path / "crawl").config == given
+    merged = crawler.Crawl({"robots": {"policy": "ignore"}}, directory=tmp_path / "crawl").config
+    assert (merged.crawl.depth, merged.robots.policy) == (7, "ignore")
+
+
+def test_a_directory_of_an_earlier_version_is_upgraded_before_its_settings_are_read(tmp_path: Path) -> None:
+    directory = unpacked("2026-11-22-1b5de44", tmp_path)
+    assert crawler.Crawl(directory=directory).config.crawl.depth == 2
+    assert len(list(crawler.Crawl(directory=directory).stored())) > 0
+
+
+def test_wrong_items_files_are_refused_at_once(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="items: expected a class for each file, got 'Book'"):
+        crawler.Crawl(directory=tmp_path / "crawl", items={"Book": "books.jsonl"})
+
+
+@pytest.mark.parametrize("given", ["auto", False, True])
+def test_cookies_are_kept_for_code_that_makes_requests(tmp_path: Path, given: Any) -> None:
+    kept = {}
+    for name, more in {
+        "none": {},
+        "parse": {"parse": lambda page: ()},
+        "request": {"seeds": [crawler.Request("http://a.org/")]},
+    }.items():
+        crawl = crawler.Crawl({"fetch": {"cookies": given}}, directory=tmp_path / name, **more)
+        kept[name] = crawl.config.fetch.cookies
+    by_code = True if given == "auto" else given
+    assert kept == {"none": given, "parse": by_code, "request": by_code}
+
+
+@pytest.mark.parametrize("follow", [True, False, ["/a$"]])
+def test_sitemaps_and_feeds_are_read_only_if_all_links_are_followed(tmp_path: Path, follow: Any) -> None:
+    read = {"robots": True, "guess": True, "feeds": True}
+    crawl = crawler.Crawl({"sitemaps": read}, directory=tmp_path / "crawl", follow=follow)
+    sitemaps = crawl.config.sitemaps
+    assert (sitemaps.robots, sitemaps.guess, sitemaps.feeds) == (follow is True,) * 3
+
+
+@pytest.mark.parametrize(("follow", "pages"), [(True, 3), (False, 1), (["/a$"], 2)])
+def test_only_the_wanted_links_are_followed(tmp_path: Path, web: Web, follow: Any, pages: int) -> None:
+    crawl = crawler.Crawl(SETTINGS, directory=tmp_path / "crawl", seeds=web.url("/"), follow=follow)
+    assert fetched_by(crawl) == pages
+
+
+def test_the_store_of_requests_is_private(tmp_path: Path, web: Web) -> None:
+    def parse(page: crawler.Page) -> Iterator[crawler.Request]:
+        yield from ()
+
+    for name, more in {"open": {}, "private": {"parse": parse}}.items():
+        fetched_by(crawler.Crawl(SETTINGS, directory=tmp_path / name, seeds=web.url("/"), **more))
+    modes = {name: (tmp_path / name / "p0/store").stat().st_mode & 0o777 for name in ("open", "private")}
+    assert modes["private"] == 0o700 != modes["open"]
+
+
+# ---- opening and closing ----
+
+
+def is_free(directory: Path) -> bool:
+    """Return whether a crawl directory can be opened, and was closed cleanly."""
+
+    async def opened() -> float:
+        async with crawler.Crawl(settings_of(serve={"address": ""}), directory=directory) as crawl:
+            return crawl.stages.frontier._registry.unclean_at
+
+    return asyncio.run(opened()) == 0.0
+
+
+def test_a_crawl_that_cannot_be_opened_releases_its_directory(tmp_path: Path, web: Web) -> None:
+    """The port of the page server is in use."""
+    directory, taken = tmp_path / "crawl", {"serve": {"address": f"127.0.0.1:{web.port}"}}
+    items = tmp_path / "items.jsonl"
+    crawl = crawler.Crawl(settings_of(**taken), directory=directory, seeds=web.url("/"), items=items)
+    for _ in range(2):
+        with pytest.raises(CrawlerError, match=str(web.port)):
+            fetched_by(crawl)
+    assert is_free(directory)
+
+
+def test_an_items_file_that_cannot_be_opened_ends_the_start(tmp_path: Path, web: Web) -> None:
+    crawl = crawler.Crawl(SETTINGS, directory=tmp_path / "crawl", seeds=web.url("/"), items=tmp_path)
+    with pytest.raises((CrawlerError, OSError)):
+        fetched_by(crawl)
+    assert is_free(tmp_path / "crawl")
+
+
+def test_settings_are_saved_only_if_they_are_valid(tmp_path: Path, web: Web) -> None:
+    directory = tmp_path / "crawl"
+    fetched_by(crawler.Crawl(settings_of(crawl={"depth": 7}), directory=directory, seeds=web.url("/")))
+    saved = CrawlDirectory(directory).settings.load()
+    assert convert(saved).crawl.depth == 7
+    bad = settings_of(crawl={"depth": 8}, hooks={"url_filter": "unknown"})
+    with pytest.raises(CrawlerError):
+        fetched_by(crawler.Crawl(bad, directory=directory))
+    assert CrawlDirectory(directory).settings.load() == saved
+
+
+def test_a_closed_crawl_answers_no_command_and_ships_nothing_more(tmp_path: Path, web: Web) -> None:
+    directory = CrawlDirectory(tmp_path / "crawl")
+
+    async def listening() -> tuple[bool, bool]:
+        async with crawler.Crawl(SETTINGS, directory=directory.path, seeds=web.url("/")):
+            during = listens(directory.process("p0"))
+        return during, listens(directory.process("p0"))
+
+    assert asyncio.run(listening()) == (True, False)
+    assert is_free(directory.path)
+
+
+def test_after_a_failed_disk_the_next_run_knows_of_the_unclean_stop(tmp_path: Path, web: Web) -> None:
+    async def failed() -> None:
+        async with crawler.Crawl(SETTINGS, directory=tmp_path / "crawl", seeds=web.url("/")) as crawl:
+            await crawl.run()
+            crawl.process.run_end.fail(StoreError("disk"), of_user=True)
+
+    asyncio.run(failed())
+    assert not is_free(tmp_path / "crawl")
+
+
+def test_a_directory_in_use_by_a_write_is_not_closed(tmp_path: Path, web: Web) -> None:
+    """A thread may still write to the store after the run has ended, for example on a slow disk."""
+
+    async def left() -> tuple[bool, int]:
+        async with crawler.Crawl(SETTINGS, directory=tmp_path / "crawl", seeds=web.url("/")) as crawl:
+            await crawl.run()
+            crawl.process.commits.writing = True
+        still_open = crawl._opened, len(list(crawl.stored()))
+        crawl.process.commits.writing = False
+        crawl._close_directory()
+        return still_open
+
+    assert asyncio.run(left()) == (True, 3)
+    assert is_free(tmp_path / "crawl")
+
+
+@pytest.mark.parametrize("closed_first", [True, False])
+def test_a_loop_that_is_left_ends_the_run_and_its_page_comes_again(
+    tmp_path: Path, web: Web, closed_first: bool
+) -> None:
+    """After `break`, Python closes the iterator at some time, perhaps only after the crawl was closed."""
+    directory = tmp_path / "crawl"
+
+    async def first() -> tuple[str, dict[str, Any]]:
+        async with crawler.Crawl(SETTINGS, directory=directory, seeds=web.url("/")) as crawl:
+            pages = crawl.pages()
+            url = (await anext(pages)).url
+            if closed_first:
+                await pages.aclose()
+        return url, crawl.report
+
+    async def rest() -> list[str]:
+        async with crawler.Crawl(SETTINGS, directory=directory) as crawl:
+            return [page.url async for page in crawl.pages()]
+
+    url, report = asyncio.run(first())
+    assert report["stopped_by"] == "closed"
+    assert sorted(asyncio.run(rest())) == sorted({url, *(web.url(path) for path in ROUTES)})
+
+
+# ---- running ----
+
+
+def test_a_crawl_without_a_single_page_is_an_error_and_has_a_report(tmp_path: Path) -> None:
+    with Web({}) as web:
+        crawl = crawler.Crawl(SETTINGS, directory=tmp_path / "crawl", seeds=web.url("/"))
+        assert crawl.report == {}
+        with pytest.raises(NoSeedError, match="no page could be fetched"):
+            fetched_by(crawl)
+    assert crawl.report["pages"] == {"gone": 1}
+    saved = json.loads((tmp_path / "crawl/report.json").read_text())
+    assert saved == json.loads(json.dumps(crawl.report))
+
+
+def test_a_run_that_was_stopped_on_purpose_is_no_error(tmp_path: Path, web: Web) -> None:
+    async def stopped(by_command: bool) -> str:
+        directory = tmp_path / f"crawl{by_command}"
+        async with crawler.Crawl(SETTINGS, directory=directory, seeds=web.url("/")) as crawl:
+            if by_command:
+                assert await crawl.command({"command": "stop"}) == {}
+            else:
+                crawl.stop("enough")
+            return (await crawl.run())["stopped_by"]
+
+    assert [asyncio.run(stopped(by)) for by in (False, True)] == ["enough", "stopped"]
+
+
+def test_a_run_of_a_complete_crawl_says_so(
+    tmp_path: Path, web: Web, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def run() -> None:
+        async with crawler.Crawl(SETTINGS, directory=tmp_path / "crawl", seeds=web.url("/")) as crawl:
+            crawl.say_if_complete()
+            await crawl.run()
+            crawl.say_if_complete()
+
+    asyncio.run(run())
+    assert COMPLETE not in caplog.text
+    asyncio.run(run())
+    assert caplog.text.count(COMPLETE) == 1
+
+
+# ---- queries and commands ----
+
+
+def test_stored_pages_are_read_from_an_open_and_from_a_closed_crawl(tmp_path: Path, web: Web) -> None:
+    async def during() -> list[str]:
+        async with crawler.Crawl(SETTINGS, directory=tmp_path / "crawl", seeds=web.url("/")) as crawl:
+            await crawl.run()
+            return sorted(page.url for page in crawl.stored())
+
+    urls = asyncio.run(during())
+    assert urls == sorted(page.url for page in crawler.Crawl(directory=tmp_path / "crawl").stored())
+    assert urls == sorted(web.url(path) for path in ROUTES)
+    with pytest.raises(DirectoryError):
+        list(crawler.Crawl(directory=tmp_path / "none").stored())
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_setting_that_a_command_changes_is_saved(tmp_path: Path, web: Web) -> None:
+    directory = CrawlDirectory(tmp_path / "crawl")
+
+    async def change() -> int:
+        async with crawler.Crawl(SETTINGS, directory=directory.path, seeds=web.url("/")) as crawl:
+            await crawl.command({"command": "set", "settings": {"crawl.concurrency": 5}})
+            return crawl.process.fetch_slots.concurrency
+
+    assert asyncio.run(change()) == 5 == convert(directory.settings.load()).crawl.concurrency
+
+
+def test_a_change_that_is_not_durable_is_an_error(
+    tmp_path: Path, web: Web, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Commands that change nothing are answered even if the disk is slow."""
+
+    async def never(_: QueuedChanges) -> bool:
+        return False
+
+    async def ask() -> Any:
+        async with crawler.Crawl(SETTINGS, directory=tmp_path / "crawl", seeds=web.url("/")) as crawl:
+            await crawl.run()
+            block = {"command": "block", "host": "a.org"}
+            assert await crawl.command(block) is not None
+            monkeypatch.setattr(QueuedChanges, "kept", never)
+            with pytest.raises(StoreError, match="not on disk yet"):
+                await crawl.command(block)
+            return await crawl.command({"command": "why", "url": web.url("/")})
+
+    assert asyncio.run(ask())["verdict"]
+
+
+@pytest.mark.parametrize("is_open", [False, True])
+def test_pages_are_withdrawn_from_an_open_and_from_a_closed_crawl(
+    tmp_path: Path, web: Web, is_open: bool
+) -> None:
+    directory = tmp_path / "crawl"
+
+    async def withdrawn(crawl: crawler.Crawl) -> list[int]:
+        orders = ({"dry_run": True}, {}, {"undo": True}, {"before": "2000-01-01"})
+        return [(await crawl.withdraw(web.url("/a"), **order))["pages"] for order in orders]
+
+    async def opened() -> list[int]:
+        async with crawler.Crawl(SETTINGS, directory=directory, seeds=web.url("/")) as crawl:
+            await crawl.run()
+            if is_open:
+                return await withdrawn(crawl)
+        return await withdrawn(crawl)
+
+    assert asyncio.run(opened()) == [1, 1, 1, 0]
+
+
+def test_a_wrong_withdrawal_is_refused_before_the_directory_is_read(tmp_path: Path) -> None:
+    crawl = crawler.Crawl(directory=tmp_path / "none")
+    with pytest.raises(UsageError):
+        asyncio.run(crawl.withdraw("nothing"))
+    with pytest.raises(DirectoryError):
+        asyncio.run(crawl.withdraw("http://a.org/"))

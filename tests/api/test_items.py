@@ -2,6 +2,9 @@
 
 import csv
 import logging
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -121,3 +124,46 @@ def test_a_torn_csv_row_is_removed_up_to_its_beginning(tmp_path: Path) -> None:
         file.write(b'"torn\n')
     write(made, {"a": 2})
     assert made.read_bytes() == b"a\n1\n2\n"
+
+
+class Tea(msgspec.Struct):
+    """An item with a value that JSON does not have."""
+
+    name: str
+    source: object
+
+
+@dataclass
+class Cup:
+    """An item like `Tea`, but a dataclass."""
+
+    size: int
+    source: object
+
+
+@pytest.mark.parametrize(
+    ("item", "said"),
+    [
+        (5, "a callback yielded int; items are dicts, dataclasses or msgspec structs"),
+        (Tea, "a callback yielded StructMeta; items"),
+        ({"name": "Oolong", "source": object()}, "field 'source' of an item: .*object"),
+        (Tea("Oolong", object()), "field 'source' of an item: .*object"),
+        (Cup(3, object()), "field 'source' of an item: .*object"),
+    ],
+)
+def test_an_item_that_cannot_be_written_names_its_field(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, item: object, said: str
+) -> None:
+    """The log shows no traceback, because no frame of it would be in the user's code."""
+
+    def parse(_page: crawler.Page) -> Iterator[object]:
+        yield item
+
+    with Web({"/": page()}) as web:
+        report = crawler.run(
+            web.url(), parse, items=tmp_path / "i.jsonl", directory=tmp_path, config=SETTINGS
+        )
+    assert report["hooks"] == {"errors": {"callback": 1}, "items": 0}
+    (error,) = [record for record in caplog.records if "error in your code" in record.getMessage()]
+    assert re.search(rf"callback of {web.url()}: ItemError: {said}", error.getMessage())
+    assert error.exc_info is None

@@ -57,6 +57,14 @@ def test_an_unknown_argument_is_rejected(tmp_path: Path) -> None:
         ({"link_extractor": 1}, "link_extractor: expected a function, got 1"),
         ({"page_sink": []}, r"page_sink: expected a function, got \[\]"),
         ({"seeds": []}, "no page could be fetched: no seeds were given"),
+        ({"config": [1]}, r"config: expected a mapping or a crawler.Config, got \[1\]"),
+        ({"directory": 5}, "directory: expected a path, got 5"),
+        ({"items": ["a.csv"]}, r"items: expected a path, or a mapping of classes to paths, got \['a.csv'\]"),
+        ({"items": {dict: 5}}, "items: expected a path, or a mapping of classes to paths, got 5"),
+        ({"follow": "/tea/"}, "follow: expected True, False or a list of rules, got '/tea/'"),
+        ({"follow": [5]}, "follow: expected True, False or a list of rules"),
+        ({"fresh": "no"}, "fresh: expected True or False, got 'no'"),
+        ({"cached": 2}, "cached: expected True or False, got 2"),
     ],
 )
 def test_a_wrong_argument_is_the_fault_of_the_caller(
@@ -64,8 +72,21 @@ def test_a_wrong_argument_is_the_fault_of_the_caller(
 ) -> None:
     """The error names the argument. Before, some were reported as a bug of the crawler, and others were ignored."""
     with pytest.raises(crawler.CrawlerError, match=said):
-        crawler.run(**({"seeds": "http://localhost:9/", "config": SETTINGS} | arguments), directory=tmp_path)
+        given = {"seeds": "http://localhost:9/", "config": SETTINGS, "directory": tmp_path}
+        crawler.run(**given | arguments)
     assert "bug in the crawler" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"url": 5}, {"meta": [1]}, {"priority": "high"}, {"method": 5}, {"body": 5}, {"headers": ["A: b"]},
+        {"jar": 5}, {"proxy": 5}, {"secrets": "pin"},
+    ],
+)  # fmt: skip
+def test_a_wrong_field_of_a_request_is_named(wrong: dict[str, Any]) -> None:
+    with pytest.raises(TypeError, match=rf"^Request\(.*\): {next(iter(wrong))}: "):
+        crawler.Request(**{"url": "http://localhost/"} | wrong)
 
 
 @pytest.mark.parametrize("follow", [True, False])

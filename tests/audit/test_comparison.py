@@ -110,3 +110,46 @@ def test_pages_are_compared_by_url_and_digest() -> None:
     }
     assert found == {"new_pages": ["a"], "changed_pages": ["c"], "gone_pages": ["d"]}
     assert compare_pages(ours, ours) == {}
+
+
+@pytest.fixture(scope="module")
+def spidered(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Return a crawl with `--spider` and an earlier one that stored its pages and checked external links."""
+    folder = tmp_path_factory.mktemp("spidered")
+    with Web({}) as web:
+        web.routes |= {
+            "/": page("/soft", web.url("/gone", "other.localhost")),
+            "/soft": "<title>404 not found</title>",
+        }
+        crawl(folder / "before", web.url(), "--check-external")
+        crawl(folder / "after", web.url(), "--spider")
+    return folder / "before", folder / "after"
+
+
+def test_checks_that_could_not_be_made_are_named(spidered: tuple[Path, Path]) -> None:
+    """They have no findings, so they are neither passed nor repaired."""
+    before, after = spidered
+    full = json.loads(run("report", "--dir", before, "--format", "json").out)
+    assert full["not_made"] == {} and {"soft_404", "external_dead_links"} <= full["sections"].keys()
+    found = json.loads(run("report", "--dir", after, "--compare", before, "--format", "json").out)
+    assert {"soft_404", "orphans", "external_dead_links"} <= found["not_made"].keys()
+    assert not {"dead_links", "redirect_chains", "duplicate_contents"} & found["not_made"].keys()
+    assert not [name for name in found["comparison"] if name.startswith("repaired_")]
+    for form in ("text", "html"):
+        text = run("report", "--dir", after, "--format", form).text
+        assert "Not checked, because no HTML page is stored (--spider): soft-404, mixed-content" in text
+    text = run("report", "--dir", before, "--compare", after).text
+    assert f"Not compared, because in {after} no HTML page is stored (--spider): soft-404" in text
+    assert "Not checked" not in text
+
+
+@pytest.mark.parametrize("word", ["soft-404", "external-dead-links", "new-soft-404"])
+def test_fail_on_refuses_a_check_that_could_not_be_made(spidered: tuple[Path, Path], word: str) -> None:
+    """Such a check would always pass. A severity selects only the checks that were made."""
+    before, after = spidered
+    for ours, theirs in ((after, before), (before, after)):
+        ran = run("report", "--dir", ours, "--compare", theirs, "--fail-on", word)
+        refused = ours == after or word.startswith("new-")
+        assert (ran.code == 2) is refused and ran.err.count("\n") == 1
+        assert (f"report: --fail-on {word}: " in ran.err) is refused
+    assert run("report", "--dir", after, "--fail-on", "warning").code == 0

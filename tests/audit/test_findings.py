@@ -26,6 +26,7 @@ def _row(url: str, **values: Any) -> dict[str, Any]:
         "noindex": False,
         "fetched_at": "2026-11-22T06:00:00.000Z",
         "digest": url,
+        "warc_file": "w.warc.gz",
     }
     return dict.fromkeys(FIELDS) | known | about | values
 
@@ -189,3 +190,16 @@ def test_urls_of_an_unreachable_server_are_dead_links() -> None:
         Finding("http://dead/x", "no connection after 3 tries", ("/a",), 1)
     ]
     assert "unreachable 1, to do 1" in render.text(audit)
+
+
+def test_the_report_counts_pages_without_a_copy() -> None:
+    """Checks of contents leave these pages out. If no page has a copy, the checks are not made."""
+    auditor = Auditor()
+    auditor.record(_row("/a"), 1, None, 0)
+    auditor.record(_row("/b", warc_file=None), 2, None, 0)
+    audit = auditor.audit()
+    assert audit.unstored == 1 and audit.not_made == {}
+    note = "Not checked, because they are not stored: the contents of 1 of 2 HTML pages."
+    assert note in render.text(audit) and note in html.page(audit)
+    assert Auditor().audit().not_made == {}
+    assert list(Auditor(checks_external=False).audit().not_made) == ["external_dead_links"]

@@ -5,6 +5,8 @@ import base64
 import itertools
 import os
 import shutil
+import subprocess
+import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -148,41 +150,73 @@ class Page:
         path.write_bytes(base64.b64decode(data["data"]))
 
 
-@asynccontextmanager
-async def browser(folder: Path, *flags: str) -> AsyncIterator[Page]:
-    """Start a browser whose profile is in `folder`, and yield a tab of it."""
-    assert PROGRAM is not None
-    process = await asyncio.create_subprocess_exec(
-        PROGRAM, *_FLAGS, *flags, f"--user-data-dir={folder}", "about:blank",
-        stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE,
-        env={**os.environ, "HOME": str(folder)},
-    )  # fmt: skip
-    try:
-        port = await _port(process)
-        async with aiohttp.ClientSession() as session:
-            async with session.get(f"http://127.0.0.1:{port}/json/list") as answer:
-                target = next(tab for tab in await answer.json() if tab["type"] == "page")
-            async with session.ws_connect(target["webSocketDebuggerUrl"], max_msg_size=1 << 26) as socket:
+class Chromium:
+    """A browser whose profile is in `folder`. Each test opens a tab of its own, with its own cookies and storage."""
+
+    def __init__(self, folder: Path, *flags: str) -> None:
+        assert PROGRAM is not None
+        self._folder = folder
+        self._process = subprocess.Popen(
+            [PROGRAM, *_FLAGS, *flags, f"--user-data-dir={folder}", "about:blank"],
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            env={**os.environ, "HOME": str(folder)},
+        )  # fmt: skip
+
+    def end(self) -> None:
+        self._process.kill()
+        self._process.wait()
+
+    async def _listening(self) -> str:
+        """Return the port on which the browser listens, and the path of its socket."""
+        file = self._folder / "DevToolsActivePort"
+        async with asyncio.timeout(WAIT_MAX):
+            while not file.exists() or "\n" not in file.read_text():
+                assert self._process.poll() is None, "Chromium does not start"
+                await asyncio.sleep(0.02)
+        return file.read_text().replace("\n", "", 1)
+
+    @asynccontextmanager
+    async def tab(self) -> AsyncIterator[Page]:
+        address = f"ws://127.0.0.1:{await self._listening()}"
+        async with aiohttp.ClientSession() as session, session.ws_connect(address) as control:
+            owner = Page(control)
+            context = await owner.call("Target.createBrowserContext", disposeOnDetach=True)
+            target = await owner.call("Target.createTarget", url="about:blank", **context)
+            address = f"{address.partition('/devtools')[0]}/devtools/page/{target['targetId']}"
+            async with session.ws_connect(address, max_msg_size=1 << 26) as socket:
                 page = Page(socket)
                 for domain in ("Page", "Runtime", "Network", "Log"):
                     await page.call(f"{domain}.enable")
                 await page.call("Page.setLifecycleEventsEnabled", enabled=True)
                 yield page
-                page._listener.cancel()
-                await asyncio.gather(page._listener, return_exceptions=True)
-    finally:
-        with suppress(ProcessLookupError):
-            process.kill()
-        await process.communicate()
+            for each in (page, owner):
+                each._listener.cancel()
+                await asyncio.gather(each._listener, return_exceptions=True)
 
 
-async def _port(process: asyncio.subprocess.Process) -> str:
-    """Return the port on which the browser reports that it listens."""
-    assert process.stderr is not None
-    said = b""
-    async with asyncio.timeout(WAIT_MAX):
-        while line := await process.stderr.readline():
-            said += line
-            if b"DevTools listening on" in line:
-                return line.decode().split("127.0.0.1:")[1].split("/")[0]
-    raise RuntimeError(f"Chromium does not start: {said[-500:]!r}")
+_shared: list[Chromium] = []  # the browser of all tests that need no flags of their own
+
+
+@asynccontextmanager
+async def browser(folder: Path, *flags: str) -> AsyncIterator[Page]:
+    """Yield a tab of the shared browser. With `flags`, start a separate browser with its profile in `folder`."""
+    if flags:
+        own = Chromium(folder, *flags)
+        try:
+            async with own.tab() as page:
+                yield page
+        finally:
+            own.end()
+        return
+    if not _shared:
+        _shared.append(Chromium(Path(tempfile.mkdtemp())))
+    async with _shared[0].tab() as page:
+        yield page
+
+
+def end_shared() -> None:
+    """End the shared browser, and delete its profile."""
+    while _shared:
+        chromium = _shared.pop()
+        chromium.end()
+        shutil.rmtree(chromium._folder, ignore_errors=True)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import crawler
-from crawler.cli import COMMANDS
+from crawler.cli.command_table import COMMANDS
 from crawler.cli.completion import parsers
 from crawler.cli.foreign_flags import FOREIGN, page_table, translation
 from crawler.config.key_words import keys

@@ -45,9 +45,14 @@ def test_hosts_that_are_down_do_not_delay_a_report(flag: str) -> None:
     assert crawl_command._waits(crawl_command._parse(["http://a.test/"])) == {}
 
 
-@pytest.mark.parametrize("processes", [1, 2])
-@pytest.mark.parametrize("flag", ["--spider", "--check-external"])
-@pytest.mark.parametrize(("given", "patience"), [((), 40), (("--set", "crawl.patience=7"), 7)])
+@pytest.mark.parametrize(
+    ("flag", "given", "patience", "processes"),
+    [
+        ("--spider", (), 40, 2),
+        ("--spider", ("--set", "crawl.patience=7"), 7, 1),
+        ("--check-external", (), 40, 1),
+    ],
+)
 def test_the_waits_that_a_flag_implies_are_not_saved(
     tmp_path: Path, flag: str, given: tuple[str, ...], patience: int, processes: int
 ) -> None:

@@ -1,6 +1,7 @@
 """Test that the example made by `crawler new` passes its own test and crawls a web on loopback."""
 
 import os
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -26,6 +27,13 @@ def python(*arguments: object, **environment: str) -> subprocess.CompletedProces
         text=True,
         check=False,
     )
+
+
+def test_the_printed_commands_can_be_pasted_into_a_shell(tmp_path: Path) -> None:
+    folder = tmp_path / "my shop" / "teas"
+    command = run("new", folder).text.splitlines()[-1]
+    assert shlex.split(command) == ["python", f"{folder}/teas.py", "https://example.org/"]
+    assert f"'{folder}/teas.py'" in command
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from crawler.config import Config, convert
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.relaxed_settings import PLACES_MAX, SeedPlaces, confirm, inherited, relaxed
-from crawler.errors import ConfigError, DamageError, UsageError
+from crawler.errors import ConfigError, UsageError
 
 LOOSE = {"politeness": {"delay": 0.0}, "robots": {"policy": "ignore"}}
 
@@ -82,39 +82,6 @@ def test_above_the_limit_of_hosts_every_host_is_covered() -> None:
     for number in range(PLACES_MAX + 1):
         places.add(f"http://h{number}.test/")
     assert [*places.names] == ["*"] and places.covers("http://other.test/")
-
-
-def test_the_seeds_hosts_are_kept_when_other_settings_change(tmp_path: Path) -> None:
-    directory = CrawlDirectory(tmp_path)
-    directory.create()
-    directory.settings.save(convert(LOOSE))
-    assert directory.settings.places() == []
-    directory.settings.note_places(["a.test", "*.b.test"])
-    directory.settings.save(convert({}))
-    assert directory.settings.places() == ["a.test", "*.b.test"]
-    saved = convert(directory.settings.load())
-    assert replace(saved, store=Config().store) == Config(), (
-        "all settings but the store's engine are defaults"
-    )
-
-
-@pytest.mark.parametrize("damage", ["deleted", "cut"])
-def test_lost_settings_are_not_replaced_silently(tmp_path: Path, damage: str) -> None:
-    """Regression: a crawl.toml that was deleted, or truncated between two lines, was silently replaced by defaults."""
-    directory = CrawlDirectory(tmp_path)
-    directory.create()
-    assert directory.settings.load() == {}, "no crawl has begun yet"
-    directory.settings.save(convert({"politeness": {"delay": 30.0}}))
-    directory.save_report({})
-    text = directory.settings.file.read_text()
-    if damage == "cut":
-        directory.settings.file.write_text(text[: text.index("[robots]")])
-    else:
-        directory.settings.file.unlink()
-    with pytest.raises(DamageError, match="check --repair"):
-        directory.settings.load()
-    assert "defaults" in directory.settings.renew()
-    assert_defaults(directory)
 
 
 def assert_defaults(directory: CrawlDirectory) -> None:

@@ -8,7 +8,6 @@ has two keys in the frontier.
 import os
 import random
 import signal
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -124,7 +123,3 @@ def main(directory: Path, fatal_step: str, occurrence: int) -> None:
 
     store = open_store(directory / "store")
     feed(store, open_due(directory, store, step), step)
-
-
-if __name__ == "__main__":
-    main(Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]))

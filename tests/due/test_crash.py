@@ -8,8 +8,6 @@ link to each URL, in order, and no other link.
 import os
 import shutil
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -17,7 +15,6 @@ import pytest
 from crawler.storage.engines import open_store
 from crawler.storage.kv import MemoryStore
 from tests.due import crash_child
-from tests.forms import ROOT
 
 STEPS = [
     "links file begun",
@@ -67,13 +64,13 @@ def _finish(directory: Path, store) -> None:
 
 @pytest.mark.parametrize("step", STEPS)
 def test_kill_9(tmp_path: Path, step: str) -> None:
-    child = subprocess.run(
-        [sys.executable, "-m", "tests.due.crash_child", str(tmp_path), step, "3"],
-        cwd=ROOT,
-        check=False,
-        capture_output=True,
-    )
-    assert child.returncode == -signal.SIGKILL, child.stderr.decode()
+    child = os.fork()
+    if not child:
+        try:
+            crash_child.main(tmp_path, step, 3)
+        finally:
+            os._exit(1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGKILL
     store = open_store(tmp_path / "store")
     _finish(tmp_path, store)
     store.close()

@@ -259,14 +259,6 @@ def test_the_first_of_repeated_links_in_a_flush_is_returned(tmp_path: Path, form
     assert (process.due.known, process.due.new) == (3, 4)
 
 
-def test_a_dropped_flush_does_not_change_the_order(tmp_path: Path) -> None:
-    process = Process(tmp_path, MemoryStore())
-    for number in range(6):
-        process.submit([link(number)])
-    process.due.flush_failed(process.due.begin_flush(0.0), 0.0)
-    assert process.drain() == [link(number) for number in range(6)]
-
-
 def test_a_large_flush_goes_in_parts(tmp_path: Path) -> None:
     """Each part of the flush is committed separately, and its counts include all links before its end."""
     process = Process(tmp_path, MemoryStore(), DueConfig(buffer_entries_max=100, part_links_max=3))
@@ -454,13 +446,6 @@ def test_contains_and_waits(tmp_path: Path) -> None:
     assert process.due.waits(5), "the link is in the flush in progress"
     process.end_flush()
     assert 5 in process.due.known_set and not process.due.waits(5) and 6 not in process.due.known_set
-
-
-def test_a_group_without_links_changes_nothing(tmp_path: Path) -> None:
-    process = Process(tmp_path, MemoryStore())
-    process.submit([])
-    process.submit([])
-    assert process.store.get(DUE_LINKS) is None and process.due.pending == 0
 
 
 def test_thousands_of_links_in_one_group(tmp_path: Path) -> None:

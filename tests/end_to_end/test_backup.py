@@ -4,8 +4,6 @@ import os
 import re
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -15,7 +13,7 @@ import crawler
 from tests.end_to_end.web import FAST, Web, page
 from tests.upgrade.support import unpacked
 from tests.upgrade.test_upgrade import site
-from tests.waiting import WAIT_MAX
+from tests.waiting import WAIT_MAX, until
 
 PAGE = (Path(crawler.__file__).parent / "OPERATING.md").read_text(encoding="utf-8")
 HOSTS, PAGES = 6, 15
@@ -54,13 +52,6 @@ class Operator:
         )  # fmt: skip
         assert done.returncode == 0, done
         return done.stdout
-
-
-def until(found: Callable[[], bool], running: "subprocess.Popen[bytes]") -> None:
-    give_up = time.monotonic() + WAIT_MAX
-    while not found():
-        assert running.poll() is None and time.monotonic() < give_up
-        time.sleep(0.02)
 
 
 def stored(folder: Path) -> dict[str, int]:

@@ -288,8 +288,7 @@ def test_a_running_crawl_shows_and_applies_consent(tmp_path: Path, processes: in
         web.routes = routes(web.port)
         seeds = [web.url("/", host) for host in HOSTS]
         crawl(tmp_path / "crawl", *seeds, "--processes", processes, "--set", "consent.tdmrep=true")
-        running = Running(tmp_path, [], "--set", "serve.allow=train-ai", command="refresh")
-        try:
+        with Running(tmp_path, [], "--set", "serve.allow=train-ai", command="refresh") as running:
             running.until(lambda: len(running.status().get("processes", [])) == processes)
             for url in urls(web):
 
@@ -302,8 +301,6 @@ def test_a_running_crawl_shows_and_applies_consent(tmp_path: Path, processes: in
             shown = ask(running.admin, "/consent")[2].decode()
             assert f"<th scope=row>{OPEN}</th>" in shown and shown.count("<tr>") == 2 + 5
             assert "train_ai: y" in running.command("why", web.url("/b", OPEN)).stdout
-        finally:
-            running.end()
 
 
 PAGE = (Path(__file__).resolve().parents[2] / "crawler" / "consent" / "README.md").read_text(encoding="utf-8")

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.end_to_end.web import Answer, ReceivedRequest, Route, Web, crawl, page, redirect, run
+from tests.end_to_end.web import Answer, ReceivedRequest, Route, Web, crawl, page, redirect, run, uncompressed
 
 SECRET = "Bearer s3cr3t-t0k3n"
 ROBOTS = "User-agent: *\nDisallow: /never\n"
@@ -50,9 +50,7 @@ def test_the_secret_is_in_one_file_that_only_the_user_may_read(tmp_path: Path) -
     with Web({"/": page("/in"), "/in": page(text="in")}) as web:
         header = ("--header", f"Authorization: {SECRET}", "--header", "X-Study: 7")
         crawl(tmp_path, web.url(), *header, "--max-pages", 1, "--set", "pages.gzip_level=0")
-        holding = [
-            path for path in tmp_path.rglob("*") if path.is_file() and b"s3cr3t" in _plain(path.read_bytes())
-        ]
+        holding = [path for path in tmp_path.rglob("*") if path.is_file() and b"s3cr3t" in uncompressed(path)]
         assert holding == [tmp_path / "credentials"]
         assert holding[0].stat().st_mode & 0o777 == 0o600
         assert "X-Study: 7" in (tmp_path / "crawl.toml").read_text()
@@ -96,27 +94,11 @@ def test_session_cookies_are_in_no_record(tmp_path: Path, by: str, capfd: pytest
         assert "s3cr3t" not in run(*command, "--dir", directory).text, command
     said = capfd.readouterr()
     assert "s3cr3t" not in said.out + said.err
-    holding = [
-        each for each in tmp_path.rglob("*") if each.is_file() and b"s3cr3t" in _plain(each.read_bytes())
-    ]
+    holding = [each for each in tmp_path.rglob("*") if each.is_file() and b"s3cr3t" in uncompressed(each)]
     private = {
         "credentials",
         "cookies.txt",
     }  # the first two files are private; the third is the file that the user gave
     assert {each.name for each in holding} <= private
-    records = b"".join(_plain(each.read_bytes()) for each in directory.rglob("*.warc.gz"))
+    records = b"".join(uncompressed(each) for each in directory.rglob("*.warc.gz"))
     assert b"ookie: [redacted]" in records
-
-
-def _plain(data: bytes) -> bytes:
-    """Return the content of a file with its gzip members decompressed."""
-    if data[:2] != b"\x1f\x8b":
-        return data
-    import zlib
-
-    out = b""
-    while data:
-        member = zlib.decompressobj(31)
-        out += member.decompress(data)
-        data = member.unused_data
-    return out

@@ -106,8 +106,9 @@ def test_all_entrances_withhold_the_same_pages(tmp_path: Path, web: Web) -> None
     assert run("crawl", *seeds, "--dir", directory, *FLAGS, "--scope", "host").code == 0
     change(web)
     time.sleep(1)  # now, each copy of robots.txt is older than `copy_max_age`
-    running = Running(tmp_path, [*seeds, web.url("/", ENDLESS)], *FLAGS, "--timestamping", "--scope", "host")
-    try:
+    with Running(
+        tmp_path, [*seeds, web.url("/", ENDLESS)], *FLAGS, "--timestamping", "--scope", "host"
+    ) as running:
         running.until(lambda: all(web.paths(host).count("/later") == 2 for host in HOSTS))
         changed = (*urls(web, "/later"), *urls(web, "/private"))
         running.until(lambda: all(why_of(directory, url)["withheld"] for url in changed))
@@ -120,8 +121,6 @@ def test_all_entrances_withhold_the_same_pages(tmp_path: Path, web: Web) -> None
         ]
         views = shown(directory, known, running.serve, running.admin)
         assert views == dict.fromkeys(views, set(urls(web, "/open")))
-    finally:
-        running.end()
     with serving(directory) as port:
         views = shown(directory, known, port, 0)
         assert views == dict.fromkeys(views, set(urls(web, "/open")))
@@ -255,8 +254,7 @@ def test_a_changed_setting_is_kept_and_those_of_the_run_are_not(tmp_path: Path, 
 
     asyncio.run(change())
     kept = {"python": CrawlDirectory(tmp_path / "python")}
-    running = Running(tmp_path, [web.url("/", ENDLESS)], *FAST, "--spider", "--max-pages", "1000000")
-    try:
+    with Running(tmp_path, [web.url("/", ENDLESS)], *FAST, "--spider", "--max-pages", "1000000") as running:
         kept["cli"] = kept["http"] = CrawlDirectory(running.folder)
         running.until(lambda: len(web.paths(ENDLESS)) > 2)
         for entrance, directory in kept.items():
@@ -269,8 +267,6 @@ def test_a_changed_setting_is_kept_and_those_of_the_run_are_not(tmp_path: Path, 
             assert saved.crawl.max_pages == 0
             assert (saved.robots, saved.sitemaps) == (default.robots, default.sitemaps)
             directory.settings.save(structs.replace(saved, politeness=default.politeness))
-    finally:
-        running.end()
 
 
 def one_run(entrance: str, directory: Path, url: str, limits: bool) -> None:

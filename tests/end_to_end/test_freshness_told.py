@@ -160,14 +160,11 @@ def test_page_server_and_why_agree_over_http(
     assert owners <= ({None} if processes == 1 else {"p0", "p1", "p2"})
     settings = ("refresh.min_age=1e9", "refresh.explore=0", f"refresh.speed={SPEED}", "refresh.share=0.5")
     flags = [word for each in settings for word in ("--set", each)]
-    running = Running(tmp_path, [], *flags, "--processes", str(processes), command="refresh")
-    try:
+    with Running(tmp_path, [], *flags, "--processes", str(processes), command="refresh") as running:
         running.until(lambda: running.status().get("refreshing", {}).get("pages") == len(crawled[2]))
         compare(running.serve)
         fresh = running.status()["refreshing"]["expected_freshness"]
         assert 0.0 < fresh < 1.0
-    finally:
-        running.end()
 
 
 def test_pages_that_were_never_refreshed_have_no_probability(tmp_path: Path) -> None:

@@ -166,34 +166,6 @@ def test_truncated_bodies_are_counted(tmp_path: Path) -> None:
     assert all(0.0 <= share <= 1.0 for share in report["why_slow"].values())
 
 
-def test_bodies_are_accounted_for_until_they_are_committed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The bytes of a body count while it is read, waits for its commit and is written.
-
-    At the end, no bytes are counted.
-    """
-    accounts, reading = [], []
-    begin, read = Client.start, Reader.read
-
-    async def started(self: Client) -> None:
-        accounts.append(self.account)
-        await begin(self)
-
-    async def noted(self: Reader, fetch_task: Any, fetch: Any, *rest: Any) -> Any:
-        reading.append(accounts[0].held >= len(fetch.body) > 0)
-        return await read(self, fetch_task, fetch, *rest)
-
-    monkeypatch.setattr(Client, "start", started)
-    monkeypatch.setattr(Reader, "read", noted)
-    with Web({"/": page("/a", "/b"), "/a": page(text="a" * 300_000), "/b": page(text="b")}) as web:
-        report = crawl(tmp_path / "crawl", f"http://localhost:{web.port}/")
-    assert report["pages"]["fetched"] == 3 and reading == [True] * 3
-    (account,) = accounts
-    account._check()
-    assert account.held == 0
-
-
 @contextlib.contextmanager
 def hostile(kind: str, hosts: int, port: int) -> Iterator[None]:
     """Run `hosts` hosts of `tests/end_to_end/hostile_server.py` in a separate process."""

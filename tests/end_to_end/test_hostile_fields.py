@@ -146,8 +146,7 @@ def crawl_and_ask(folder: Path, processes: int, port: int) -> Told:
     first = Running(folder, urls, *flags)
     out, err = first.process.communicate(timeout=60)
     texts["crawl"] = (out + err).decode()
-    running = Running(folder, [], *flags, command="refresh")
-    try:
+    with Running(folder, [], *flags, command="refresh") as running:
         running.until(lambda: running.status().get("refreshing", {}).get("pages") == len(pages))
         live = {url: passed(running.serve, url) for url in pages}
         told(running, "live", *SAID, *CHANGING)
@@ -161,8 +160,6 @@ def crawl_and_ask(folder: Path, processes: int, port: int) -> Told:
         ]
         bodies = b"".join(ask(running.admin, look)[2] for look in [*looks, "/metrics", "/history"])
         bodies += ask(running.serve, f"/timemap/link/{urls[0]}")[2]
-    finally:
-        running.end()
     told(running, "at rest", *SAID, *CHANGING, *AT_REST)
     for form in ("warc", "wacz", "jsonl", "crawl-log", "cdxj"):
         assert (

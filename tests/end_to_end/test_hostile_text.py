@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from crawler.cli import COMMANDS
+from crawler.cli.command_table import COMMANDS
 from tests.end_to_end.web import FAST, Ran, on_terminal, run, served
 from tests.test_printable import is_hidden
 

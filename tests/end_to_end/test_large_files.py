@@ -171,8 +171,10 @@ def test_a_limit_applies_to_pages_and_none_to_files_that_are_asked_for(
 
 def test_a_file_that_breaks_off_is_resumed_in_the_same_run(tmp_path: Path) -> None:
     with files(10 * MB, cut=4 * MB) as (url, ranges):
-        crawl(tmp_path, url, "--mirror")
+        report = crawl(tmp_path, url, "--mirror")
     assert ranges == ["", f"bytes={4 * MB}-", f"bytes={8 * MB}-"]
+    assert report["bytes"]["wire"] > 10 * MB, "the bytes of all three answers count"
+    assert sum(report["connections"].values()) == 5  # robots.txt, the page, and three for the file
     assert responses(tmp_path)["/file.bin"] == expected(10 * MB)
     (mirrored,) = (tmp_path / "mirror").rglob("file.bin")
     assert mirrored.read_bytes() == expected(10 * MB)

@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -61,15 +61,24 @@ class Running:
         pipe = subprocess.PIPE
         self.process = subprocess.Popen(program, stderr=pipe, stdout=pipe, start_new_session=True)
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.end()
+
     def until(self, found: Any) -> Any:
-        """Repeat a call until it returns a true value; the call may raise an error meanwhile. Return this value."""
+        """Repeat a call until it returns a true value; the call may raise an error meanwhile. Return this value.
+
+        The pauses grow with the duration of the call, so that the calls leave the CPU to the crawl.
+        """
         give_up = time.monotonic() + WAIT_MAX
-        while time.monotonic() < give_up:
+        while (begun := time.monotonic()) < give_up:
             assert self.process.poll() is None, self.process.communicate()
             with suppress(OSError, http.client.HTTPException):
                 if value := found():
                     return value
-            time.sleep(0.05)
+            time.sleep(max(0.05, 4 * (time.monotonic() - begun)))
         raise AssertionError(f"not within {WAIT_MAX:g} s; status {self.status()}")
 
     def status(self) -> dict[str, Any]:
@@ -140,8 +149,7 @@ def test_a_crawl_of_one_process_serves_and_obeys(tmp_path: Path, tree: list[str]
 
     Settings can be changed, and the crawl paused and stopped, by commands and over HTTP.
     """
-    running = Running(tmp_path, tree, "--delay", "0.02")
-    try:
+    with Running(tmp_path, tree, "--delay", "0.02") as running:
         # the fetch of a seed may take long on a busy machine, even if other pages have been fetched
         for seed in tree[:2]:
             running.until(lambda: ask(running.serve, f"/page?url={seed}")[0] == 200)  # noqa: B023 (called at once)
@@ -174,8 +182,6 @@ def test_a_crawl_of_one_process_serves_and_obeys(tmp_path: Path, tree: list[str]
         assert running.command("stop").returncode == 0  # `stop` works even if the configuration is damaged
         assert running.process.wait(120) == 0
         settings.write_bytes(kept)
-    finally:
-        running.end()
     with closing(open_store(running.folder / "p0" / "store")) as store:
         assert len(list(scan_prefix(store, ASKED))) == 3, (
             "the last requests count too, and those for pages not here"
@@ -188,8 +194,7 @@ def test_a_crawl_of_one_process_serves_and_obeys(tmp_path: Path, tree: list[str]
 def test_a_crawl_of_three_processes_serves_and_obeys(tmp_path: Path, tree: list[str]) -> None:
     """Each process serves every page. The supervisor shows and controls all processes."""
     seeds = tree
-    running = Running(tmp_path, seeds, "--delay", "0.05", "--processes", "3", "--scope", "host")
-    try:
+    with Running(tmp_path, seeds, "--delay", "0.05", "--processes", "3", "--scope", "host") as running:
         running.until(lambda: len(running.status().get("processes", [])) == 3 and running.fetched() > 30)
         for seed in seeds:
             running.until(lambda: ask(running.serve, f"/page?url={seed}")[0] == 200)  # noqa: B023 (called at once)
@@ -208,21 +213,16 @@ def test_a_crawl_of_three_processes_serves_and_obeys(tmp_path: Path, tree: list[
         )  # fmt: skip
         assert done[0] == 200
         assert running.process.wait(120) == 0
-    finally:
-        running.end()
 
 
 def test_a_crawl_that_waits_prepares_the_first_visits_of_its_pages(tmp_path: Path) -> None:
     with Web({"/": page(text="word " * 2000)}) as web:
         crawl(tmp_path / "crawl", web.url())
-        running = Running(tmp_path, [], "--set", "refresh.min_age=100000000", command="refresh")
-        try:
+        with Running(tmp_path, [], "--set", "refresh.min_age=100000000", command="refresh") as running:
             running.until(lambda: running.status()["serve"]["disk_bytes"])
             assert ask(running.serve, f"/page?url={web.url()}")[0] == 200
             served = running.status()["serve"]
             assert (served["ready_misses"], served["requests"]) == (0, 1)
-        finally:
-            running.end()
 
 
 @pytest.mark.parametrize(("processes", "orphans"), [(1, False), (3, False), (3, True)])

@@ -200,6 +200,14 @@ def test_a_bucket_that_does_not_exist_is_the_users_mistake(web: Web, place: str,
         assert len(told.err.strip().splitlines()) == 1
 
 
+def _killed(fault: str, *command: object) -> None:
+    """Run a command that kills itself at a fault point."""
+    words = [sys.executable, "-m", "crawler", *map(str, command)]
+    environ = {**os.environ, "CRAWLER_FAULT": fault}
+    killed = subprocess.run(words, env=environ, check=False, capture_output=True, timeout=60)
+    assert killed.returncode == -signal.SIGKILL, (fault, killed)
+
+
 def test_no_kill_loses_a_segment_or_ships_it_twice(
     web: Web, s3: S3, place: str, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
@@ -207,32 +215,19 @@ def test_no_kill_loses_a_segment_or_ships_it_twice(
     crawl(directory, web.url(), *SMALL)
     made = segments(directory)
     points = ("segment shipped", "shipping noted", "segment deleted")
+    ship = ("ship", "--dir", directory, "--to", place)
     for fault in (f"{point}:{nth}" for point in points for nth in (1, 2)):
-        killed = subprocess.run(
-            [sys.executable, "-m", "crawler", "ship", "--dir", directory, "--to", place, "--delete"],
-            env={**os.environ, "CRAWLER_FAULT": fault},
-            check=False,
-            capture_output=True,
-            timeout=60,
-        )
-        assert killed.returncode == -signal.SIGKILL, (fault, killed)
+        _killed(fault, *ship, "--delete")
         there = s3.objects(prefix_of(request))
         assert all(there[path.name.removesuffix(NOTE)] for path in directory.glob(f"*/warc/*{NOTE}"))
         assert segments(directory) | there == made
-    assert run("ship", "--dir", directory, "--to", place, "--delete").code == 0
+    assert run(*ship, "--delete").code == 0
     assert s3.objects(prefix_of(request)) == made
     assert segments(directory) == {}
     for step in ("written", "synced", "renamed"):
-        killed = subprocess.run(
-            [sys.executable, "-m", "crawler", "ship", "--dir", directory, "--to", place, "--fetch"],
-            env={**os.environ, "CRAWLER_FAULT": f"segment fetched, {step}:1"},
-            check=False,
-            capture_output=True,
-            timeout=60,
-        )
-        assert killed.returncode == -signal.SIGKILL, (step, killed.stderr)
+        _killed(f"segment fetched, {step}:1", *ship, "--fetch")
         assert all(data == made[name] for name, data in segments(directory).items())
-    assert run("ship", "--dir", directory, "--to", place, "--fetch").code == 0
+    assert run(*ship, "--fetch").code == 0
     assert segments(directory) == made
     assert not list(directory.glob("*/warc/*~*")), "the next run overwrites what a kill has left"
 
@@ -310,7 +305,7 @@ def test_a_segment_larger_than_one_request_is_uploaded_in_parts(
 ) -> None:
     directory = tmp_path / "crawl"
     crawl(directory, web.url())
-    monkeypatch.setattr("crawler.storage.object_store.WHOLE_BYTES_MAX", 1000)
+    monkeypatch.setattr("crawler.storage.object_store.WHOLE_BYTES_MAX", 8000)
     assert run("ship", "--dir", directory, "--to", place).code == 0
     assert s3.objects(prefix_of(request)) == segments(directory)
     for path in directory.glob(f"*/warc/*{NOTE}"):

@@ -14,6 +14,7 @@ from tests.end_to_end.test_live import CRAWLER, Running, ask, tree  # noqa: F401
 from tests.end_to_end.test_withdraw import serving
 from tests.end_to_end.web import Web, crawl, page, run
 from tests.engines import ENGINES
+from tests.waiting import until
 
 ROUTES = {"/": page("/one", "/two"), "/one": page(text="one"), "/two": page(text="two")}
 PATIENCE = 25.0  # maximum number of seconds for a command; once, a command waited 30 s for a lock
@@ -44,7 +45,7 @@ def test_commands_work_next_to_a_page_server(tmp_path: Path, engine: str, proces
                 assert ask(at, f"/page?url={web.url('/one')}")[0] == 200
             assert run("withdraw", web.url("/one"), "--dir", directory).code == 0
             assert ask(port, f"/page?url={web.url('/one')}")[0] == 451
-            _until(lambda: ask(second, f"/page?url={web.url('/one')}")[0] == 451)
+            until(lambda: ask(second, f"/page?url={web.url('/one')}")[0] == 451)
             if processes == 1:
                 refused = run("crawl", web.url(), "--dir", directory)
                 assert refused.code == 75 and "in use by" in refused.err
@@ -53,15 +54,12 @@ def test_commands_work_next_to_a_page_server(tmp_path: Path, engine: str, proces
 
 def test_commands_next_to_a_running_crawl(tmp_path: Path, tree: list[str]) -> None:  # noqa: F811
     """A page server shows the pages that were stored when it started. `check` reports that a process is crawling."""
-    running = Running(tmp_path, tree, "--delay", "0.02", "--scope", "host")
-    try:
+    with Running(tmp_path, tree, "--delay", "0.02", "--scope", "host") as running:
         running.until(lambda: running.fetched() > 20)
         with serving(running.folder) as port:
             running.until(lambda: ask(port, f"/page?url={tree[0]}")[0] == 200)
         checked = running.command("check")
         assert checked.returncode == 75 and "is crawling" in checked.stderr, checked
-    finally:
-        running.end()
     assert run("check", "--dir", running.folder).code == 0
 
 
@@ -97,13 +95,6 @@ def test_commands_work_on_a_read_only_file_system(tmp_path: Path) -> None:
         check=False,
     )
     assert refused.returncode == 3 and "Read-only file system" in refused.stderr
-
-
-def _until(found: object) -> None:
-    give_up = time.monotonic() + PATIENCE
-    while not found():  # type: ignore[operator]
-        assert time.monotonic() < give_up
-        time.sleep(0.1)
 
 
 def test_a_page_server_says_early_where_it_listens(tmp_path: Path) -> None:

@@ -186,16 +186,13 @@ def test_a_partial_answer_to_a_refresh_does_not_replace_the_copy(tmp_path: Path,
         web.routes |= PARTIAL
         if live:
             flags = ("--delay", "0.1", "--set", "refresh.min_age=0.1", "--set", "refresh.max_age=0.2")
-            running = Running(tmp_path, [], *flags, command="refresh")
-            try:
+            with Running(tmp_path, [], *flags, command="refresh") as running:
                 running.until(lambda: all(web.paths().count(path) > 1 for path in PARTIAL))
                 before = running.until(lambda: running.status().get("refresh"))["done"]
                 running.until(lambda: running.status()["refresh"]["done"] > before + 1)
                 for path in PARTIAL:
                     status, _, body = ask(running.serve, f"/page?url={web.url(path)}")
                     assert status == 200 and body.decode() == WHOLE, path
-            finally:
-                running.end()
         else:
             crawl(directory, "--timestamping")
             assert all(web.paths().count(path) > 1 for path in PARTIAL)

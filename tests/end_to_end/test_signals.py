@@ -237,8 +237,7 @@ def test_signals_to_any_of_three_processes_reach_the_owner(tmp_path: Path) -> No
         urls = [web.url(page) for page in range(PAGES)]
         flags = (*ENDLESS, "--processes", "3")
         Running(tmp_path, [web.seed], *flags).process.communicate(timeout=60)
-        running = Running(tmp_path, [], *flags, command="refresh")
-        try:
+        with Running(tmp_path, [], *flags, command="refresh") as running:
             running.until(lambda: running.status().get("refreshing", {}).get("pages") == PAGES)
             one_by_one: Counter[str] = Counter()
             # the kernel may give each of these new connections to any of the three processes
@@ -262,8 +261,6 @@ def test_signals_to_any_of_three_processes_reach_the_owner(tmp_path: Path) -> No
             ask_unix(running.folder / "p1" / "serve.sock", body)
             for pid in [running.process.pid, *pids]:  # signals that were acknowledged must already be on disk
                 os.kill(pid, signal.SIGKILL)
-        finally:
-            running.end()
         again = Running(tmp_path, [], *flags, command="refresh")
         try:
             again.until(lambda: again.status().get("refreshing", {}).get("pages") == PAGES)
@@ -387,8 +384,7 @@ def test_indexnow_and_websub_reach_the_right_process(tmp_path: Path) -> None:
             "--set",
             f"serve.websub={json.dumps(topics)}",
         )
-        running = Running(tmp_path, [], *flags, *serving, command="refresh", serve=port)
-        try:
+        with Running(tmp_path, [], *flags, *serving, command="refresh", serve=port) as running:
             running.until(lambda: running.status().get("refreshing", {}).get("pages") == len(HOSTS))
             for count, status in ((1, 202), (2, 200)):
                 for url in urls:
@@ -411,8 +407,6 @@ def test_indexnow_and_websub_reach_the_right_process(tmp_path: Path) -> None:
                     status, _, said = ask(port, callback, feed, X_Hub_Signature=f"sha256={digest}")
                     assert (status, said["noted"] + said["sent"]) == (202, 1), said
                 running.until(lambda count=count: all_heard(running, urls, "websub", count))
-        finally:
-            running.end()
 
 
 @pytest.mark.parametrize("processes", [1, 3])
@@ -431,16 +425,13 @@ def test_a_notice_that_waits_for_its_key_survives_a_kill(tmp_path: Path, process
         urls = [web.url("/", host) for host in HOSTS]
         flags = (*ENDLESS, "--processes", str(processes), "--scope", "host")
         Running(tmp_path, urls, *flags).process.communicate(timeout=60)
-        running = Running(tmp_path, [], *flags, command="refresh")
-        try:
+        with Running(tmp_path, [], *flags, command="refresh") as running:
             running.until(lambda: running.status().get("refreshing", {}).get("pages") == len(HOSTS))
             for url in urls:
                 assert ask(running.serve, f"/indexnow?url={quote(url)}&key={KEY}")[0] == 202
             pids = [each["pid"] for each in running.status()["processes"]]
             for pid in {running.process.pid, *pids}:
                 os.kill(pid, signal.SIGKILL)
-        finally:
-            running.end()
         judged.set()
         names = NAMES[:processes]
         again = Running(tmp_path, [], *flags, command="refresh")

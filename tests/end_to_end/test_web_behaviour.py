@@ -295,14 +295,6 @@ def test_overrides_apply_to_matching_requests(tmp_path: Path) -> None:
     assert "truncated" in next(line for line in lines(tmp_path / "crawl") if line["url"] == seeds[3])
 
 
-@pytest.mark.parametrize("status", [404, 410, 403, 500, 302, 206])
-def test_each_kind_of_answer_has_its_outcome(tmp_path: Path, status: int) -> None:
-    with Web({"/": page("/x"), "/x": (status, {}, "x")}) as web:
-        crawl(tmp_path, web.url())
-    expected = {404: "gone", 410: "gone", 403: "client_error", 500: "temporary", 302: "bad_redirect"}
-    assert outcomes(tmp_path)["/x"] == expected.get(status, "unexpected_status")
-
-
 def test_https_through_a_proxy_tunnel(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The client checks the site's certificate, so the proxy cannot read the content. Pages are stored as usual."""
     data = Path(__file__).parent.parent / "data" / "fetcher"
@@ -319,14 +311,3 @@ def test_https_through_a_proxy_tunnel(tmp_path: Path, monkeypatch: pytest.Monkey
     assert set(asked) == {f"host.test:{web.port}"}
     assert outcomes(tmp_path) == {"/": "fetched", "/a": "fetched"}
     assert run("get", f"{site}/a", "--dir", tmp_path).text == page(text="a")
-
-
-def test_a_robots_txt_in_an_unknown_coding_counts_as_unreachable(tmp_path: Path) -> None:
-    """All pages are forbidden for now, as if robots.txt were unreachable.
-
-    An empty robots.txt would allow them.
-    """
-    with Web({"/": page("/in")}) as web:
-        web.routes["/robots.txt"] = (200, {"Content-Encoding": "zstd"}, b"(\xb5/\xfd whatever")
-        crawl(tmp_path, web.url(), "--set", "crawl.patience=1", code=4)
-        assert web.paths() == [] and {asked.path for asked in web.asked} == {"/robots.txt"}

@@ -178,7 +178,6 @@ def test_retire_points_to_withdraw(crawled: tuple[Web, Path]) -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        (),
         ("--host", "a.example", "--prefix", "http://a.example/x"),
         ("--before", "soon"),
         ("ftp://a.example/",),
@@ -219,12 +218,11 @@ def do(running: Running, **command: Any) -> tuple[int, Any]:
     return status, json.loads(body)
 
 
-@pytest.mark.parametrize("processes", [1, 3])
-def test_a_running_crawl_withdraws_at_once(tmp_path: Path, tree: list[str], processes: int) -> None:  # noqa: F811
+def test_a_running_crawl_withdraws_at_once(tmp_path: Path, tree: list[str]) -> None:  # noqa: F811
     """Every process gets the rules. The host is no longer fetched, whichever process owns it."""
+    processes = 3
     flags = ("--delay", "0.02", "--processes", str(processes), "--scope", "host")
-    running = Running(tmp_path, tree, *flags)
-    try:
+    with Running(tmp_path, tree, *flags) as running:
         running.until(
             lambda: len(running.status().get("processes", [])) == processes and running.fetched() > 60
         )
@@ -242,8 +240,6 @@ def test_a_running_crawl_withdraws_at_once(tmp_path: Path, tree: list[str], proc
         assert _requests(tmp_path, hosts[0]) <= fetched + 2, "requests in flight at that instant may end"
         assert do(running, host=hosts[0], undo=True)[0] == 200
         assert ask(running.serve, f"/page?url={tree[0]}")[0] == 200
-    finally:
-        running.end()
     assert running.command("check").returncode == 0
     assert "Withdrawn" in running.command("why", tree[1]).stdout
 
@@ -309,14 +305,13 @@ def test_withdraw_without_a_target_names_its_flags(crawled: tuple[Web, Path]) ->
 ENTRANCES = ("command", "HTTP", "Python")
 
 
-@pytest.mark.parametrize("processes", [1, 3])
-@pytest.mark.parametrize("live", [True, False], ids=["live", "at rest"])
-def test_all_entrances_withdraw_alike(tmp_path: Path, processes: int, live: bool) -> None:
+@pytest.mark.parametrize(("live", "processes"), [(True, 1), (True, 3), (False, 3)])
+def test_all_entrances_withdraw_alike(tmp_path: Path, live: bool, processes: int) -> None:
     """The command, the dashboard's endpoint and Python give the same result for each step of a withdrawal.
 
     Each entrance works on a host of its own. The hosts have the same pages, and all processes own hosts.
     """
-    names = [f"h{number}.localhost" for number in range(24)]
+    names = [f"h{number}.localhost" for number in range(12)]
     routes = {
         f"{name}/{path}": page("/1", "/2", text=f"{name} {path}") for name in names for path in ("", "1", "2")
     }

@@ -6,6 +6,7 @@ tuple.
 """
 
 import contextlib
+import gzip
 import io
 import os
 import select
@@ -72,7 +73,9 @@ class Web:
             def log_message(self, *_: Any) -> None:
                 pass
 
-        self._server = ThreadingHTTPServer((address, port), Handler)
+        family = socket.AF_INET6 if ":" in address else socket.AF_INET
+        server = type("Server", (ThreadingHTTPServer,), {"address_family": family})
+        self._server: ThreadingHTTPServer = server((address, port), Handler)
         self._server.daemon_threads = True
         self._server.handle_error = lambda *_: None  # type: ignore[method-assign]
         if tls is not None:
@@ -239,6 +242,12 @@ def crawl(directory: Path, *arguments: object, code: int = 0) -> dict[str, Any]:
 def lines(directory: Path) -> Iterator[dict[str, Any]]:
     """Return the lines of pages.jsonl."""
     return map(msgspec.json.decode, (directory / "pages.jsonl").read_bytes().splitlines())
+
+
+def uncompressed(path: Path) -> bytes:
+    """Return the content of a file, with its gzip members decompressed."""
+    data = path.read_bytes()
+    return gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
 
 
 def damaged_copy(directory: Path, copy: Path) -> Path:

@@ -4,8 +4,6 @@ import json
 from pathlib import Path
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from crawler.extract.headers import link_headers, refresh
 
@@ -55,9 +53,3 @@ def test_absurd_times() -> None:
 )  # fmt: skip
 def test_link_header(value: str, links: list[tuple[str, set[str]]]) -> None:
     assert [(raw_url, set(relations)) for raw_url, relations in link_headers([value])] == links
-
-
-@given(st.text('<>;,="\\ abrel', max_size=60), st.text(max_size=30))
-def test_never_fails(value: str, content: str) -> None:
-    list(link_headers([value]))
-    refresh(content)

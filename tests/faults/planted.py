@@ -2,8 +2,8 @@
 
     python -m tests.faults.planted BUG crawl ...
 
-BUG is a bug of `tests/lab/cluster/planted.py`, or one from the table below. `no-room-for-runs`, `slow-runs`
-and the planted clocks are not bugs of the crawler, but faults of its environment. BUG may name several bugs,
+BUG is a bug of `tests/lab/cluster/planted.py`, or one from the table below. `slow-runs` and the
+planted clocks are not bugs of the crawler, but faults of its environment. BUG may name several bugs,
 separated by commas.
 
     readers-recover     a reader cuts and moves segments as a process does when it opens them
@@ -13,7 +13,6 @@ separated by commas.
     cut-unseen          opening does not notice that segments are too short
     segments-shared     a reshard links segments into each process that has some of their pages
     links-followed      a crawl directory is not examined for links and pipes
-    no-room-for-runs    the first writes of DUE runs fail
     slow-runs           each DUE run takes up to 0.2 s longer to write, so that flushes and compactions overlap
     clock+N, clock-N    the clock is N seconds ahead or behind
 """
@@ -26,7 +25,6 @@ from typing import Any
 
 from crawler.cli import main
 from crawler.due.runs import DiskRuns
-from crawler.errors import StoreError
 from crawler.storage.commit import Change, CommitPoint
 from crawler.supervision import child, supervisor
 from tests.lab.cluster.planted import PLANTS
@@ -41,19 +39,6 @@ def _slow_disk() -> list[tuple[Any, str, Any]]:
         write(self, group)
 
     return [(CommitPoint, "write", write_slowly)]
-
-
-def _no_room_for_runs() -> list[tuple[Any, str, Any]]:
-    write = DiskRuns.write
-    left = [3]
-
-    def write_or_fail(*arguments: Any, **options: Any) -> Any:
-        if left[0]:
-            left[0] -= 1
-            raise StoreError("run: cannot write: No space left on device")
-        return write(*arguments, **options)
-
-    return [(DiskRuns, "write", write_or_fail)]
 
 
 def _slow_runs() -> list[tuple[Any, str, Any]]:
@@ -151,7 +136,6 @@ def _clock(shift: float) -> list[tuple[Any, str, Any]]:
 
 
 OWN: dict[str, Callable[[], list[tuple[Any, str, Any]]]] = {
-    "no-room-for-runs": _no_room_for_runs,
     "slow-runs": _slow_runs,
     "readers-recover": _readers_recover,
     "future-kept": _future_kept,

@@ -16,7 +16,7 @@ import pytest
 
 from tests.end_to_end.test_many_processes import command, stored_by
 from tests.end_to_end.test_nodes import CONFIRMED, Nodes
-from tests.end_to_end.web import FAST, ReceivedRequest, Web, page
+from tests.end_to_end.web import FAST, ReceivedRequest, Web, page, run
 from tests.faults.harness import ROOT, Ended, TreeWeb, end
 
 YEAR = 365 * 86_400
@@ -70,7 +70,6 @@ def fetch_all_again(
         (f"clock+{YEAR}", signal.SIGTERM, 1),
         (f"clock+{YEAR}", signal.SIGKILL, 3),
         (f"clock-{YEAR}", signal.SIGTERM, 3),
-        (f"clock-{YEAR}", signal.SIGKILL, 1),
         ("clock+7200", signal.SIGTERM, 1),
     ],
 )
@@ -95,12 +94,12 @@ def test_a_wrong_clock_during_a_refresh_freezes_no_page(
         assert ("the clock was ahead in an earlier run" in ended.err) == ("+" in shift), ended
         for host in HOSTS:
             for path in PATHS:
-                shown = command(directory, "get", web.url(path, host))
+                shown = run("get", web.url(path, host), "--dir", directory)
                 newest = versions[host + path]
                 # the last answer may have been in flight when the run was stopped
                 texts = [f"version {n} " for n in (newest, newest - 1)]
-                assert any(text in shown.out for text in texts), (shown, newest)
-    checked = command(directory, "check")
+                assert any(text in shown.text for text in texts), (shown, newest)
+    checked = run("check", "--dir", directory)
     assert checked.code == 0, checked
 
 

@@ -13,7 +13,6 @@ import pytest
 
 from tests.faults.harness import (
     TreeWeb,
-    finish,
     judge,
     load_seeds_with_kills,
     run_with_kills,
@@ -51,13 +50,6 @@ def test_kills_at_every_step_lose_nothing(tmp_path: Path) -> None:
         found = judge(web, tmp_path / "crawl", kills)
     assert len(kills) == len(FAULTS)
     assert found.flawless, found
-
-
-def test_a_commit_waits_for_other_pages_only_while_fetches_are_in_flight(tmp_path: Path) -> None:
-    """A crawl of many hosts ends within seconds, although each commit may wait for a minute."""
-    with TreeWeb(tmp_path, 100, "--fanout", "10", hosts=20) as web:
-        finish(web, tmp_path / "crawl", "--set", "store.commit_delay=60", "--max-time", "50")
-        assert judge(web, tmp_path / "crawl").flawless
 
 
 def test_kills_while_seeds_are_loaded(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,7 @@ from crawler.process.lifecycle import disk_watch, run_end
 from crawler.process.opening.environment import Environment
 from crawler.storage.commit import CommitPoint
 from tests.faults.harness import CONCURRENCY, ROOT, TreeWeb, crawl, end, finish, judge, settings, start
-from tests.waiting import WAIT_MAX
+from tests.waiting import until
 
 PAGES = 300
 IN_TERMINAL = ("tests.faults.terminal", "crawler")
@@ -34,22 +34,13 @@ def web(tmp_path: Path) -> Iterator[TreeWeb]:
         yield web
 
 
-def wait_for(condition: Callable[[], bool], process: "subprocess.Popen[str]") -> None:
-    """Wait until `condition` is true. Assert that the process runs meanwhile."""
-    give_up = time.monotonic() + WAIT_MAX
-    while not condition():
-        assert process.poll() is None, process.communicate()
-        assert time.monotonic() < give_up
-        time.sleep(0.01)
-
-
 def begin(
     web: TreeWeb, directory: Path, *arguments: str, pages: int = 40, module: Sequence[str] = ("crawler",)
 ) -> "subprocess.Popen[str]":
     """Start a crawl, and wait until the crawl has fetched `pages` pages."""
     before = web.fetched().total()
     process = start(directory, web.seed, *settings("--concurrency", "5", *arguments), module=module)
-    wait_for(lambda: web.fetched().total() >= before + pages, process)
+    until(lambda: web.fetched().total() >= before + pages, process)
     return process
 
 
@@ -65,10 +56,9 @@ def test_the_first_signal_stops_cleanly(web: TreeWeb, tmp_path: Path) -> None:
     assert found.flawless and found.refetched == 0, found
 
 
-@pytest.mark.parametrize("processes", ["1", "2"])
-@pytest.mark.parametrize("nohup", [True, False])
+@pytest.mark.parametrize(("nohup", "processes"), [(True, "2"), (False, "1")])
 def test_signals_that_must_not_stop_a_crawl(
-    web: TreeWeb, tmp_path: Path, processes: str, nohup: bool
+    web: TreeWeb, tmp_path: Path, nohup: bool, processes: str
 ) -> None:
     """SIGHUP does not stop a crawl under nohup or a service, which has no terminal.
 
@@ -91,8 +81,16 @@ def test_signals_that_must_not_stop_a_crawl(
     assert found.flawless and found.refetched == 0, found
 
 
-@pytest.mark.parametrize("point", ["exit", "threads"])
-@pytest.mark.parametrize("number", ["SIGTERM", "SIGHUP", "SIGINT", "SIGUSR1"])
+@pytest.mark.parametrize(
+    ("number", "point"),
+    [
+        ("SIGTERM", "exit"),
+        ("SIGTERM", "threads"),
+        ("SIGHUP", "exit"),
+        ("SIGINT", "threads"),
+        ("SIGUSR1", "exit"),
+    ],
+)
 def test_a_signal_while_the_process_ends_keeps_the_exit_code(
     web: TreeWeb, tmp_path: Path, number: str, point: str
 ) -> None:
@@ -140,10 +138,10 @@ def test_a_killed_parser_is_replaced(web: TreeWeb, tmp_path: Path) -> None:
 
 
 def _kill_parser(process: "subprocess.Popen[str]") -> None:
-    wait_for(lambda: bool(_parsers(process.pid)), process)
+    until(lambda: bool(_parsers(process.pid)), process)
     victim = _parsers(process.pid)[0]
     os.kill(victim, signal.SIGKILL)
-    wait_for(lambda: victim not in _parsers(process.pid), process)
+    until(lambda: victim not in _parsers(process.pid), process)
 
 
 def _parsers(pid: int) -> list[int]:
@@ -192,15 +190,6 @@ def test_a_failed_write_ends_the_run(
     assert found.flawless and found.refetched <= CONCURRENCY, found
 
 
-def test_a_failed_write_of_a_run_is_repeated(web: TreeWeb, tmp_path: Path) -> None:
-    """No data depends on a new DUE run yet, so the crawl continues and writes the run later."""
-    module = ("tests.faults.planted", "no-room-for-runs")
-    ended = crawl(tmp_path / "crawl", web.seed, *settings("--set", "due.max_wait=0.1"), module=module)
-    assert ended.code == 0 and ended.err.count("No space left") == 3, ended
-    found = judge(web, tmp_path / "crawl")
-    assert found.flawless and found.refetched == 0, found
-
-
 def _config(**sections: dict[str, object]) -> dict[str, object]:
     free = {"delay": 0.0, "delay_factor": 0.0}
     network = {"allow_networks": ["127.0.0.0/8"]}
@@ -234,16 +223,6 @@ def test_fetching_pauses_while_space_is_low(
     report = _crawl_here(_config(), web, tmp_path / "crawl")
     assert report["stopped_by"] == "done"
     assert looks[:4] == [0, 0, 0, 0]
-    assert judge(web, tmp_path / "crawl").flawless
-
-
-def test_the_crawl_stops_when_space_is_very_low(web: TreeWeb, tmp_path: Path) -> None:
-    """Below the lowest limit of free space, the crawl stops cleanly and loses no page."""
-    report = _crawl_here(_config(store={"stop_water_bytes": 1 << 60}), web, tmp_path / "crawl")
-    assert (report["stopped_by"], report["conservation"]) == ("disk", "holds")
-    assert report["frontier"]["todo"] == 1, "the seed is kept"
-    report = _crawl_here(_config(), web, tmp_path / "crawl")
-    assert report["stopped_by"] == "done"
     assert judge(web, tmp_path / "crawl").flawless
 
 
@@ -285,7 +264,7 @@ def test_a_bug_outside_of_any_page_ends_the_run(
     assert judge(web, tmp_path / "crawl").flawless
 
 
-@pytest.mark.parametrize("jump", [-3600.0, 3600.0, -(86_400.0 * 365)])
+@pytest.mark.parametrize("jump", [3600.0, -(86_400.0 * 365)])
 def test_a_clock_that_jumps_delays_no_host(
     web: TreeWeb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, jump: float
 ) -> None:
@@ -320,10 +299,8 @@ def test_a_fetch_that_outlasts_the_grace_period_of_a_stop(
 @pytest.mark.parametrize(
     ("number", "module"),
     [
-        ("SIGTERM", "crawler.cli"),
         ("SIGHUP", "crawler.cli"),
         ("SIGTERM", "crawler.cli.crawl"),
-        ("SIGHUP", "uvloop"),
         ("SIGTERM", "crawler.process.process"),
     ],
 )
@@ -342,11 +319,10 @@ def test_a_signal_during_the_imports_stops_cleanly(
     assert judge(web, tmp_path / "crawl").flawless
 
 
-@pytest.mark.parametrize("number", ["SIGTERM", "SIGHUP"])
-def test_a_signal_during_the_imports_stops_all_processes(web: TreeWeb, tmp_path: Path, number: str) -> None:
+def test_a_signal_during_the_imports_stops_all_processes(web: TreeWeb, tmp_path: Path) -> None:
     """Children that are forked after the signal also stop, together with their supervisor."""
     several = settings("--processes", "2")
-    early = (IN_TERMINAL[0], "tests.faults.early", number, "crawler.supervision.supervisor")
+    early = (IN_TERMINAL[0], "tests.faults.early", "SIGHUP", "crawler.supervision.supervisor")
     first = crawl(tmp_path / "crawl", web.seed, *several, module=early)
     assert first.code == 0, first
     ended = crawl(tmp_path / "crawl", *several)

@@ -160,25 +160,31 @@ class Server:
                 raise asyncio.IncompleteReadError(b"", None)
 
 
+class ScriptedClient(Client):
+    """A client that is a context manager: it starts when the context is entered."""
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+
 def make_client(
     fetch: FetchConfig = PATIENT,
     *,
     identity: IdentityConfig | None = None,
     network: NetworkConfig = LOOPBACK,
     clock: VirtualClock | None = None,
-) -> Client:
-    return Client(fetch, identity or IdentityConfig(), network, clock or VirtualClock())
+) -> ScriptedClient:
+    return ScriptedClient(fetch, identity or IdentityConfig(), network, clock or VirtualClock())
 
 
 async def _one(script: Script, config: FetchConfig, fields: dict[str, Any]) -> tuple[Fetch, Server]:
-    client = make_client(config)
-    await client.start()
-    try:
-        async with Server(script) as server:
-            request = FetchRequest(server.url(fields.pop("path", "/")), ("127.0.0.1",), **fields)
-            return await client.fetch(request), server
-    finally:
-        await client.close()
+    async with make_client(config) as client, Server(script) as server:
+        request = FetchRequest(server.url(fields.pop("path", "/")), ("127.0.0.1",), **fields)
+        return await client.fetch(request), server
 
 
 def fetch(*script: bytes | Do | float, config: FetchConfig = PATIENT, **fields: Any) -> Fetch:

@@ -295,55 +295,11 @@ async def test_reads_are_short_and_followed_by_rests_in_a_long_turn(world: World
     assert len(world.of("rests")) == 1
 
 
-def test_unsolicited_bytes_close_the_connection(world: World) -> None:
-    world.come(b"HTTP/1.1 408 Timeout\r\n\r\n")
-    assert world.connection.lost and world.closed == 1 and world.connection.transport is None
-    assert world.told == [("parts", None)] and world.wire.said == ["abort"]
-    world.connection.close()
-    assert world.closed == 1
-
-
-async def test_bytes_after_an_answer_prevent_reuse(world: World) -> None:
-    """More bytes arrive before the exchange has noticed that the answer is complete."""
-    task = await world.asks()
-    world.come(WHOLE)
-    assert world.answer.reusable
-    world.come(b"HTTP")
-    assert not world.answer.reusable and world.connection.lost
-    await task
-    assert world.answer.content == b"hello"
-
-
 async def test_a_lost_connection_is_not_used_again(world: World) -> None:
     world.connection.close()
     await world.connection.exchange(b"GET", world.answer, LIMITS, world.now + 20.0)
     assert (world.answer.failure, world.answer.error) == (Outcome.RESET, "connection lost")
     assert world.wire.written == b""
-
-
-@pytest.mark.parametrize(
-    ("pieces", "error", "said"),
-    [
-        ([], None, "closed before any answer"),
-        ([b"HTTP"], None, "closed in the header block"),
-        ([HEAD % 5], None, "closed before the end of the body"),
-        ([], OSError("boom"), "OSError: boom"),
-    ],
-)
-async def test_the_end_of_a_connection_ends_the_answer(
-    world: World, pieces: list[bytes], error: Exception | None, said: str
-) -> None:
-    task = await world.asks()
-    for piece in pieces:
-        world.come(piece)
-    world.now += 1.0
-    if error is None:
-        assert world.connection.eof_received() is False, "False tells the transport to close"
-        assert not world.connection.lost and world.answer.error == said
-    world.connection.connection_lost(error)
-    await task
-    assert world.answer.error == said and world.connection.took == 1.0
-    assert world.connection.lost and world.closed == 1
 
 
 async def test_a_bug_in_reading_ends_the_exchange_and_not_the_loop(
@@ -373,24 +329,6 @@ async def test_a_bug_while_ending_an_answer_is_raised_too(world: World) -> None:
     world.connection.connection_lost(None)
     with pytest.raises(KeyError, match="ending"):
         await task
-
-
-def test_a_connection_is_quiet_until_bytes_or_a_close_arrive(world: World) -> None:
-    one = world.connection
-    assert one.is_quiet(), "a connection without a known socket counts as quiet"
-    ours, theirs = socket.socketpair()
-    with ours, theirs:
-        one.sock = ours
-        assert one.is_quiet()
-        theirs.send(b"a")
-        assert not one.is_quiet()
-        ours.recv(1)
-        assert one.is_quiet()
-        theirs.close()
-        assert not one.is_quiet(), "a close is an event too"
-    assert not one.is_quiet(), "closed"
-    one.close()
-    assert not one.is_quiet()
 
 
 def test_a_connection_before_it_is_open(world: World) -> None:

@@ -165,9 +165,7 @@ async def test_cookies_are_sent_only_if_enabled(cookies: bool, own_jar: bool) ->
 
     A setting enables cookies; a redirect chain with its own jar also uses them.
     """
-    client = make_client(small(cookies=cookies))
-    await client.start()
-    async with Server([SETTING]) as server:
+    async with make_client(small(cookies=cookies)) as client, Server([SETTING]) as server:
         jar = CookieJar() if own_jar else None
         for _ in range(2):
             got = await client.fetch(FetchRequest(server.url(), ("127.0.0.1",), jar=jar))
@@ -176,7 +174,6 @@ async def test_cookies_are_sent_only_if_enabled(cookies: bool, own_jar: bool) ->
         assert (b"\r\nCookie: s=1; t=2\r\n" in server.requests[1]) is (cookies or own_jar)
         await client.fetch(FetchRequest(server.url(), ("127.0.0.1",)))
         assert (b"Cookie:" in server.requests[2]) is cookies
-    await client.close()
 
 
 FILE = """\
@@ -233,16 +230,13 @@ async def test_cookies_of_a_file_are_not_recorded(tmp_path: Path) -> None:
     path.write_text("host.test\tFALSE\t/\tFALSE\t0\tsid\tsecret\n")
     answer = OK.replace(b"Content-Type", b"Set-Cookie: sid=newsecret; Path=/\r\nContent-Type")
 
-    async with Server([answer]) as server:
-        client = make_client(small(cookies_file=str(path)))
-        await client.start()
+    async with Server([answer]) as server, make_client(small(cookies_file=str(path))) as client:
         for _ in range(2):
             got = await client.fetch(FetchRequest(server.url(), ("127.0.0.1",)))
             assert b"secret" not in got.request_head + repr(got.headers).encode()
             assert got.header(b"set-cookie") == b"sid=[redacted]"
         assert b"Cookie: sid=secret\r\n" in server.requests[0]
         assert b"Cookie: sid=newsecret\r\n" in server.requests[1]
-        await client.close()
 
 
 async def test_cookies_sent_by_a_jar_are_not_recorded(tmp_path: Path) -> None:
@@ -263,13 +257,10 @@ async def test_cookies_sent_by_a_jar_are_not_recorded(tmp_path: Path) -> None:
     ]
 
     for config, request, lasts in ways:
-        async with Server([answer]) as server:
-            client = make_client(config)
-            await client.start()
+        async with Server([answer]) as server, make_client(config) as client:
             request.url = server.url()
             await client.fetch(request)
             got = await client.fetch(request)
             assert b"Cookie: sid=secret\r\n" in server.requests[1]
             assert b"secret" not in got.request_head and b"Cookie: [redacted]\r\n" in got.request_head
             assert got.header(b"set-cookie") == (b"sid=[redacted]" if lasts else b"sid=secret; Path=/")
-            await client.close()

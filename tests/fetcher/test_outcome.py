@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crawler.fetcher import outcome
-from crawler.fetcher.framing import BadAnswer, ChunkDecoder, Head, parse_head
+from crawler.fetcher.framing import Head, parse_head
 from crawler.records import Outcome
 
 # RFC 9110, section 5.6.7, shows the same time in the three formats of dates.
@@ -108,28 +108,6 @@ def test_every_status_has_one_outcome_and_redirects_need_a_location(
 def test_every_outcome_has_a_blame() -> None:
     for got in Outcome:
         outcome.blame_of(got)
-
-
-@given(st.lists(st.binary(min_size=1, max_size=20), max_size=6), st.integers(1, 50))
-def test_chunks_decode_to_the_payload_however_they_are_cut(pieces: list[bytes], cut: int) -> None:
-    coded = b"".join(b"%X;x\r\n%b\r\n" % (len(piece), piece) for piece in pieces) + b"0\r\nT: 1\r\n\r\nrest"
-    decoder = ChunkDecoder()
-    out = b""
-    rest = b""
-    for at in range(0, len(coded), cut):
-        if decoder.done:
-            rest += coded[at : at + cut]
-        else:
-            out += b"".join(decoder.feed(coded[at : at + cut]))
-    assert decoder.done and out == b"".join(pieces) and decoder.rest + rest == b"rest"
-
-
-@given(st.binary(max_size=60))
-def test_chunk_decoder_takes_any_bytes(data: bytes) -> None:
-    try:
-        ChunkDecoder().feed(data)
-    except BadAnswer as error:
-        assert error.outcome is Outcome.FRAMING
 
 
 def test_fields_are_kept_as_received() -> None:

@@ -34,9 +34,10 @@ class Proxy(Relay):
 
 async def test_http_goes_to_the_proxy_in_absolute_form() -> None:
     """The credentials for the proxy are sent to the proxy, and never recorded."""
-    async with Proxy() as proxy:
-        client = make_client(small(proxy=f"http://me:secret@{proxy.authority}"), network=NetworkConfig())
-        await client.start()
+    async with (
+        Proxy() as proxy,
+        make_client(small(proxy=f"http://me:secret@{proxy.authority}"), network=NetworkConfig()) as client,
+    ):
         for _ in range(2):
             got = await client.fetch(FetchRequest("http://host.test/a?b", keep_alive=5.0))
             assert (got.outcome, got.content, got.address) == (Outcome.FETCHED, b"hello", "")
@@ -45,15 +46,16 @@ async def test_http_goes_to_the_proxy_in_absolute_form() -> None:
         assert proxy.heads[0].startswith(b"GET http://host.test/a?b HTTP/1.1\r\nHost: host.test\r\n")
         expected = b"Proxy-Authorization: Basic " + base64.b64encode(b"me:secret")
         assert expected in proxy.heads[0]
-        await client.close()
 
 
 async def test_https_goes_through_a_tunnel(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(Path(DATA) / "authority.pem"))
 
-    async with Server([OK], context=server_context()) as server, Proxy(server.port) as proxy:
-        client = make_client(small(proxy=f"http://me:secret@{proxy.authority}"))
-        await client.start()
+    async with (
+        Server([OK], context=server_context()) as server,
+        Proxy(server.port) as proxy,
+        make_client(small(proxy=f"http://me:secret@{proxy.authority}")) as client,
+    ):
         for _ in range(2):
             got = await client.fetch(FetchRequest(server.url(scheme="https"), keep_alive=5.0))
             assert (got.outcome, got.content, got.tls_ok) == (Outcome.FETCHED, b"hello", True)
@@ -61,7 +63,6 @@ async def test_https_goes_through_a_tunnel(monkeypatch: pytest.MonkeyPatch) -> N
         assert b"Proxy-Authorization: Basic " in proxy.heads[0]
         assert (len(proxy.heads), server.connections) == (1, 1)
         assert b"Proxy" not in server.requests[0]
-        await client.close()
 
 
 async def test_a_refusing_proxy_is_a_proxy_error() -> None:
@@ -70,33 +71,31 @@ async def test_a_refusing_proxy_is_a_proxy_error() -> None:
         ("https://host.test/", b"407 Proxy Authentication Required"),
         ("https://host.test/", b"502 Bad Gateway"),
     ):
-        async with Proxy(status=status) as proxy:
-            client = make_client(small(proxy=f"http://{proxy.authority}"))
-            await client.start()
+        async with (
+            Proxy(status=status) as proxy,
+            make_client(small(proxy=f"http://{proxy.authority}")) as client,
+        ):
             got = await client.fetch(FetchRequest(url))
             assert (got.outcome, got.blame) == (Outcome.PROXY_ERROR, Blame.HOST), got
             assert url.startswith("http:") or got.error == f"the proxy answers {status.decode()}"
-            await client.close()
 
 
 async def test_a_missing_proxy_is_a_proxy_error() -> None:
     async with Server([OK]) as server:
         pass
-    client = make_client(small(proxy=f"http://127.0.0.1:{server.port}"))
-    await client.start()
-    for url in ("http://host.test/", "https://host.test/"):
-        got = await client.fetch(FetchRequest(url))
-        assert (got.outcome, got.blame) == (Outcome.PROXY_ERROR, Blame.HOST)
-    await client.close()
+    async with make_client(small(proxy=f"http://127.0.0.1:{server.port}")) as client:
+        for url in ("http://host.test/", "https://host.test/"):
+            got = await client.fetch(FetchRequest(url))
+            assert (got.outcome, got.blame) == (Outcome.PROXY_ERROR, Blame.HOST)
 
 
 async def test_a_hanging_proxy_is_a_proxy_error() -> None:
     with silent_port() as port:
-        client = make_client(small(proxy=f"http://127.0.0.1:{port}", connect_timeout=Seconds(0.2)))
-        await client.start()
-        got = await client.fetch(FetchRequest("https://host.test/"))
-        assert (got.outcome, got.error) == (Outcome.PROXY_ERROR, "no connection in time")
-        await client.close()
+        async with make_client(
+            small(proxy=f"http://127.0.0.1:{port}", connect_timeout=Seconds(0.2))
+        ) as client:
+            got = await client.fetch(FetchRequest("https://host.test/"))
+            assert (got.outcome, got.error) == (Outcome.PROXY_ERROR, "no connection in time")
 
 
 async def test_a_failing_proxy_is_logged_at_once_and_only_once(caplog: pytest.LogCaptureFixture) -> None:
@@ -107,11 +106,9 @@ async def test_a_failing_proxy_is_logged_at_once_and_only_once(caplog: pytest.Lo
     async with Server([OK]) as server:
         pass
     address = f"127.0.0.1:{server.port}"
-    client = make_client(small(proxy=f"http://me:secret@{address}"))
-    await client.start()
-    for name in ("one", "two"):
-        await client.fetch(FetchRequest(f"http://{name}.test/"))
-    await client.close()
+    async with make_client(small(proxy=f"http://me:secret@{address}")) as client:
+        for name in ("one", "two"):
+            await client.fetch(FetchRequest(f"http://{name}.test/"))
     (said,) = caplog.records
     assert said.levelname == "ERROR" and f"the proxy http://{address} failed: " in said.message
     assert "refused" in said.message.lower() and "secret" not in said.message

@@ -65,26 +65,25 @@ async def test_the_proxy_gets_the_host_name_and_the_host_gets_the_request(scheme
     login = (b"me", b"secret")
     async with Server([OK]) as server, Socks(server.port, login=login) as socks:
         proxy = f"{scheme}://me:secret@{socks.authority}"
-        client = make_client(small(proxy=proxy), network=NetworkConfig())
-        await client.start()
-        for _ in range(2):
-            got = await client.fetch(FetchRequest("http://host.test/a?b", keep_alive=5.0))
-            assert (got.outcome, got.content, got.address) == (Outcome.FETCHED, b"hello", "")
-            assert b"secret" not in got.request_head
-        assert socks.asked == [(b"host.test", 80)] and server.connections == 1
-        assert server.requests[0].startswith(b"GET /a?b HTTP/1.1\r\nHost: host.test\r\n")
-        await client.close()
+        async with make_client(small(proxy=proxy), network=NetworkConfig()) as client:
+            for _ in range(2):
+                got = await client.fetch(FetchRequest("http://host.test/a?b", keep_alive=5.0))
+                assert (got.outcome, got.content, got.address) == (Outcome.FETCHED, b"hello", "")
+                assert b"secret" not in got.request_head
+            assert socks.asked == [(b"host.test", 80)] and server.connections == 1
+            assert server.requests[0].startswith(b"GET /a?b HTTP/1.1\r\nHost: host.test\r\n")
 
 
 async def test_tls_through_the_socks_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SSL_CERT_FILE", str(Path(DATA) / "authority.pem"))
 
-    async with Server([OK], context=server_context()) as server, Socks(server.port) as socks:
-        client = make_client(small(proxy=f"socks5://{socks.authority}"), network=NetworkConfig())
-        await client.start()
+    async with (
+        Server([OK], context=server_context()) as server,
+        Socks(server.port) as socks,
+        make_client(small(proxy=f"socks5://{socks.authority}"), network=NetworkConfig()) as client,
+    ):
         got = await client.fetch(FetchRequest("https://host.test/"))
         assert (got.outcome, got.tls_ok) == (Outcome.FETCHED, True), got.error
-        await client.close()
 
 
 @pytest.mark.parametrize(
@@ -93,22 +92,20 @@ async def test_tls_through_the_socks_proxy(monkeypatch: pytest.MonkeyPatch) -> N
 )
 async def test_errors_of_a_socks_proxy_have_distinct_outcomes(reply: int, outcome: str) -> None:
     """The error of an unreachable host is charged to that host. Any other error is charged to the proxy."""
-    async with Socks(0, reply=reply) as socks:
-        client = make_client(small(proxy=f"socks5://{socks.authority}"), network=NetworkConfig())
-        await client.start()
+    async with (
+        Socks(0, reply=reply) as socks,
+        make_client(small(proxy=f"socks5://{socks.authority}"), network=NetworkConfig()) as client,
+    ):
         got = await client.fetch(FetchRequest("http://host.test/"))
         assert got.outcome == outcome and got.error
-        await client.close()
 
 
 async def test_a_wrong_password_and_a_dead_proxy_are_proxy_errors() -> None:
     async with Socks(0, login=(b"me", b"right")) as socks:
         for proxy in (f"socks5://me:wrong@{socks.authority}", "socks5://127.0.0.1:1"):
-            client = make_client(small(proxy=proxy), network=NetworkConfig())
-            await client.start()
-            got = await client.fetch(FetchRequest("http://host.test/"))
-            assert got.outcome is Outcome.PROXY_ERROR and "wrong" not in got.error
-            await client.close()
+            async with make_client(small(proxy=proxy), network=NetworkConfig()) as client:
+                got = await client.fetch(FetchRequest("http://host.test/"))
+                assert got.outcome is Outcome.PROXY_ERROR and "wrong" not in got.error
 
 
 @pytest.mark.parametrize("text", ["socks6://h:1", "socks5://", "ftp://h:1", "socks5:h"])

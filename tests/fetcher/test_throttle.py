@@ -45,13 +45,13 @@ async def test_rate_limit_pauses_count_for_no_time_limit() -> None:
     body = bytes(60_000)
     answer = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body)
 
-    async with Server([answer, *(body[i : i + 10_000] for i in range(0, 60_000, 10_000))]) as server:
-        client = make_client(small(bytes_per_second=ByteCount(1_000_000)))
-        await client.start()
+    async with (
+        Server([answer, *(body[i : i + 10_000] for i in range(0, 60_000, 10_000))]) as server,
+        make_client(small(bytes_per_second=ByteCount(1_000_000))) as client,
+    ):
         got = await client.fetch(FetchRequest(server.url(), ("127.0.0.1",)))
         assert (got.outcome, len(got.body)) == (Outcome.FETCHED, 60_000)
         assert client._throttle._free_at > 0
-        await client.close()
 
 
 class Transport:

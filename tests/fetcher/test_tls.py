@@ -38,13 +38,9 @@ def trusted(monkeypatch: pytest.MonkeyPatch) -> None:
 async def _get(
     server: Server, host: str = "host.test", times: int = 1, keep_alive: float = 0.0, **options: object
 ) -> list[Fetch]:
-    client = make_client(small(**options))
-    await client.start()
-    try:
+    async with make_client(small(**options)) as client:
         request = FetchRequest(server.url(host=host, scheme="https"), ("127.0.0.1",), keep_alive=keep_alive)
         return [await client.fetch(request) for _ in range(times)]
-    finally:
-        await client.close()
 
 
 @pytest.mark.usefixtures("trusted")
@@ -71,26 +67,24 @@ def test_nothing_of_a_connection_is_left_for_the_garbage_collector() -> None:
     """All memory of a connection is freed at once, even after a refusal, a cancellation or a close by the server."""
 
     async def play() -> None:
-        client = make_client(small(tls_timeout=Seconds(0.2)))
-        await client.start()
-        async with Server([OK], context=server_context()) as server:
-            request = FetchRequest(server.url(scheme="https"), ("127.0.0.1",), keep_alive=5.0)
-            for keep_alive in (5.0, 0.0):
-                request.keep_alive = keep_alive
-                assert (await client.fetch(request)).outcome is Outcome.FETCHED
-            request.url = server.url(host="other.test", scheme="https")
-            assert (await client.fetch(request)).outcome is Outcome.TLS_ERROR
-        async with Server([OK], [Do.CLOSE], context=server_context()) as server:
-            request.url = server.url(scheme="https")
-            await client.fetch(request)
-            await client.fetch(request)
-        with silent_port() as port:
-            request.url = f"https://host.test:{port}/"
-            assert (await client.fetch(request)).outcome is Outcome.TLS_ERROR
-        await asyncio.sleep(0.05)
+        async with make_client(small(tls_timeout=Seconds(0.2))) as client:
+            async with Server([OK], context=server_context()) as server:
+                request = FetchRequest(server.url(scheme="https"), ("127.0.0.1",), keep_alive=5.0)
+                for keep_alive in (5.0, 0.0):
+                    request.keep_alive = keep_alive
+                    assert (await client.fetch(request)).outcome is Outcome.FETCHED
+                request.url = server.url(host="other.test", scheme="https")
+                assert (await client.fetch(request)).outcome is Outcome.TLS_ERROR
+            async with Server([OK], [Do.CLOSE], context=server_context()) as server:
+                request.url = server.url(scheme="https")
+                await client.fetch(request)
+                await client.fetch(request)
+            with silent_port() as port:
+                request.url = f"https://host.test:{port}/"
+                assert (await client.fetch(request)).outcome is Outcome.TLS_ERROR
+            await asyncio.sleep(0.05)
 
-        assert left() == before
-        await client.close()
+            assert left() == before
 
     def left() -> int:
         return sum(isinstance(thing, TlsTransport | Connection) for thing in gc.get_objects())
@@ -116,9 +110,7 @@ async def test_a_session_is_copied_once_per_full_handshake() -> None:
             super().keep(hostname, ssl_object, now)
             copies += self._sessions.get(hostname) is not before
 
-    async with Server([OK], context=server_context()) as server:
-        client = make_client()
-        await client.start()
+    async with Server([OK], context=server_context()) as server, make_client() as client:
         client._connector._context(True).__class__ = Counting
         carried = []
         for keep_alive in (5.0, 5.0, 0.0, 5.0, 0.0, 0.0):
@@ -126,21 +118,18 @@ async def test_a_session_is_copied_once_per_full_handshake() -> None:
             carried.append((await client.fetch(request)).connection)
         assert carried == ["full", "reused", "reused", "resumed", "reused", "resumed"]
         assert copies == 1
-        await client.close()
 
 
 async def test_sessions_of_the_most_recent_hosts_are_kept() -> None:
     """When a session is resumed, it becomes the most recent session, although it is not copied again."""
-    client = make_client(small(tls="record"))
-    await client.start()
-    client._connector._context(False).sessions_max = 2
-    carried = []
-    async with Server([OK], context=server_context()) as server:
-        for host in ("a.test", "b.test", "a.test", "c.test", "a.test", "b.test"):
-            request = FetchRequest(server.url(host=host, scheme="https"), ("127.0.0.1",), keep_alive=0.0)
-            carried.append((await client.fetch(request)).connection)
-    assert carried == ["full", "full", "resumed", "full", "resumed", "full"]
-    await client.close()
+    async with make_client(small(tls="record")) as client:
+        client._connector._context(False).sessions_max = 2
+        carried = []
+        async with Server([OK], context=server_context()) as server:
+            for host in ("a.test", "b.test", "a.test", "c.test", "a.test", "b.test"):
+                request = FetchRequest(server.url(host=host, scheme="https"), ("127.0.0.1",), keep_alive=0.0)
+                carried.append((await client.fetch(request)).connection)
+        assert carried == ["full", "full", "resumed", "full", "resumed", "full"]
 
 
 @pytest.mark.usefixtures("trusted")
@@ -149,9 +138,10 @@ async def test_a_large_body_over_tls_pauses_and_is_received_in_full() -> None:
     body = bytes(range(256)) * 4000
 
     answer = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body) + body
-    client = make_client(small(held_bytes_max=ByteCount(50_000), tls="record"))
-    await client.start()
-    async with Server([answer], context=server_context()) as server:
+    async with (
+        make_client(small(held_bytes_max=ByteCount(50_000), tls="record")) as client,
+        Server([answer], context=server_context()) as server,
+    ):
         requests = [
             FetchRequest(server.url(host=f"h{number}.test", scheme="https"), ("127.0.0.1",))
             for number in range(4)
@@ -159,7 +149,6 @@ async def test_a_large_body_over_tls_pauses_and_is_received_in_full() -> None:
         fetches = await asyncio.gather(*map(client.fetch, requests))
         assert all(got.body == body for got in fetches)
         client.account._check()
-    await client.close()
 
 
 @pytest.mark.usefixtures("trusted")
@@ -277,14 +266,12 @@ async def test_a_handshake_that_waited_for_its_turn_ends_like_any_other() -> Non
 
         raw = await asyncio.start_server(speak, "127.0.0.1", 0)
         plain = f"https://host.test:{raw.sockets[0].getsockname()[1]}/"
-        client = make_client(small())
-        await client.start()
-        client._connector.handshakes = Handshakes(share)
-        async with Server([OK], context=server_context()) as server:
-            good, bad = server.url(scheme="https"), server.url(host="other.test", scheme="https")
-            asked = [client.fetch(FetchRequest(url, ("127.0.0.1",))) for url in [good, bad, plain] * 5]
-            fetches = await asyncio.gather(*asked)
-        await client.close()
+        async with make_client(small()) as client:
+            client._connector.handshakes = Handshakes(share)
+            async with Server([OK], context=server_context()) as server:
+                good, bad = server.url(scheme="https"), server.url(host="other.test", scheme="https")
+                asked = [client.fetch(FetchRequest(url, ("127.0.0.1",))) for url in [good, bad, plain] * 5]
+                fetches = await asyncio.gather(*asked)
         raw.close()
         return [(fetch.outcome, fetch.content, fetch.error) for fetch in fetches]
 

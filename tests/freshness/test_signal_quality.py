@@ -7,12 +7,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crawler.change_signals import SOURCES
+from crawler.change_signals import COUNTER_BITS, SOURCES
 from crawler.freshness.false_signals import precision_at
 from crawler.freshness.learning import Learning
 from crawler.freshness.signal_quality import SignalQuality
-from crawler.freshness.source_precision import COUNTED_MAX, WEIGHT_MAX
+from crawler.freshness.source_precision import WEIGHT_MAX
 from crawler.freshness.value_kernel import GREEDY, NOISY, Parameters
+
+COUNTED_MAX = 2**COUNTER_BITS - 1  # the largest number that the counter of a source can hold
 
 
 def _site_knowledge(
@@ -133,7 +135,7 @@ def test_the_pooled_signal_keeps_drift_and_announced_changes() -> None:
 @given(
     rows=st.lists(
         st.tuples(
-            st.lists(st.sampled_from([0, 0, 1, 3, 1_000_000]), min_size=SOURCES, max_size=SOURCES),
+            st.lists(st.sampled_from([0, 0, 1, 3, COUNTED_MAX]), min_size=SOURCES, max_size=SOURCES),
             st.floats(1e-9, 10.0),
             st.floats(1e-9, 1e6),
             st.booleans(),

@@ -86,6 +86,17 @@ def test_a_host_with_only_silent_schemes_is_given_up() -> None:
     assert crawl.frontier.views.counters()["todo"] == 2
 
 
+def test_a_host_whose_backoff_is_over_still_has_its_cause() -> None:
+    crawl = Crawl(
+        config(crawl={"patience": "9 d"}),
+        answer=lambda fetch_task, now: failed(fetch_task.url, Outcome.TLS_ERROR, Blame.HOST, took=0.01),
+    )
+    crawl.add([link("https://a.org/"), link("http://a.org/")])
+    crawl.run(30.0)
+    (host,) = crawl.frontier.views.hosts(crawl.now + 3600.0, 1)
+    assert (host.state, host.cause, host.failures) == ("ready", "tls_error", 2)
+
+
 def test_authorities_are_bounded() -> None:
     authorities, politeness = Authorities(), config().politeness
     for port in range(ENTRIES_MAX + 9):
@@ -118,3 +129,17 @@ def test_unknown_ports_take_one_turn_in_nine_of_a_host() -> None:
     assert len(began) == 40
     assert all(later - earlier >= 40.0 for earlier, later in itertools.pairwise(began[1:]))
     assert began[1] - began[0] >= 8.0, "only the minimum gap of the host is known"
+
+
+def test_a_busy_robots_txt_is_charged_to_the_host_and_not_to_one_of_its_ports() -> None:
+    """Once, a 429 for robots.txt slowed down no host that had several ports or schemes."""
+
+    def busy(fetch_task: FetchTask, _now: float) -> Fetch:
+        return failed(fetch_task.url, Outcome.HOST_BUSY, Blame.HOST, status=429)
+
+    crawl = Crawl(robots=Robots(), answer=busy)
+    crawl.add([link("http://a.org:8080/"), link("http://a.org/"), link("https://a.org/")])
+    crawl.run(50.0)
+    (host,) = crawl.frontier.views.hosts(crawl.now, 1)
+    assert [request.task for request in crawl.requests] == [TaskKind.ROBOTS]
+    assert (host.failures, host.slowdown, host.state) == (1, 2.0, "backing_off")

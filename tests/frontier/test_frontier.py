@@ -17,7 +17,6 @@ from tests.frontier.model import (
     OpenRobots,
     Request,
     config,
-    domain_of,
     failed,
     fetched,
     link,
@@ -54,17 +53,6 @@ def judge(
 
 
 # ---- every URL is given out once, in order ----
-
-
-def test_every_url_is_given_out_once() -> None:
-    crawl = Crawl()
-    urls = [f"https://h{n % 7}.a{n % 3}.org/{n}" for n in range(300)]
-    crawl.add([link(url) for url in urls])
-    assert crawl.run() == "done"
-    assert sorted(crawl.done) == sorted(urls)
-    pages = [fetch_task.url for fetch_task in crawl.handed if fetch_task.kind is TaskKind.PAGE]
-    assert sorted(pages) == sorted(urls)
-    assert crawl.frontier.views.counters()["todo"] == 0
 
 
 def test_a_fetch_task_has_all_fields_of_its_link() -> None:
@@ -495,15 +483,6 @@ def test_a_failing_look_up_backs_the_host_off() -> None:
     assert crawl.now - 1e6 == pytest.approx(60 + 120 + 240, abs=1)
 
 
-def test_look_ups_have_a_limit_of_their_own() -> None:
-    crawl = Crawl(config(network={"dns_concurrency": 2}), concurrency=5)
-    crawl.add([link(url) for url in urls_of(9, 1)])
-    assert [fetch_task.kind for fetch_task in iter(lambda: crawl.frontier.claim_next(crawl.now), None)] == [
-        TaskKind.RESOLVE
-    ] * 2
-    crawl.frontier._check()
-
-
 def test_twenty_refusals_hold_a_host_until_it_is_unblocked() -> None:
     refusing = True
     crawl = Crawl(
@@ -779,14 +758,6 @@ def test_the_front_stays_small() -> None:
     assert len({request.host for request in crawl.requests}) == 400, "hosts come in turns"
 
 
-def test_one_host_with_many_urls_is_read_in_pieces() -> None:
-    crawl = Crawl(config(politeness={"delay": 0, "delay_factor": 0}))
-    crawl.checking = False
-    crawl.add([link(f"https://a.org/{n}") for n in range(2000)])
-    assert crawl.run() == "done"
-    assert crawl.done == [f"https://a.org/{n}" for n in range(2000)]
-
-
 # ---- fetch slots ----
 
 
@@ -965,14 +936,6 @@ def test_a_clock_that_is_set_back_does_not_delay_retries() -> None:
     assert later.now - (crawl.now - 3600.0) < 60.0
 
 
-def test_domains_are_counted_by_registrable_domain() -> None:
-    assert domain_of("a.b.org") == "b.org"
-    crawl = Crawl()
-    crawl.add([link(f"https://h{n}.d{n % 2}.org/") for n in range(6)])
-    domains = crawl.frontier._registry.domains
-    assert len(domains) == 2 and sorted(domains.array("hosts")) == [3, 3]
-
-
 def test_instants_keep_their_precision_over_a_restart() -> None:
     """The gap is stored in 32 bits. Points in time were once computed in 32 bits, too, and were off by one minute."""
     store, now = MemoryStore(), 1_760_000_000.3
@@ -1000,17 +963,6 @@ def test_a_request_cut_off_by_a_stop_is_repeated_after_its_gap() -> None:
     assert later.run() == "done"
     assert later.done == ["https://a.org/0", "https://a.org/1"]
     judge(crawl.cut_off() + later.requests)
-
-
-def test_domain_budgets_include_urls_from_before_a_restart() -> None:
-    settings, store = config(crawl={"pages_per_domain": 5}), MemoryStore()
-    crawl = Crawl(settings, store=store)
-    crawl.add([link(f"https://h{n}.a.org/") for n in range(4)])
-    crawl.run()
-    crawl.stop()
-    later = Crawl(settings, store=store, now=crawl.now)
-    later.add([link(f"https://h{n}.a.org/again") for n in range(4)])
-    assert later.frontier.views.counters()["parked_pages_per_domain"] == 3
 
 
 def test_a_queue_is_not_read_to_its_end_while_more_is_on_the_way() -> None:

@@ -3,12 +3,16 @@
 A hop is in no queue. The hop borrows its host between two fetch tasks of the host.
 """
 
+import itertools
+from typing import Any
+
 import pytest
 
 from crawler.frontier.hosts.borrowed_hosts import ASK_AGAIN
-from crawler.records import FetchTask
+from crawler.frontier.hosts.table import HostFlag
+from crawler.records import Blame, Fetch, FetchTask, Outcome
 from crawler.robots.cache import DENIED, Verdict
-from tests.frontier.model import Crawl, OpenRobots, config, link
+from tests.frontier.model import Crawl, Hash, OpenRobots, config, failed, fetched, link
 
 SAME = "1.1.1.1"
 
@@ -37,7 +41,7 @@ def test_a_borrowed_host_is_held_exclusively_and_waits_its_gap() -> None:
     crawl.add([link("https://a.org/")])
     crawl.run(30.0)
     assert [fetch_task.kind for fetch_task in crawl.handed] == []
-    frontier.hops.give_back("a.org", crawl.now, 0.1, retry_after=20.0)
+    frontier.hops.give_back(fetched("https://a.org/", 0.1, retry_after=20.0), crawl.now)
     returned = crawl.now
     assert frontier.hops.borrow("a.org", returned) == returned + 20.0 and len(visits) == 0
     assert crawl.run() == "done"
@@ -49,7 +53,7 @@ def test_a_hop_keeps_the_gap_of_its_address() -> None:
     crawl = Crawl()
     hops, now = crawl.frontier.hops, crawl.now
     hops.borrow("a.org", now, address=SAME)
-    hops.give_back("a.org", now + 1.0, 0.5)
+    hops.give_back(fetched("https://a.org/", 0.5), now + 1.0)
     at = hops.borrow("b.org", now + 1.0, address=SAME)
     assert at > now + 1.0 and at != now + 1.0 + ASK_AGAIN
     assert hops.borrow("c.org", now + 1.0) == 0.0
@@ -60,8 +64,8 @@ def test_a_hop_keeps_the_gap_of_its_address() -> None:
 def test_a_hop_on_the_fetch_tasks_own_host_waits_for_its_gap_only() -> None:
     crawl, fetch_tasks = started("a.org", "b.org")
     now = crawl.now + 0.2
-    crawl.frontier.hops.give_back("a.org", now, 0.2)
     fetch_task = fetch_tasks["a.org"]
+    crawl.frontier.hops.pause(fetch_task, fetched(fetch_task.url, 0.2), now)
     assert crawl.frontier.hops.borrow("a.org", now, fetch_task) == now + 2.0
     assert crawl.frontier.hops.borrow("a.org", now + 2.0, fetch_task) == 0.0
     assert crawl.frontier.hops.borrow("b.org", now, fetch_task) > now, "b.org is held by another fetch task"
@@ -112,14 +116,14 @@ def test_two_hosts_that_redirect_to_each_other_do_not_deadlock() -> None:
     crawl, fetch_tasks = started("a.org", "b.org")
     now = crawl.now + 5.0
     for fetch_task in fetch_tasks.values():
-        crawl.frontier.hops.give_back(fetch_task.hostname, now, 0.0)
+        crawl.frontier.hops.pause(fetch_task, fetched(fetch_task.url, 0.0), now)
         crawl.frontier.hops.step_aside(fetch_task, now)
     now += 10.0
     assert crawl.frontier.hops.borrow("b.org", now, fetch_tasks["a.org"], "b.org") == 0.0
     assert crawl.frontier.hops.borrow("a.org", now, fetch_tasks["b.org"], "a.org") > now, (
         "a.org is still busy with its own hop"
     )
-    crawl.frontier.hops.give_back("b.org", now + 1.0, 0.1)
+    crawl.frontier.hops.give_back(fetched("https://b.org/", 0.1), now + 1.0)
     crawl.frontier.hops.step_aside(fetch_tasks["a.org"], now + 1.0)
     assert crawl.frontier.hops.borrow("a.org", now + 1.0, fetch_tasks["b.org"], "a.org") == 0.0
     crawl.frontier._check()
@@ -148,3 +152,69 @@ def test_a_redirect_is_followed_if_the_robots_txt_that_is_obeyed_allows_it() -> 
 def test_without_a_gap_between_requests_addresses_are_not_held() -> None:
     hops = Crawl(config(politeness={"delay": 0.0})).frontier.hops
     assert hops.borrow("a.org", 1e6, address=SAME) == hops.borrow("b.org", 1e6, address=SAME) == 0.0
+
+
+@pytest.mark.parametrize("terms", [{"override": [{"match": "a.org", "delay": 7.0}]}, {}])
+def test_the_gap_after_a_hop_obeys_override_and_crawl_delay(terms: dict[str, Any]) -> None:
+    class Slow(OpenRobots):
+        def crawl_delay(self, authority: str) -> float | None:
+            return None if terms else 7.0
+
+    hops = Crawl(config(**terms), robots=Slow()).frontier.hops
+    assert hops.borrow("a.org", 1e6) == 0.0
+    hops.give_back(fetched("https://a.org/"), 1e6)
+    assert hops.borrow("a.org", 1e6) == 1e6 + 7.0
+
+
+def test_a_failure_of_the_last_host_of_a_chain_is_not_charged_to_the_first() -> None:
+    """A page of a.org was redirected to b.org, which answered 503. Only b.org may back off.
+
+    The URL is tried `frontier.tries` times.
+    """
+
+    def redirected(fetch_task: FetchTask, _now: float) -> Fetch:
+        busy = failed("https://b.org/", Outcome.HOST_BUSY, Blame.HOST, status=503, retry_after=9e4)
+        return busy if fetch_task.url.endswith("/away") else fetched(fetch_task.url)
+
+    crawl = Crawl(answer=redirected)
+    crawl.add([link("https://a.org/away"), *(link(f"https://a.org/{n}") for n in range(5))])
+    assert crawl.run() == "done"
+    (host,) = crawl.frontier.views.hosts(crawl.now, 1)
+    assert (host.failures, host.slowdown) == (0, 1.0)
+    assert sum(request.url.endswith("/away") for request in crawl.requests) == 3
+    gaps = [after.began - before.ended for before, after in itertools.pairwise(crawl.requests)]
+    assert min(gaps) == 1.0 and max(gaps) < 200.0
+
+
+def test_a_page_in_a_browser_waits_after_a_429_to_one_of_its_requests() -> None:
+    crawl, fetch_tasks = started("a.org")
+    hops, now, fetch_task = crawl.frontier.hops, crawl.now, fetch_tasks["a.org"]
+    hops.leave_address(fetch_task, now)
+    for at, answer, ready in (
+        (1.0, fetched("https://a.org/x.js", 3.0), 0.0),
+        (2.0, failed("https://a.org/y.js", Outcome.HOST_BUSY, Blame.HOST, status=429), now + 62.0),
+    ):
+        assert hops.take_address(fetch_task, "", now + at) == 0.0
+        hops.end_subresource(fetch_task, answer, now + at)
+        assert hops.take_address(fetch_task, "", now + at) == ready
+    assert crawl.frontier.record_outcome(fetch_task, fetched(fetch_task.url), now + 3.0).until == now + 62.0
+
+
+def test_hops_to_a_task_s_own_host_take_turns_of_its_domain() -> None:
+    crawl, fetch_tasks = started("a.site.org")
+    hops, now, fetch_task = crawl.frontier.hops, crawl.now + 100.0, fetch_tasks["a.site.org"]
+    assert hops.borrow("a.site.org", now, fetch_task) == 0.0
+    assert hops.borrow("b.site.org", now) == now + 1 / 8
+    assert hops.take_address(fetch_task, "", now + 9.0) == 0.0
+    assert hops.borrow("c.site.org", now + 9.0) == 0.0, "requests of a browser need no turn"
+
+
+def test_a_host_that_was_blocked_refused_or_given_up_is_closed_for_hops() -> None:
+    crawl, _ = started("a.org")
+    frontier, slot = crawl.frontier, crawl.frontier._hosts.find(Hash().host_key("a.org"))
+    assert not frontier.hops.is_closed("a.org") and not frontier.hops.is_closed("unknown.org")
+    for flag in (HostFlag.BLOCKED, HostFlag.REFUSED, HostFlag.GIVEN_UP):
+        frontier._hosts.flags[slot] = flag
+        assert frontier.hops.is_closed("a.org")
+    frontier._hosts.flags[slot] = HostFlag.PROMPT
+    assert not frontier.hops.is_closed("a.org")

@@ -92,12 +92,6 @@ def test_hosts_that_fail_are_listed_as_failing_after_a_restart(crawl: Crawl, cle
     assert page(again, "failing")["failing"] == 0
 
 
-def test_a_host_that_answers_again_is_no_longer_listed_as_failing(crawl: Crawl) -> None:
-    crawl._answer = lambda fetch_task, now: fetched(fetch_task.url)
-    crawl.run(100_000.0)
-    assert page(crawl, "failing")["failing"] == crawl.frontier.views.counters()["hosts_failing"] == 0
-
-
 def test_a_search_is_bounded_and_pauses(crawl: Crawl, monkeypatch: pytest.MonkeyPatch) -> None:
     """A search reports the number of hosts that it did not examine.
 

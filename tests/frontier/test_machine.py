@@ -294,7 +294,7 @@ class FrontierMachine(RuleBasedStateMachine):
             if fetch_task.kind in (TaskKind.PAGE, TaskKind.ROBOTS):
                 self._end_request(fetch_task, Fetch("", Outcome.FETCHED, took=self.now - began))
         for host, address, began in self.borrowed:
-            self._end_hop(host, address, self.now - began)
+            self._end_hop(Fetch("", Outcome.FETCHED, took=self.now - began), host, address)
 
     def _forget_requests(self) -> None:
         """Remove uncommitted requests from the model; after such a request, only the minimum gap applies."""
@@ -335,7 +335,7 @@ class FrontierMachine(RuleBasedStateMachine):
             self.frontier.blocks.unblock(host, self.now)
         self.blocked.clear()
 
-    @rule(host=st.sampled_from([name for name in HOSTS if name != "z.b.org"]), with_address=st.booleans())
+    @rule(host=st.sampled_from(HOSTS), with_address=st.booleans())
     def borrow(self, host: str, with_address: bool) -> None:
         address = ADDRESSES[host][0] if with_address else ""
         instant = self.frontier.hops.borrow(host, self.now, address=address)
@@ -350,15 +350,17 @@ class FrontierMachine(RuleBasedStateMachine):
         self.borrowed.append((host, address, self.now))
 
     @precondition(lambda self: self.borrowed)
-    @rule()
-    def give_back(self) -> None:
+    @rule(outcome=st.sampled_from(ANSWERS), retry_after=st.sampled_from([0.0, 0.0, 9.0]))
+    def give_back(self, outcome: tuple[Outcome, Blame, int] = GOOD, retry_after: float = 0.0) -> None:
         host, address, began = self.borrowed.pop()
-        self.frontier.hops.give_back(host, self.now, self.now - began)
+        fetch = Fetch(f"https://{host}/hop", *outcome, took=self.now - began, retry_after=retry_after)
+        self.frontier.hops.give_back(fetch, self.now)
         self.busy -= {host, address}
-        self._end_hop(host, address, self.now - began)
+        self._end_hop(fetch, host, address)
 
-    def _end_hop(self, host: str, address: str, took: float) -> None:
-        self.free_at[host] = self.now + max(DELAY, min(2.0 * took, 30.0))
+    def _end_hop(self, fetch: Fetch, host: str, address: str) -> None:
+        least = 4.0 if fetch.outcome is Outcome.HOST_BUSY else 3.0 if host == "z.b.org" else DELAY
+        self.free_at[host] = self.now + max(least, min(2.0 * fetch.took, 30.0), fetch.retry_after)
         if address:
             self.free_at[address] = self.now + 0.5
 

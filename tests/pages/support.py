@@ -90,5 +90,9 @@ class Site:
         self.commit(capturing)
         return capturing
 
+    def payload(self, fingerprint: int, at: float | None = None) -> bytes:
+        """Return the stored payload of a page, at a time or now. The page must have a copy."""
+        return self.cache.get(fingerprint, at).payload
+
     def segments(self) -> list[Path]:
         return sorted(path for path in self.cache.folder.iterdir() if path.is_file())

@@ -168,7 +168,7 @@ def test_a_decompression_bomb_is_cut_at_the_limit(codings: bytes, coder: object)
     assert len(reading.decode_payload(bomb, codings, bytes_max=100_000)) == 100_000
 
 
-@pytest.mark.parametrize("layers", [1, 2, 3])
+@pytest.mark.parametrize("layers", [1, 3])
 def test_a_small_copy_has_no_huge_content(layers: int) -> None:
     """Once, a page of 300 bytes made a page server send 600 MB, and a mirror write 600 MB."""
     bomb = b"\0" * (48 << 20)

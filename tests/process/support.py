@@ -108,6 +108,12 @@ class Joint:
                 self.commit(self.results.robots(fetch_task, missing, now))
         raise AssertionError("the frontier gave out no fetch task of this kind")
 
+    def robots(self, body: bytes, **values: Any) -> Change:
+        """Answer the next request for a robots.txt with `body`, and commit the change."""
+        fetch_task = self.fetch_task(TaskKind.ROBOTS)
+        answer = fetch(fetch_task.url, body, **values)
+        return self.commit(self.results.robots(fetch_task, answer, self.clock.now()))
+
     def page(self, fetch_task: FetchTask, answer: Fetch, extracted: Extracted | None = None) -> Change:
         """Process the result of a page and commit the change."""
         return self.commit(self.results.page(fetch_task, answer, extracted, self.clock.now()))

@@ -366,19 +366,6 @@ def test_a_host_is_explained_with_its_robots_txt(shown: Shown) -> None:
         shown.ask("host", host="a b")
 
 
-def test_a_crawl_is_paused_and_resumed(shown: Shown) -> None:
-    assert shown.ask("pause")["paused"] and shown.joint.stages.frontier.pauses.reasons and not shown.woken
-    assert shown.ask("resume") == {"paused": []} and shown.woken
-    assert not shown.joint.stages.frontier.pauses.reasons
-
-
-def test_wrong_arguments_and_commands_are_refused(shown: Shown) -> None:
-    with pytest.raises(UsageError, match="host"):
-        shown.ask("host", port=1)
-    with pytest.raises(UsageError):
-        shown.ask("nonsense")
-
-
 def test_settings_change_for_this_run(shown: Shown, level: logging.Logger) -> None:
     quiet = logging.Handler()
     level.addHandler(quiet)
@@ -396,15 +383,6 @@ def test_settings_change_for_this_run(shown: Shown, level: logging.Logger) -> No
     with pytest.raises(UsageError, match="does not refresh pages"):
         shown.ask("set", settings={"politeness.delay": "7", "refresh.share": "0.5"})
     assert shown.process.context.config.politeness.delay == 5, "all settings or none"
-
-
-def test_the_share_of_refresh_changes_where_there_is_one(fresh: Shown) -> None:
-    fresh.ask("set", settings={"refresh.share": "0.75"})
-    assert (
-        fresh.process.context.config.refresh.share
-        == 0.75
-        == fresh.joint.stages.refresh.portion.share.of_crawl
-    )
 
 
 def test_only_live_settings_can_be_changed() -> None:
@@ -491,22 +469,6 @@ async def test_a_page_server_listens_and_is_shown(open_joint: Callable[..., Join
     assert next(scan_prefix(shown.joint.stages.store, TODO), None) is None
 
 
-async def test_processes_query_each_other_over_their_own_sockets(open_joint: Callable[..., Joint]) -> None:
-    """The processes of a machine also share the address of the page server."""
-    shown = Shown(open_joint(names=("p0", "p1"), serve={"address": "127.0.0.1:0"}))
-
-    await shown.live.start()
-    server = shown.live.server
-    assert server is not None and server._forward is not None
-    assert (shown.joint.stages.directory / "serve.sock").exists()
-    other = Shown(
-        open_joint(names=("p0", "p1"), serve={"address": ":".join(map(str, server.listener.address))})
-    )
-    await other.live.start()
-    await other.live.close()
-    await shown.live.close()
-
-
 @pytest.mark.parametrize("me", ["p0", "p1"])
 async def test_each_topic_has_one_subscriber(
     open_joint: Callable[..., Joint], monkeypatch: pytest.MonkeyPatch, me: str
@@ -573,8 +535,7 @@ def test_robots_txt_of_a_host_that_has_https_alone(shown: Shown) -> None:
     joint = shown.joint
     joint.seeds("https://s.org/")
     assert shown.ask("host", host="s.org")["robots"] == []
-    fetch_task = joint.fetch_task(TaskKind.ROBOTS)
-    joint.commit(joint.results.robots(fetch_task, fetch(fetch_task.url, b""), joint.clock.now()))
+    joint.robots(b"")
     (told,) = shown.ask("host", host="s.org")["robots"]
     assert (told["of"], told["status"]) == ("https://s.org", 200)
     assert told["fetched_at"] == iso_time(joint.clock.now())

@@ -14,9 +14,7 @@ from crawler.config import convert
 from crawler.errors import StoreError
 from crawler.frontier.refresh import RefreshOutcome  # noqa: F401  so that the refresh modules are loaded
 from crawler.process import process as module
-from crawler.process.committing import queued_changes
 from crawler.process.lifecycle import disk_watch, garbage_collection, seed_feed
-from crawler.process.lifecycle.limits import STOP_GRACE
 from crawler.process.opening.stages import Stages
 from crawler.process.process import SEEDS_AHEAD, Process
 from crawler.records import Link
@@ -84,32 +82,6 @@ def alone(tmp_path: Path) -> Iterator[Callable[..., Alone]]:
 
 
 # -- whole runs
-
-
-def test_a_run_without_work_ends_as_done(alone: Callable[..., Alone]) -> None:
-    one = alone()
-    one.stages.frontier.pauses.resume("test")
-    one.run()
-    assert one.process.run_end.reason == "done" and not one.process.run_end.on_purpose()
-    assert one.process.commits._lines.closed, "the log of fetches is closed"
-
-
-def test_seeds_that_were_given_are_taken_before_a_stop_ends_the_run(alone: Callable[..., Alone]) -> None:
-    one = alone(seeds=SEEDS)
-    one.stop_at_once("signal")
-    assert one.process.run_end.on_purpose() and one.process.run_end.reason == "signal"
-    assert one.stages.due.new == 5 and not one.process.busy() and one.stages.views.problems() == []
-
-
-def test_after_a_second_signal_seeds_that_are_left_are_named(
-    alone: Callable[..., Alone], caplog: pytest.LogCaptureFixture
-) -> None:
-    one = alone(seeds=SEEDS)
-    one.process.run_end.stop("signal", grace=0.0)
-    one.clock.advance(0.001)
-    one.run()
-    assert one.stages.due.new == 0 and not one.process.seeding()
-    assert "stopped while seeds were loading" in caplog.text
 
 
 def test_known_pages_go_before_seeds_only_if_configured(
@@ -288,21 +260,6 @@ def test_everything_started_is_closed(alone: Callable[..., Alone], monkeypatch: 
 # -- stopping
 
 
-def test_the_first_stop_reason_and_the_shortest_grace_win(alone: Callable[..., Alone]) -> None:
-    one = alone()
-    process = one.process
-    assert not process.run_end.stopping() and not process.run_end.on_purpose()
-    process.run_end.stop("signal")
-    at = process.run_end._at
-    assert (
-        process.run_end.grace == STOP_GRACE and process.run_end.news.is_set() and process.run_end.stopping()
-    )
-    one.clock.advance(3.0)
-    process.run_end.stop("again", grace=0.5)
-    process.run_end.stop("again", grace=2.0)
-    assert (process.run_end.reason, process.run_end._at, process.run_end.grace) == ("signal", at, 0.5)
-
-
 def test_seeds_are_never_far_ahead_of_their_commits(
     alone: Callable[..., Alone], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -445,16 +402,6 @@ def test_the_progress_of_a_run(alone: Callable[..., Alone]) -> None:
     assert (standing.busy, standing.finished, advanced) == (False, "patience", [1])
 
 
-@pytest.mark.parametrize(
-    ("reason", "purpose"),
-    [("", False), ("done", False), ("patience", False), ("signal", True), ("max_pages", True)],
-)
-def test_an_intended_stop_is_recognized(alone: Callable[..., Alone], reason: str, purpose: bool) -> None:
-    one = alone()
-    one.process.run_end.reason = reason
-    assert one.process.run_end.on_purpose() is purpose
-
-
 # -- the disk, settings
 
 
@@ -558,19 +505,4 @@ def test_queued_changes_become_durable_at_any_time(alone: Callable[..., Alone], 
         await running
 
     asyncio.run(play())
-    assert counted(one) == 1
-
-
-def test_changes_are_not_reported_durable_after_a_disk_failure(
-    alone: Callable[..., Alone], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(queued_changes, "KEPT_WAIT", 0.01)
-    one = alone()
-    one.process.run_end.failure = StoreError("full")
-    one.process.changes.queue(counting())
-    assert asyncio.run(one.process.changes.kept()) is False and counted(one) == 0
-    one.process.run_end.failure, one.process.commits.writing = None, True
-    assert asyncio.run(one.process.changes.kept()) is False and counted(one) == 0
-    one.process.commits.writing = False
-    one.process.changes.commit_rest()
     assert counted(one) == 1

@@ -217,16 +217,6 @@ def test_copies_survive_a_restart() -> None:
     assert len(store.get(b"r/" + HOST.encode()) or b"") < 200
 
 
-def test_a_copy_recorded_with_a_batch() -> None:
-    store = MemoryStore()
-    batch = store.batch()
-    _cache(store).record(
-        HOST, status=200, outcome=Outcome.FETCHED, body=RULES, complete=True, now=NOW, batch=batch
-    )
-    store.write(batch)
-    assert _cache(store).verdict(HOST, "/no", NOW) is DENIED
-
-
 def test_uncommitted_copies_can_be_read() -> None:
     """A copy is known even if it was evicted from memory before its group was committed."""
     store = MemoryStore()

@@ -282,13 +282,6 @@ def test_agrees_with_regular_expressions(lines: list[tuple[bool, str]], target: 
     assert parse(robots.encode(), "x").allowed(target) == (max(matching)[1] if matching else True)
 
 
-@given(st.binary(max_size=400), st.text(max_size=20))
-def test_never_fails(body: bytes, target: str) -> None:
-    rules = parse(b"user-agent: *\n" + body, "me")
-    rules.allowed("/" + target)
-    assert isinstance(rules.allowed("/"), bool)
-
-
 @given(
     st.lists(
         st.sampled_from(["user-agent: me", "user-agent: *", "allow: /a", "disallow: /", "crawl-delay: 2"])

@@ -1,7 +1,8 @@
 """A page server on loopback with a page cache, and a client that can send any bytes."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Self
 
@@ -90,16 +91,23 @@ class Served:
     async def __aexit__(self, *error: object) -> None:
         await self.server.close()
 
-    async def raw(self, data: bytes) -> bytes:
-        """Send bytes unchanged. Return everything that is received until the server closes the connection."""
+    @asynccontextmanager
+    async def connected(self) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+        """Yield the streams of a connection to the server. Leaving the block closes the connection."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
-        writer.write(data)
         try:
-            return await reader.read()
-        except ConnectionError:
-            return b""
+            yield reader, writer
         finally:
             writer.close()
+
+    async def raw(self, data: bytes) -> bytes:
+        """Send bytes unchanged. Return everything that is received until the server closes the connection."""
+        async with self.connected() as (reader, writer):
+            writer.write(data)
+            try:
+                return await reader.read()
+            except ConnectionError:
+                return b""
 
     async def get(self, target: str, *lines: str, method: str = "GET", version: str = "1.1") -> "Response":
         """Send one request with the header fields `lines` on a separate connection. Return the response."""

@@ -49,13 +49,12 @@ def served(tmp_path: Path) -> Served:
 async def test_a_page_of_another_process_is_refused_on_both_paths(served: Served) -> None:
     """A client whose header fields are known gets the same answer as a new client."""
     async with served:
-        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
-        writer.write(asks())
-        assert (await answers(reader, 1))[0].status == 200
-        served.crawl.elsewhere = True
-        writer.write(asks(AT + "a"))
-        assert (await answers(reader, 1))[0].status == 421
-        writer.close()
+        async with served.connected() as (reader, writer):
+            writer.write(asks())
+            assert (await answers(reader, 1))[0].status == 200
+            served.crawl.elsewhere = True
+            writer.write(asks(AT + "a"))
+            assert (await answers(reader, 1))[0].status == 421
         assert (await served.get(AT + "a")).status == 421
 
 
@@ -74,8 +73,7 @@ async def test_a_repeated_request_gets_the_same_answer(served: Served) -> None:
     served.server.listener._handle = noted
     served.crawl.probability = 0.5
 
-    async with served:
-        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+    async with served, served.connected() as (reader, writer):
         said = []
         for now in range(3):
             served.now += now
@@ -94,7 +92,6 @@ async def test_a_repeated_request_gets_the_same_answer(served: Served) -> None:
         assert served.server.answers == {200: 5} and served.server.listener.requests == 5
         cache = served.handler.response_cache
         assert (cache.hits, cache.misses) == (3, 2)
-        writer.close()
 
 
 async def test_each_form_of_a_page_is_remembered_by_its_own_address(
@@ -110,8 +107,7 @@ async def test_each_form_of_a_page_is_remembered_by_its_own_address(
 
     monkeypatch.setattr(served.crawl, "locate", noted)
     served.store(PAGE, b"<p>new <a href=a>a</a>", at=50.0)
-    async with served:
-        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+    async with served, served.connected() as (reader, writer):
         forms = (AT, AT + "&at=20231114221320", AT + "&rewrite=1")
         expected = [(await served.get(form)).body for form in forms]
         assert len(set(expected)) == 3
@@ -122,7 +118,6 @@ async def test_each_form_of_a_page_is_remembered_by_its_own_address(
                 writer.write(asks(form))
                 assert (await answers(reader, 1))[0].body == body, form
             assert len(located) == looked_up
-        writer.close()
 
 
 async def test_the_store_is_read_only_after_a_write(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,8 +134,7 @@ async def test_the_store_is_read_only_after_a_write(served: Served, monkeypatch:
         keys.append(key)
         return real(key)
 
-    async with served:
-        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+    async with served, served.connected() as (reader, writer):
         for expected in (None, 0, 0, 1, 0):
             if expected == 1:
                 served.store(PAGE + "other", body=b"other")
@@ -150,7 +144,6 @@ async def test_the_store_is_read_only_after_a_write(served: Served, monkeypatch:
             assert (await answers(reader, 1))[0].body == b"page "
             assert expected is None or len(keys) == expected, (expected, keys)
             monkeypatch.setattr(store, "get", real)
-        writer.close()
 
 
 # For each case: header lines, and whether a request with these lines takes the fast path once its other
@@ -203,16 +196,15 @@ async def test_conditions_and_ranges_have_the_same_answers_on_both_paths(
         parsed = await served.get(AT, host, accept, *wanted)
         parsed.fields.pop("connection")
         served.server.listener._handle = noted
-        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
-        request = asks(AT, accept, *wanted)
-        if not host_first:
-            request = "\r\n".join([f"GET {AT} HTTP/1.1", *wanted, accept, host, "", ""]).encode()
-        writer.write(request)
-        said = await answers(reader, 1)
-        assert len(long_way) == 1
-        writer.write(request)
-        said += await answers(reader, 1)
-        writer.close()
+        async with served.connected() as (reader, writer):
+            request = asks(AT, accept, *wanted)
+            if not host_first:
+                request = "\r\n".join([f"GET {AT} HTTP/1.1", *wanted, accept, host, "", ""]).encode()
+            writer.write(request)
+            said = await answers(reader, 1)
+            assert len(long_way) == 1
+            writer.write(request)
+            said += await answers(reader, 1)
         assert len(long_way) == (1 if quick else 2)
         for each in said:
             assert (each.status, each.body, each.fields) == (parsed.status, parsed.body, parsed.fields)
@@ -247,17 +239,16 @@ async def test_streams_of_requests_may_be_cut_anywhere(served: Served) -> None:
             cuts = {cut for cut in ends if rng.random() < 0.7} | {
                 rng.randrange(1, len(stream)) for _ in range(rng.randint(0, 3))
             }
-            reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
-            for begin, end in zip([0, *sorted(cuts)], [*sorted(cuts), len(stream)], strict=True):
-                writer.write(stream[begin:end])
-                for _ in range(rng.choice([1, 8])):
-                    await asyncio.sleep(0)
-            heads = frozenset(n for n, one in enumerate(chosen) if one[0].startswith(b"HEAD"))
-            said = await answers(reader, len(chosen), heads)
-            for response, (request, status, body) in zip(said, chosen, strict=True):
-                assert response.status == status, request
-                assert body is None or response.body == body, request
-            writer.close()
+            async with served.connected() as (reader, writer):
+                for begin, end in zip([0, *sorted(cuts)], [*sorted(cuts), len(stream)], strict=True):
+                    writer.write(stream[begin:end])
+                    for _ in range(rng.choice([1, 8])):
+                        await asyncio.sleep(0)
+                heads = frozenset(n for n, one in enumerate(chosen) if one[0].startswith(b"HEAD"))
+                said = await answers(reader, len(chosen), heads)
+                for response, (request, status, body) in zip(said, chosen, strict=True):
+                    assert response.status == status, request
+                    assert body is None or response.body == body, request
 
 
 async def test_only_correctly_parsed_header_blocks_are_remembered(served: Served) -> None:
@@ -274,15 +265,13 @@ async def test_only_correctly_parsed_header_blocks_are_remembered(served: Served
 
     async with served:
         for trick in tricks:
-            reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
-            writer.write(trick)
-            await reader.read(1)
-            writer.close()
-            reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
-            for _ in range(2):
-                writer.write(f"GET {AT} HTTP/1.1".encode() + foreign)
-                assert (await answers(reader, 1))[0].status == 421, trick
-            writer.close()
+            async with served.connected() as (reader, writer):
+                writer.write(trick)
+                await reader.read(1)
+            async with served.connected() as (reader, writer):
+                for _ in range(2):
+                    writer.write(f"GET {AT} HTTP/1.1".encode() + foreign)
+                    assert (await answers(reader, 1))[0].status == 421, trick
         assert served.server._client_headers.get(foreign) is None
 
 
@@ -295,8 +284,7 @@ async def test_answers_are_sent_in_the_order_of_requests(served: Served) -> None
 
     served.server._receive = slowly
 
-    async with served:
-        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+    async with served, served.connected() as (reader, writer):
         writer.write(asks())
         await answers(reader, 1)
         writer.write(asks("/indexnow?url=x&key=y"))
@@ -307,7 +295,6 @@ async def test_answers_are_sent_in_the_order_of_requests(served: Served) -> None
             await asyncio.sleep(0)
         gate.set()
         assert [each.body for each in await answers(reader, 2)] == [b"slow", b"page "]
-        writer.close()
 
 
 def test_the_number_of_remembered_header_blocks_is_bounded() -> None:

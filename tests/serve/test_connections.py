@@ -41,8 +41,7 @@ async def test_connections_are_kept_open_as_requested(
 ) -> None:
     request = "\r\n".join([f"GET {AT} HTTP/{version}", "Host: 127.0.0.1", *lines, "", ""]).encode()
 
-    async with served:
-        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+    async with served, served.connected() as (reader, writer):
         for _ in range(3 if stays else 1):
             writer.write(request)
             (response,) = await answers(reader, 1)
@@ -51,7 +50,6 @@ async def test_connections_are_kept_open_as_requested(
             assert said == ("" if stays and version == "1.1" else "keep-alive" if stays else "close")
         if not stays:
             assert await reader.read() == b""
-        writer.close()
 
 
 @pytest.mark.parametrize(
@@ -70,8 +68,7 @@ async def test_request_bodies_are_decoded_or_rejected(
 ) -> None:
     echoing(served)
 
-    async with served:
-        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+    async with served, served.connected() as (reader, writer):
         data = b"POST /signal HTTP/1.1\r\nHost: 127.0.0.1\r\n" + coded
         for begin in range(0, len(data), step):
             writer.write(data[begin : begin + step])
@@ -81,19 +78,16 @@ async def test_request_bodies_are_decoded_or_rejected(
         if status == 200:
             writer.write(asks())
             assert (await answers(reader, 1))[0].body == b"page"
-        writer.close()
 
 
 async def test_a_client_waits_for_100_continue(served: Served) -> None:
     echoing(served)
 
-    async with served:
-        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+    async with served, served.connected() as (reader, writer):
         writer.write(asks("/signal", "Expect: 100-continue", "Content-Length: 5", method="POST"))
         assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
         writer.write(b"hello")
         assert (await answers(reader, 1))[0].body == b"hello"
-        writer.close()
 
 
 async def test_a_client_that_sends_too_much_can_read_the_error(served: Served) -> None:
@@ -103,8 +97,7 @@ async def test_a_client_that_sends_too_much_can_read_the_error(served: Served) -
     """
     echoing(served)
 
-    async with served:
-        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+    async with served, served.connected() as (reader, writer):
         writer.write(asks("/signal", "Content-Length: 100000000", method="POST"))
         for _ in range(20):
             writer.write(b"x" * 5000)
@@ -115,7 +108,6 @@ async def test_a_client_that_sends_too_much_can_read_the_error(served: Served) -
                 writer.write(b"x" * 5000)
                 await writer.drain()
                 await asyncio.sleep(0)
-        writer.close()
 
 
 async def test_the_memory_for_an_unread_body_is_bounded(
@@ -143,13 +135,11 @@ async def test_the_memory_for_an_unread_body_is_bounded(
 
 
 async def test_a_half_closed_client_gets_its_answers(served: Served) -> None:
-    async with served:
-        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+    async with served, served.connected() as (reader, writer):
         writer.write(asks(AT, "User-Agent: half") * 3)
         writer.write_eof()
         said = await answers(reader, 3)
         assert [each.body for each in said] == [b"page"] * 3 and await reader.read() == b""
-        writer.close()
 
 
 async def test_a_post_is_completed_after_its_client_disconnects(served: Served) -> None:
@@ -193,15 +183,13 @@ async def test_a_client_that_idles_after_a_long_answer_loses_its_slot(tmp_path: 
     served = Served(tmp_path, idle_timeout=0.5, held_bytes_max=1000)
     served.store(body=b"x" * 20_000_000)
 
-    async with served:
-        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+    async with served, served.connected() as (reader, writer):
         writer.write(asks())
         (response,) = await answers(reader, 1)
         assert len(response.body) == 20_000_000
         while len(served.server.listener.places):
             await asyncio.sleep(0.05)
         assert await reader.read() == b""
-        writer.close()
 
 
 async def test_an_internal_error_gives_500_and_ends_the_connection(

@@ -56,12 +56,11 @@ async def test_invalid_requests_get_the_right_status(
     served: Served, request_text: str, statuses: set[int]
 ) -> None:
     async with served:
-        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
-        writer.write(request_text.encode("latin-1"))
-        head = b""
-        while b"\r\n\r\n" not in head and (data := await reader.read(65536)):
-            head += data
-        writer.close()
+        async with served.connected() as (reader, writer):
+            writer.write(request_text.encode("latin-1"))
+            head = b""
+            while b"\r\n\r\n" not in head and (data := await reader.read(65536)):
+                head += data
         assert Response(head).status in statuses, head[:200]
         assert b"root:" not in head
         assert (await served.get(AT)).status == 200
@@ -70,19 +69,18 @@ async def test_invalid_requests_get_the_right_status(
 async def test_an_endless_header_is_cut_off(served: Served) -> None:
     """A client that keeps sending header fields is disconnected at the limit, before memory fills."""
     async with served:
-        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
-        writer.write(f"GET {AT} HTTP/1.1\r\nHost: 127.0.0.1\r\n".encode())
-        sent = 0
-        try:
-            while sent < 10_000_000:
-                writer.write(b"X-Field: " + b"a" * 900 + b"\r\n")
-                sent += 911
-                await writer.drain()
-                await asyncio.sleep(0)
-            pytest.fail("10 MB of header were taken")
-        except ConnectionError:
-            pass
-        writer.close()
+        async with served.connected() as (reader, writer):
+            writer.write(f"GET {AT} HTTP/1.1\r\nHost: 127.0.0.1\r\n".encode())
+            sent = 0
+            try:
+                while sent < 10_000_000:
+                    writer.write(b"X-Field: " + b"a" * 900 + b"\r\n")
+                    sent += 911
+                    await writer.drain()
+                    await asyncio.sleep(0)
+                pytest.fail("10 MB of header were taken")
+            except ConnectionError:
+                pass
         assert (await served.get(AT)).status == 200
 
 

@@ -221,20 +221,6 @@ async def test_revisits_show_the_content_that_they_repeat(served: Served) -> Non
         assert (response.status, response.body) == (200, b"same")
         assert response.fields["age"] == "80" and response.fields["x-changed-at"] == "2023-11-14T22:13:20Z"
         assert response.fields["content-type"].startswith("text/html")
-        listed = (await served.get("/timemap/link/" + PAGE)).body.decode().split(",\n")
-        base = f"http://127.0.0.1:{served.port}"
-        assert listed[0].startswith(
-            f'<{base}/timemap/link/{PAGE}>; rel="self"; type="application/link-format"; from='
-        )
-        assert (
-            listed[1] == f'<{PAGE}>; rel="original"'
-            and listed[2] == f'<{base}/timegate/{PAGE}>; rel="timegate"'
-        )
-        assert [line.partition("rel=")[2].split(";")[0] for line in listed[3:]] == [
-            '"first memento"',
-            '"memento"',
-            '"last memento"',
-        ]
 
 
 async def test_stored_statuses_are_served(served: Served) -> None:
@@ -516,21 +502,6 @@ async def test_rewritten_links_point_into_the_cache(served: Served) -> None:
             b"'", b""
         )
         assert (await served.get(AT)).body == page
-
-
-async def test_a_damaged_copy_gives_502(served: Served) -> None:
-    """If the bytes of a copy are damaged, the answer is 502, and the reason is logged. The server continues."""
-    served.store()
-    served.store(PAGE + "whole", b"whole")
-    for segment in served.site.segments():
-        data = bytearray(segment.read_bytes())
-        start = data.index(b"\x1f\x8b", 20) + 30
-        data[start : start + 40] = bytes(40)
-        segment.write_bytes(data)
-
-    async with served:
-        statuses = {(await served.get(AT)).status, (await served.get(AT + "whole")).status}
-        assert statuses <= {200, 502} and 502 in statuses
 
 
 async def test_the_front_page_has_a_form_for_people(served: Served) -> None:

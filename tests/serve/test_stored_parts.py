@@ -1,6 +1,5 @@
 """Test how copies are served whose gzip members have several parts: the bytes read, the bytes sent, and damage."""
 
-import asyncio
 import gzip
 import os
 import zlib
@@ -51,12 +50,11 @@ async def both(served: Served, *lines: str, target: str = AT) -> list[Response]:
 
     The first request is parsed; the second one takes the fast path.
     """
-    reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
-    said = []
-    for _ in range(2):
-        writer.write(asks(target, *lines))
-        said += await answers(reader, 1)
-    writer.close()
+    async with served.connected() as (reader, writer):
+        said = []
+        for _ in range(2):
+            writer.write(asks(target, *lines))
+            said += await answers(reader, 1)
     return said
 
 
@@ -209,15 +207,14 @@ async def test_directives_are_checked_at_each_request(
     async with served:
         tag = (await served.get(AT, *[line for line in lines if line == GZIP])).fields["etag"]
         asked = [line.replace("TAG", tag) for line in lines]
-        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
-        for _ in range(3):
-            writer.write(asks(AT, *asked))
-            assert (await answers(reader, 1))[0].status in (200, 206, 304)
-        withhold(served)
-        for _ in range(2):
-            writer.write(asks(AT, *asked))
-            assert (await answers(reader, 1))[0].status == 451
-        writer.close()
+        async with served.connected() as (reader, writer):
+            for _ in range(3):
+                writer.write(asks(AT, *asked))
+                assert (await answers(reader, 1))[0].status in (200, 206, 304)
+            withhold(served)
+            for _ in range(2):
+                writer.write(asks(AT, *asked))
+                assert (await answers(reader, 1))[0].status == 451
         assert (await served.get(AT, *asked, method="HEAD")).status == 451
         for door in ("/timegate/", "/timemap/link/", ""):
             assert (await served.get(door + PAGE)).status == 451, door

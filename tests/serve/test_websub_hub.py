@@ -122,7 +122,7 @@ async def asking(served: Receiving, *hubs: str, **fetch: Any) -> AsyncIterator[S
     await client.start()
     direct = DirectRequests(client, resolver, proxied="proxy" in fetch)
     try:
-        yield Subscriber(served.receivers.subscriptions, public, lambda: served.now, direct.ask, 0.0)
+        yield Subscriber(served.receivers.subscriptions, public, lambda: served.now, direct.ask)
     finally:
         await client.close()
         await resolver.close()
@@ -282,9 +282,7 @@ async def test_due_subscriptions_are_renewed_periodically(monkeypatch: pytest.Mo
             enough.set()
         return Fetch(task.url, Outcome.FETCHED, status=202)
 
-    running = asyncio.create_task(
-        Subscriber(subscriptions, "http://us.example/", now.__next__, ask, 0.0).run()
-    )
+    running = asyncio.create_task(Subscriber(subscriptions, "http://us.example/", now.__next__, ask).run())
     await enough.wait()
     running.cancel()
     assert {(task.method, task.total_timeout, task.body_bytes_max) for task in asked} == {
@@ -310,7 +308,7 @@ def test_requests_to_a_hub_are_sent_one_by_one(tmp_path: Path) -> None:
     numbers = itertools.count()
     subscriptions._random = lambda n: next(numbers).to_bytes(n, "big")
     subscriptions.want([(f"{TOPIC}{n}", "http://hub.example/") for n in range(5)])
-    asyncio.run(Subscriber(subscriptions, "http://us.example", lambda: 0.0, ask, 0.0).ask())
+    asyncio.run(Subscriber(subscriptions, "http://us.example", lambda: 0.0, ask).ask())
     assert len(asked) == 5 and most == 1
 
 

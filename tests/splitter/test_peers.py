@@ -11,7 +11,7 @@ import socket
 import ssl
 import subprocess
 import warnings
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -54,16 +54,18 @@ class Process:
         crawl: str = "crawl",
         incarnation: int = 0,
         store: MemoryStore | None = None,
+        boot: bytes = b"",
+        names: Sequence[str] = NAMES,
     ) -> None:
         self.name = name
         self.store = store or MemoryStore()
-        self.partition = Partition.equal_ranges(NAMES)
-        self.others = [other for other in NAMES if other != name]
+        self.partition = Partition.equal_ranges(list(names))
+        self.others = [other for other in names if other != name]
         rng = random.Random(name * (1 + incarnation))
-        boot = rng.randbytes(8)
+        boot = boot or rng.randbytes(8)
         self.outbox = Outbox(self.store, self.others, config, rng)
         self.inbox = Inbox(self.store, self.partition, name, self.others, config)
-        self.coordination = Coordination(name, NAMES, boot, self.progress)
+        self.coordination = Coordination(name, list(names), boot, self.progress)
         self.received: list = []
         self.common = Common(
             Identity(crawl, name, boot, 1, b"check", incarnation),
@@ -267,6 +269,59 @@ async def test_a_copy_that_replaces_the_original_is_not_stopped_by_what_the_orig
     await reached(lambda: len(copy.received) == 40)
     assert not copy.failures and not original.received
     for process in (other, original, copy):
+        await process.peers.close()
+
+
+@pytest.mark.parametrize("original", [b"boot 1", b"boot 3"])
+async def test_of_a_node_and_its_copy_started_at_the_same_time_exactly_one_goes_on(original: bytes) -> None:
+    """Each of the two is first connected to another peer. Once, each peer refused the one that came later.
+
+    Both starts have the same number, for example because the clock of their machine is behind.
+    """
+    names = ["p0", "p1", "p2"]
+    one, two = (Process(name, CONFIG, names=names) for name in ("p1", "p2"))
+    twins = [Process("p0", CONFIG, incarnation=5, boot=boot, names=names) for boot in (original, b"boot 2")]
+    addresses = [await process.peers.start() for process in (one, two, *twins)]
+    for twin, first, name in zip(twins, addresses, ("p1", "p2"), strict=False):
+        twin.peers.set_address(name, first)
+    await reached(lambda: all(other.peers.status()["p0"].connected for other in (one, two)))
+    for twin, second, name in zip(twins, reversed(addresses[:2]), ("p2", "p1"), strict=True):
+        twin.peers.set_address(name, second)
+    lower, higher = sorted(twins, key=lambda twin: twin.common.identity.boot)
+    await reached(lambda: bool(lower.failures))
+    assert "was started at the same time" in str(lower.failures[0])
+    await lower.peers.close()
+    for other in (one, two):
+        higher.commit([(other.name, higher.links_for(other.name, 10))])
+    await reached(lambda: len(one.received) == len(two.received) == 10)
+    assert not higher.failures and not one.failures and not two.failures
+    for process in (one, two, higher):
+        await process.peers.close()
+
+
+async def test_a_copy_of_an_earlier_state_does_not_stop_the_original_that_it_cannot_replace() -> None:
+    """One peer has nothing against the newer copy. The other peer has sent links that only the original has.
+
+    Once, the first peer let the copy replace the original, and the second peer refused the copy. So neither the
+    node nor its copy went on.
+    """
+    names = ["p0", "p1", "p2"]
+    one, two, original = (Process(name, CONFIG, names=names) for name in ("p1", "p2", "p0"))
+    addresses = await start(one, two, original)
+    copied = MemoryStore(dict(original.store._data))
+    two.commit([("p0", two.links_for("p0", 10))])
+    await reached(lambda: one.coordination.applied_by("p0", original.common.identity.boot) == 10)
+    copy = Process("p0", CONFIG, names=names, incarnation=2, store=copied)
+    await copy.peers.start()
+    copy.peers.set_address("p1", addresses[0])
+    await reached(lambda: bool(copy.failures))
+    assert "it lacks 10 links that the connected process" in str(copy.failures[0])
+    await copy.peers.close()
+    for other in (one, two):
+        original.commit([(other.name, original.links_for(other.name, 10))])
+    await reached(lambda: len(one.received) == len(two.received) == 10)
+    assert not original.failures and not one.failures and not two.failures
+    for process in (one, two, original):
         await process.peers.close()
 
 

@@ -178,12 +178,50 @@ def test_a_newer_start_that_was_dialled_replaces_the_older_one_that_is_connected
     assert way.dialler.state is SessionState.STREAMING, "both directions of the newest start stay"
 
 
-def test_a_process_and_its_copy_that_were_started_in_the_same_millisecond_are_not_both_accepted() -> None:
+@pytest.mark.parametrize("is_dialled", [False, True])
+@pytest.mark.parametrize("boot", [b"boot 1", b"boot 3"])
+def test_of_two_starts_with_the_same_number_each_peer_refuses_the_same_one(
+    boot: bytes, is_dialled: bool
+) -> None:
     one, door = process("p0"), Doorkeeper(sessions_max=6)
-    exchange(pair(process("p1", incarnation=5), one, to="p0", door=door))
-    way = pair(one, process("p1", boot=b"twin", incarnation=5), own_door=door)
-    exchange(way)
-    assert way.dialler.ending.reason is Reason.DOUBLE
+
+    def session(twin: Common) -> Ends:
+        way = pair(one, twin, own_door=door) if is_dialled else pair(twin, one, to="p0", door=door)
+        exchange(way)
+        return way
+
+    first = session(process("p1", boot=b"boot 2", incarnation=5))
+    second = session(process("p1", boot=boot, incarnation=5))
+    refused, kept = (first, second) if boot == b"boot 3" else (second, first)
+    assert kept.dialler.state is kept.listener.state is SessionState.STREAMING
+    refused = session(refused.listener.common if is_dialled else refused.dialler.common)
+    assert refused.dialler.ending.reason is Reason.DOUBLE
+    assert kept.dialler.state is kept.listener.state is SessionState.STREAMING
+
+
+@pytest.mark.parametrize("is_dialled", [False, True])
+def test_a_newer_start_that_lacks_links_does_not_replace_the_connected_one(is_dialled: bool) -> None:
+    """The missing links came from another process, so this peer would not count them as lost."""
+    one, door, original = process("p0"), Doorkeeper(sessions_max=6), process("p1", incarnation=1)
+    copied = copied_store(original)
+    third = process("p2")
+    commit(third, [("p1", links_for("p1", 10))])
+    drain(connected(third, original))
+    assert original.inbox.applied == 10
+    present = pair(original, one, to="p0", door=door)
+    exchange(present)
+
+    def session(copy: Common) -> Ends:
+        way = pair(one, copy, own_door=door) if is_dialled else pair(copy, one, to="p0", door=door)
+        exchange(way)
+        return way
+
+    refused = session(process("p1", store=copied, boot=b"copy", incarnation=2)).dialler
+    assert refused.ending.reason is Reason.DOUBLE and "lacks 10 links" in refused.ending.text
+    assert present.dialler.state is present.listener.state is SessionState.STREAMING
+    newer = process("p1", store=copied_store(original), boot=b"newer", incarnation=3)
+    assert session(newer).dialler.state is SessionState.STREAMING
+    assert present.listener.ending is not None, "this start lacks nothing"
 
 
 def test_links_that_arrive_twice_are_no_loss() -> None:

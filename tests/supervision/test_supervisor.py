@@ -21,6 +21,7 @@ from crawler.supervision import supervisor as supervision
 from crawler.supervision.supervisor import Supervisor, merged_report
 from tests.admin.test_status import report
 from tests.end_to_end.web import SETTINGS, Web, page
+from tests.waiting import WAIT_MAX
 
 TWO = {"crawl": {"processes": 2}, "identity": {"contact": "x@example.org"}}
 
@@ -235,10 +236,10 @@ def test_a_killed_process_is_restarted_without_the_planted_fault(
     monkeypatch.setattr(logging.getLogger("crawler"), "propagate", True)
 
     async def act(crawl: Supervised) -> None:
+        async with asyncio.timeout(WAIT_MAX):  # signals from a terminal reach only the supervisor
+            while os.getsid(crawl.pids["p0"]) == os.getsid(0):  # the process is between fork and setsid
+                await asyncio.sleep(0.01)
         assert os.readlink(f"/proc/{crawl.pids['p0']}/fd/0") == "/dev/null"
-        assert os.getsid(crawl.pids["p0"]) != os.getsid(0), (
-            "signals from a terminal reach only the supervisor"
-        )
         crawl.supervisor.stop("signal")
 
     supervised = Supervised(tmp_path / "crawl", web.url("/x", "127.0.0.1"), act)

@@ -48,13 +48,6 @@ def test_a_page() -> None:
     }  # fmt: skip
 
 
-def test_a_page_without_links() -> None:
-    accepted = intake().filter_links(SEED, ["#a", "#"])
-    assert accepted.urls == []
-    assert accepted.fingerprints.shape == (0,)
-    assert accepted.rejected == {}
-
-
 def test_the_memo_is_used() -> None:
     """The links of another page in the same directory are found in the memo. Only `?x` is resolved each time."""
     links = intake()
@@ -223,18 +216,6 @@ def test_take_is_resolve_verdict_and_fingerprint(base: str, page: list[str], enc
     assert dict(zip(accepted.fingerprints.tolist(), accepted.urls, strict=True)) == model
     assert accepted.urls == list(model.values())
     assert all(canonical(url) == url for url in accepted.urls)
-
-
-@given(
-    st.lists(st.text(max_size=20), max_size=5),
-    st.text(max_size=20),
-    st.sampled_from(["utf-8", "gbk", "\x00", ""]),
-)
-def test_take_never_raises(page: list[str], base: str, encoding: str) -> None:
-    links = intake("any", memo_bytes_max=2000)
-    links.filter_links(base, page, encoding)
-    links.filter_links("http://h/" + base, page, encoding)
-    links._check()
 
 
 def test_directories_share_verdicts_on_urls(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -97,7 +97,6 @@ def order_depth(order: int) -> int:
 
 
 def depth_of(order: int, entry: Todo) -> int:
-    """Return the depth of an entry."""
     return max(0, order_depth(order) - entry.levels)
 
 
@@ -113,7 +112,6 @@ def split_url(url: str) -> tuple[str, str]:
 
 
 def join_url(name: str, tail: str) -> str:
-    """Return the URL of `tail` on the host `name`."""
     return f"http://{name}{tail[1:]}" if tail[0] == "h" else f"https://{name}{tail}"
 
 

@@ -1,7 +1,7 @@
 """If an authority cannot be connected to, only this authority waits, not its whole host.
 
 Anybody may link to a dead port, for example to `http://host:1/`. A failure before any answer (connection,
-TLS, robots.txt) is charged to the scheme and port of the URL, that is, to its authority. The waits of a
+TLS, no answer for robots.txt) is charged to the scheme and port of the URL, that is, to its authority. The waits of a
 failing authority grow like those of a failing host. Meanwhile, the host's other authorities are tried first.
 After a request to an unknown port of a host, no other unknown port of this host is requested for
 `STRANGER_GAPS` gaps. During these gaps, the host's other URLs are fetched. So even a thousand dead ports take
@@ -75,6 +75,10 @@ class Authorities:
     def failures(self, slot: int) -> int:
         """Return the number of failures charged to authorities of a host since the host last answered."""
         return self.troubled[slot][0] if slot in self.troubled else 0
+
+    def latest_cause(self, slot: int) -> str:
+        """Return the outcome of the last failure charged to authorities of a host; "" if the host has answered since."""
+        return self.troubled[slot][2] if slot in self.troubled else ""
 
     def stranger_at(self, slot: int, authority: str) -> float:
         """Return the instant from which a host may try an unknown authority."""
@@ -163,9 +167,10 @@ def stored_failing(store: KeyValue, host_key: bytes) -> dict[str, Failing]:
 def failed_alone(task: TaskKind, fetch: Fetch, authority: str, others: Iterable[str]) -> bool:
     """Return whether a failure is charged to `authority`, not to its host.
 
+    A 429 or 503 is always charged to the host, because all ports of a host usually share one machine.
     `others` are the authorities of the host's URLs.
     """
-    if fetch.blame is not Blame.HOST:
+    if fetch.blame is not Blame.HOST or fetch.outcome is Outcome.HOST_BUSY:
         return False
     if fetch.outcome not in _UNCONNECTED and task is not TaskKind.ROBOTS:
         return False

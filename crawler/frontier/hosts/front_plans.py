@@ -37,7 +37,6 @@ class Plans:
         self._tick = 0
 
     def __iter__(self) -> Iterator[Plan]:
-        """Yield all plans, including stale ones."""
         yield from (*self.heap, *self.chosen, *self.due)
 
     def wake(self, host: FrontHost, instant: float) -> None:

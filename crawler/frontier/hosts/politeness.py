@@ -60,7 +60,7 @@ class HostPoliteness:
         If the answer came from a cache, no request was made, so the host need not wait.
 
         If `charged` is False, a failure concerns only one authority of the host. Then the host as a whole
-        waits only for the usual gap.
+        waits only for the usual gap. A longer wait that a request outside the queue has caused (`hop`) still applies.
         """
         if fetch.is_cached:
             return self._rest(slot, max(self._hosts.ready[slot], now), self._hosts.gap[slot])
@@ -74,7 +74,21 @@ class HostPoliteness:
         elif fetch.status:
             self._answered(slot, fetch)
         wait = max(wait, self._gap(slot, _busy_time(fetch), crawl_delay, override), self._retry_after(fetch))
-        return self._rest(slot, now + wait, wait)
+        return self._wait(slot, wait, now)
+
+    def finish_elsewhere(self, slot: int, now: float, *, crawl_delay: float, override: Override) -> float:
+        """Record the end of a task whose last answer came from another host, to which this host had redirected it.
+
+        Return the time from which this host may be requested again. The gap for the redirect began when the
+        redirect had been received (`pause`), so the host waits for at least the minimum gap now.
+        """
+        self._recover(slot)
+        return self._wait(slot, self._gap(slot, 0.0, crawl_delay, override), now)
+
+    def _wait(self, slot: int, wait: float, now: float) -> float:
+        """Let the host wait for `wait` seconds, or until the end of its present wait if that is later."""
+        ready = max(self._hosts.ready[slot], now + wait)
+        return self._rest(slot, ready, ready - now)
 
     def _rest(self, slot: int, ready: float, gap: float) -> float:
         """Let the host rest until `ready`, at the end of a gap of `gap` seconds. Return `ready`."""
@@ -94,15 +108,46 @@ class HostPoliteness:
         """Return the gap in seconds that followed the host's last answer, or the minimum gap if it is longer."""
         return max(self.config.delay, self._hosts.gap[slot])
 
-    def hop(self, slot: int, took: float, retry_after: float, now: float) -> None:
+    def hop(
+        self,
+        slot: int,
+        fetch: Fetch,
+        now: float,
+        *,
+        crawl_delay: float = 0.0,
+        override: Override = NO_OVERRIDE,
+    ) -> None:
         """Record the end of a request that is not for a URL of the host's queue.
 
-        This can only lengthen the host's wait.
+        A 429, a 503 and a good answer count as after any other request. A missing answer and a refusal are not
+        charged to the host: the host may work for its own pages.
         """
-        hosts = self._hosts
-        wait = max(self._gap(slot, took, 0.0, NO_OVERRIDE), min(retry_after, self.config.retry_after_max))
-        ready = max(hosts.ready[slot], now + wait)
-        self._rest(slot, ready, ready - now)
+        self.count_answer(slot, fetch, now)
+        self.pause(slot, fetch, now, crawl_delay=crawl_delay, override=override)
+
+    def pause(
+        self,
+        slot: int,
+        fetch: Fetch,
+        now: float,
+        *,
+        crawl_delay: float = 0.0,
+        override: Override = NO_OVERRIDE,
+    ) -> None:
+        """Let the host wait for its gap after a request, without counting the answer. This can only lengthen its wait."""
+        if not fetch.is_cached:
+            wait = max(self._gap(slot, fetch.took, crawl_delay, override), self._retry_after(fetch))
+            self._wait(slot, wait, now)
+
+    def count_answer(self, slot: int, fetch: Fetch, now: float) -> None:
+        """Count an answer to a request outside the queue. After a 429 or 503, the host backs off."""
+        if fetch.is_cached:
+            return
+        if fetch.outcome is Outcome.HOST_BUSY:
+            self._hosts.cause[slot] = _CAUSE_OF[fetch.outcome]
+            self._wait(slot, max(self._failed(slot, fetch, now), self._retry_after(fetch)), now)
+        elif fetch.status:
+            self._recover(slot)
 
     def give_up(self, slot: int, cause: str) -> None:
         """Send no more requests to the host in this run."""
@@ -155,12 +200,17 @@ class HostPoliteness:
         elif now - hosts.silent_since[slot] >= self.config.give_up_after:
             self.give_up(slot, "no_answer")
 
-    def _answered(self, slot: int, fetch: Fetch) -> None:
-        hosts, config = self._hosts, self.config
+    def _recover(self, slot: int) -> None:
+        """Record that the host has answered: forget its failures, and shrink its slowdown."""
+        hosts = self._hosts
         hosts.failures[slot] = 0
         hosts.silent_since[slot] = 0.0
         if hosts.slowdown[slot] > 1.0:
-            hosts.slowdown[slot] = max(1.0, hosts.slowdown[slot] * config.slowdown_recovery)
+            hosts.slowdown[slot] = max(1.0, hosts.slowdown[slot] * self.config.slowdown_recovery)
+
+    def _answered(self, slot: int, fetch: Fetch) -> None:
+        hosts, config = self._hosts, self.config
+        self._recover(slot)
         if fetch.status not in REFUSALS:
             hosts.refusals[slot] = 0
             return

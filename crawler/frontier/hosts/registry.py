@@ -172,7 +172,6 @@ class Registry:
         return self._fingerprinter.host_key(name)
 
     def domain_key(self, name: str) -> int:
-        """Return the key of a host's registrable domain."""
         return self._fingerprinter.domain_key(self._registrable_domain(name))
 
     def find(self, name: str) -> int:

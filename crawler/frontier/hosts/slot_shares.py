@@ -56,7 +56,6 @@ class SlotShares:
         self._called: set[int] = set()  # slots of hosts that left the queue and wait for their turn
 
     def __len__(self) -> int:
-        """Return the number of hosts in the queue."""
         return len(self._line)
 
     def is_prompt(self, slot: int) -> bool:

@@ -206,7 +206,6 @@ class ClassedBackQueue:
         return max(heads, key=self._waited)
 
     def _waited(self, slot: int) -> int:
-        """Return the number of hosts that arrived after the host with this slot."""
         return self._arrivals - self._number[slot] & _NUMBERS
 
     def _kind(self, slot: int) -> _Kind:

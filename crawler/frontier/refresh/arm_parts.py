@@ -1,12 +1,18 @@
 """Combines the parts of several schedules: `signals`, `overview`, `pace` and `records` over all arms (`arms.py`)."""
 
-import math
+from collections.abc import Callable
+from functools import wraps
+from operator import attrgetter
+from typing import Any
 
 import numpy as np
 
-from crawler.freshness.params import PageParameters
+from crawler.frontier.refresh.overview import Overview
+from crawler.frontier.refresh.page_facts import Facts
+from crawler.frontier.refresh.page_signals import Signals
 from crawler.frontier.refresh.schedule import Schedule
-from crawler.frontier.refresh.settings import HostView, PageView
+from crawler.frontier.refresh.schedule_records import Records
+from crawler.frontier.refresh.settings import HostView
 
 _GOLDEN = 0x9E3779B97F4A7C15
 _WORD = 0xFFFFFFFFFFFFFFFF
@@ -42,15 +48,28 @@ class ArmNumbers:
         return self.schedules[self.last.get(host, 0)]
 
 
+def by_page(part: type, name: str) -> Callable[..., Any]:
+    """Return a method like `name` of a part of a schedule, for the pages of all arms.
+
+    The first argument, a page, is passed on as its number in the schedule of its arm.
+    """
+    method_of = attrgetter(f"{part.__name__.lower()}.{name}")
+
+    @wraps(getattr(part, name))
+    def method(self: Any, page: int, *arguments: Any) -> Any:
+        schedule, number, _ = self._arms.split(page)
+        return method_of(schedule)(number, *arguments)
+
+    return method
+
+
 class ArmsSignals:
     """Combines the `Signals` of all schedules into one."""
 
     def __init__(self, arms: ArmNumbers) -> None:
         self._arms = arms
 
-    def note_change(self, page: int, now: float, source: int = 0) -> None:
-        schedule, number, _ = self._arms.split(page)
-        schedule.signals.note_change(number, now, source)
+    note_change = by_page(Signals, "note_change")
 
     def enqueue_changes(self, fingerprints: np.ndarray, now: float, source: int = 0) -> None:
         if not isinstance(fingerprints, np.ndarray) or fingerprints.dtype != np.uint64:
@@ -77,29 +96,12 @@ class ArmsFacts:
     def __init__(self, arms: ArmNumbers) -> None:
         self._arms = arms
 
-    def set_page(self, page: int, parameters: PageParameters, now: float) -> None:
-        schedule, number, _ = self._arms.split(page)
-        schedule.facts.set_page(number, parameters, now)
-
-    def set_importance(self, page: int, importance: float, now: float) -> None:
-        schedule, number, _ = self._arms.split(page)
-        schedule.facts.set_importance(number, importance, now)
-
-    def bound_ages(self, page: int, min_age: float, max_age: float) -> None:
-        schedule, number, _ = self._arms.split(page)
-        schedule.facts.bound_ages(number, min_age, max_age)
-
-    def note_birth(self, page: int) -> None:
-        schedule, number, _ = self._arms.split(page)
-        schedule.facts.note_birth(number)
-
-    def expect_news(self, page: int, links: int, now: float) -> None:
-        schedule, number, _ = self._arms.split(page)
-        schedule.facts.expect_news(number, links, now)
-
-    def credit_hub(self, page: int, found: float, now: float) -> None:
-        schedule, number, _ = self._arms.split(page)
-        schedule.facts.credit_hub(number, found, now)
+    set_page = by_page(Facts, "set_page")
+    set_importance = by_page(Facts, "set_importance")
+    bound_ages = by_page(Facts, "bound_ages")
+    note_birth = by_page(Facts, "note_birth")
+    expect_news = by_page(Facts, "expect_news")
+    credit_hub = by_page(Facts, "credit_hub")
 
 
 class ArmsOverview:
@@ -127,13 +129,9 @@ class ArmsOverview:
             self._arms.schedules
         )
 
-    def due_at(self, page: int, now: float) -> float:
-        schedule, number, _ = self._arms.split(page)
-        return schedule.overview.due_at(number, now)
-
-    def page(self, page: int, now: float, fetched: float = math.inf) -> PageView:
-        schedule, number, _ = self._arms.split(page)
-        return schedule.overview.page(number, now, fetched)
+    due_at = by_page(Overview, "due_at")
+    page = by_page(Overview, "page")
+    hub = by_page(Overview, "hub")
 
     def host(self, host: int) -> HostView:
         """Return the view of the host in the arm that last fetched from it."""
@@ -146,10 +144,6 @@ class ArmsOverview:
     def heard_hosts(self) -> list[int]:
         """Return the numbers of the hosts whose pages ever had a signal, in any arm."""
         return sorted({host for schedule in self._arms.schedules for host in schedule.overview.heard_hosts()})
-
-    def hub(self, page: int, now: float) -> dict[str, float]:
-        schedule, number, _ = self._arms.split(page)
-        return schedule.overview.hub(number, now)
 
     def hubs(self, now: float) -> dict[str, float]:
         """Return the result of `Overview.hubs`, summed over all arms."""
@@ -211,9 +205,12 @@ class ArmsRecords:
         for schedule in self._arms.schedules:
             schedule.records.bias = sums
 
-    def page_state(self, page: int) -> tuple[int, int, int, float, float, float, int, float, int]:
-        schedule, number, _ = self._arms.split(page)
-        return schedule.records.page_state(number)
+    page_state = by_page(Records, "page_state")
+    hub_state = by_page(Records, "hub_state")
+    restore_hub = by_page(Records, "restore_hub")
+    trust_state = by_page(Records, "trust_state")
+    restore_trust = by_page(Records, "restore_trust")
+    directory_state = by_page(Records, "directory_state")
 
     def site_state(self, host: int) -> tuple[int, list[float]]:
         """Return what the arm that last fetched from a site has learned of it.
@@ -221,26 +218,6 @@ class ArmsRecords:
         After a restart, all arms begin with this state.
         """
         return self._arms.last_asking(host).records.site_state(host)
-
-    def hub_state(self, page: int) -> tuple[float, float, float]:
-        schedule, number, _ = self._arms.split(page)
-        return schedule.records.hub_state(number)
-
-    def restore_hub(self, page: int, found: float, watched: float, links: float) -> None:
-        schedule, number, _ = self._arms.split(page)
-        schedule.records.restore_hub(number, found, watched, links)
-
-    def trust_state(self, page: int) -> int:
-        schedule, number, _ = self._arms.split(page)
-        return schedule.records.trust_state(number)
-
-    def restore_trust(self, page: int, trust: int) -> None:
-        schedule, number, _ = self._arms.split(page)
-        schedule.records.restore_trust(number, trust)
-
-    def directory_state(self, page: int) -> tuple[int, tuple[float, ...]]:
-        schedule, number, _ = self._arms.split(page)
-        return schedule.records.directory_state(number)
 
     def restore_site(self, host_key: int, numbers: np.ndarray) -> None:
         for schedule in self._arms.schedules:

@@ -63,7 +63,6 @@ class Heaps:
     @cython.ccall
     @cython.exceptval(check=False)
     def holds(self, node: cython.int) -> cython.bint:
-        """Return whether the node is in a heap."""
         return self.nodes[node].parent != _OUT
 
     @cython.ccall

@@ -125,6 +125,5 @@ class PageAges:
         self._bound(page, least, most or math.inf, self._clock.at(now))
 
     def _bound(self, page: int, least: float, most: float, then: float) -> None:
-        """Set the age bounds of a page, and recompute its deadline."""
         self._schedule.facts.bound_ages(page, least, most)
         self._schedule.facts.set_importance(page, self._schedule.records.page_state(page)[7], then)

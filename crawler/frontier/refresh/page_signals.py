@@ -208,7 +208,6 @@ class Signals:
             self.queues.withhold(page, due)
 
     def _check(self) -> None:
-        """Assert that `waiting` equals the number of queued changes."""
         assert self.waiting == sum(len(keys) for keys, _ in self._backlog)
 
 

@@ -78,7 +78,7 @@ _RELEASES_MAX = cython.declare(cython.Py_ssize_t, 64)
 _SWEEP_FROM = cython.declare(cython.double, 0.95)
 # Error of a key, relative to the age at which its page is due. The second number is for a page that is not due.
 _KEY_TOLERANCE = cython.declare(cython.double, 1e-3)
-_EARLY_TOLERANCE = cython.declare(cython.double, 0.02)
+_EARLY_TOLERANCE = cython.declare(cython.double, 0.04)
 CHECKS_MAX = 64  # number of keys that one search for the best page recomputes; each costs up to 2 us
 
 

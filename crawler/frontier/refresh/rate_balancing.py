@@ -105,5 +105,4 @@ def _bounded(tilt: float) -> float:
 
 
 def _sane(report: LevelReport) -> bool:
-    """Return whether a peer's numbers are valid."""
     return 0.0 < report.level < math.inf and 0.0 < report.weight < math.inf

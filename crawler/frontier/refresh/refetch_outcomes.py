@@ -10,6 +10,7 @@ of pages.
 """
 
 from collections.abc import Callable, Iterable
+from dataclasses import KW_ONLY, dataclass
 
 from crawler.frontier.refresh import state
 from crawler.frontier.refresh.arms import Arms
@@ -47,39 +48,24 @@ def is_fit(record: PageRecord) -> bool:
     return record.state is PageState.STORED and not record.noarchive and not record.flags & _NEVER_REFRESHED
 
 
+@dataclass(eq=False, repr=False)
 class RefetchOutcomes:
     """Passes the results of fetches to the parts of the refresh frontier."""
 
-    def __init__(
-        self,
-        schedule: Schedule | Arms,
-        clock: SiteClock,
-        record: Callable[[int], PageRecord | None],
-        *,
-        keys: PageKeys,
-        claims: RefetchClaims,
-        ages: PageAges,
-        changes: ChangeIntake,
-        validators: Validators,
-        importance: Importance,
-        expectation: Expectation,
-        portion: Portion,
-        news: News,
-        births: Births,
-    ) -> None:
-        self._schedule = schedule
-        self._clock = clock
-        self._record = record
-        self._keys = keys
-        self._claims = claims
-        self._ages = ages
-        self._changes = changes
-        self._validators = validators
-        self._importance = importance
-        self._expectation = expectation
-        self._portion = portion
-        self._news = news
-        self._births = births
+    schedule: Schedule | Arms
+    clock: SiteClock
+    record: Callable[[int], PageRecord | None]
+    _: KW_ONLY
+    keys: PageKeys
+    claims: RefetchClaims
+    ages: PageAges
+    changes: ChangeIntake
+    validators: Validators
+    importance: Importance
+    expectation: Expectation
+    portion: Portion
+    news: News
+    births: Births
 
     @staticmethod
     def result_of(
@@ -104,10 +90,10 @@ class RefetchOutcomes:
 
     def conditions(self, fetch_task: FetchTask, now: float) -> tuple[str, str]:
         """Return (ETag, Last-Modified) for a conditional request; a value is "" if it is not to be sent."""
-        known = self._claims.held.get(fetch_task.fingerprint)
+        known = self.claims.held.get(fetch_task.fingerprint)
         signalled = known is not None and any(known.signals)
-        record = self._record(fetch_task.fingerprint)
-        return self._validators.conditions(
+        record = self.record(fetch_task.fingerprint)
+        return self.validators.conditions(
             fetch_task.fingerprint, fetch_task.host, record, now, signalled=signalled
         )
 
@@ -126,18 +112,18 @@ class RefetchOutcomes:
         `news` is True if a refetch of a known page found the URL of the added page. It is False if the added
         page is a redirect or a duplicate.
         """
-        born = self._births.take(fingerprint, batch)
+        born = self.births.take(fingerprint, batch)
         if news:
-            self._news.copied(born, record, now)
+            self.news.copied(born, record, now)
         if not is_fit(record):
             return
-        page = self._schedule.find(fingerprint)
+        page = self.schedule.find(fingerprint)
         if page < 0:
             page = self._enter(fingerprint, record, crawled_at, now, batch)
             if news:
-                self._schedule.facts.note_birth(page)
-        state.stage_page(self._schedule, page, batch)
-        self._changes.stage(batch)
+                self.schedule.facts.note_birth(page)
+        state.stage_page(self.schedule, page, batch)
+        self.changes.stage(batch)
 
     def expect_news(
         self, fingerprint: int, links: int, now: float, batch: Batch, *, of_site: bool = False
@@ -146,23 +132,23 @@ class RefetchOutcomes:
 
         `of_site` is True if the page is a list of the whole site: its front page, a sitemap or a feed.
         """
-        page = self._schedule.find(fingerprint)
+        page = self.schedule.find(fingerprint)
         links += SITE_LIST_LINKS * of_site
         if page >= 0 and links >= LINKS_LEAST:
-            self._schedule.facts.expect_news(page, links, self._clock.at(now))
-            state.stage_page(self._schedule, page, batch)
+            self.schedule.facts.expect_news(page, links, self.clock.at(now))
+            state.stage_page(self.schedule, page, batch)
 
     def _enter(
         self, fingerprint: int, record: PageRecord, crawled_at: float, now: float, batch: Batch
     ) -> int:
-        host, directory = self._keys.of(fingerprint, record.url)
-        then = self._clock.at(now)
-        page = self._schedule.add(
-            fingerprint, host, directory, min(self._clock.at(crawled_at), then), then,
-            self._importance.of(fingerprint, record, now),
+        host, directory = self.keys.of(fingerprint, record.url)
+        then = self.clock.at(now)
+        page = self.schedule.add(
+            fingerprint, host, directory, min(self.clock.at(crawled_at), then), then,
+            self.importance.of(fingerprint, record, now),
         )  # fmt: skip
-        self._ages.bound_new(page, record, now, batch)
-        self._claims.keep_shut(page, host)
+        self.ages.bound_new(page, record, now, batch)
+        self.claims.keep_shut(page, host)
         return page
 
     def record_refresh(
@@ -176,30 +162,30 @@ class RefetchOutcomes:
         batch: Batch,
     ) -> None:
         """Record a refetch, at `now`, of a page with the record `before`; its host may be requested from `until` on."""
-        fingerprint, then = fetch_task.fingerprint, self._clock.at(now)
+        fingerprint, then = fetch_task.fingerprint, self.clock.at(now)
         changed = result is RefreshOutcome.CHANGED
-        if self._validators.answered(fingerprint, fetch_task.host, before, after, changed, now, batch):
-            self._expectation.results["validator_lies"] += 1
-        known = self._claims.end(fingerprint)
+        if self.validators.answered(fingerprint, fetch_task.host, before, after, changed, now, batch):
+            self.expectation.results["validator_lies"] += 1
+        known = self.claims.end(fingerprint)
         if known is None:
             return
-        page = self._schedule.find(fingerprint)
-        self._expectation.ended(known, result, then)
-        self._schedule.facts.set_importance(page, self._importance.of(fingerprint, after, now), then)
-        told = changed and self._ages.is_read_by_value(after)
+        page = self.schedule.find(fingerprint)
+        self.expectation.ended(known, result, then)
+        self.schedule.facts.set_importance(page, self.importance.of(fingerprint, after, now), then)
+        told = changed and self.ages.is_read_by_value(after)
         # nothing is learned from a source's own changes
         learned = RefreshOutcome.UNCHANGED if told else result
-        self._schedule.record_outcome(page, then, learned, self._clock.at(until))
+        self.schedule.record_outcome(page, then, learned, self.clock.at(until))
         if is_source(after):
-            self._ages.readings.pass_time(fingerprint, then - known.crawled_at)
+            self.ages.readings.pass_time(fingerprint, then - known.crawled_at)
             if result is RefreshOutcome.UNCHANGED:
-                self._ages.heed_source(fingerprint, [], 0, now, batch)
+                self.ages.heed_source(fingerprint, [], 0, now, batch)
         self._stage(page, batch)
 
     def shown_by(self, via: int) -> int:
         """Follow known redirects backwards from `via`, to the page that showed the first URL of the chain."""
         for _ in range(_HOPS_MAX):
-            hub = self._record(via)
+            hub = self.record(via)
             if hub is None or hub.state is not PageState.REDIRECTED:
                 break
             via = hub.via
@@ -210,31 +196,31 @@ class RefetchOutcomes:
 
         Return False if the hub is not known.
         """
-        hub, page = self._record(fingerprint), self._schedule.find(fingerprint)
+        hub, page = self.record(fingerprint), self.schedule.find(fingerprint)
         if hub is None or page < 0:
             return False
-        self._news.found(kind_of(hub, is_feed=hub.content_type in FEED_TYPES))
-        self._schedule.facts.credit_hub(page, 1.0, self._clock.at(now))
-        state.stage(self._schedule, page, batch)
+        self.news.found(kind_of(hub, is_feed=hub.content_type in FEED_TYPES))
+        self.schedule.facts.credit_hub(page, 1.0, self.clock.at(now))
+        state.stage(self.schedule, page, batch)
         return True
 
     def renew_importance(self, fingerprints: Iterable[int], now: float, batch: Batch) -> int:
         """Recompute the importance of pages from users' requests, and store it; return the number of known pages."""
         weighed = 0
         for fingerprint in fingerprints:
-            page = self._schedule.find(fingerprint)
-            record = self._record(fingerprint) if page >= 0 else None
+            page = self.schedule.find(fingerprint)
+            record = self.record(fingerprint) if page >= 0 else None
             if record is None:
                 continue
-            importance = self._importance.of(fingerprint, record, now)
-            self._schedule.facts.set_importance(page, importance, self._clock.at(now))
-            state.stage_page(self._schedule, page, batch)
+            importance = self.importance.of(fingerprint, record, now)
+            self.schedule.facts.set_importance(page, importance, self.clock.at(now))
+            state.stage_page(self.schedule, page, batch)
             weighed += 1
         return weighed
 
     def _stage(self, page: int, batch: Batch) -> None:
-        state.stage(self._schedule, page, batch)
-        state.stage_recalibration(self._expectation.recalibration, batch)
-        if self._portion.balance.tilt != 1.0:
-            state.stage_tilt(self._portion.balance.tilt, batch)
-        self._changes.stage(batch)
+        state.stage(self.schedule, page, batch)
+        state.stage_recalibration(self.expectation.recalibration, batch)
+        if self.portion.balance.tilt != 1.0:
+            state.stage_tilt(self.portion.balance.tilt, batch)
+        self.changes.stage(batch)

@@ -1,6 +1,7 @@
 """Views of the known pages: the freshness of their copies, and the reasons for the time of the next fetch."""
 
 import math
+from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -20,39 +21,29 @@ from crawler.frontier.refresh.site_clock import SiteClock
 FRESH_DIGITS = 9
 
 
+@dataclass(eq=False, repr=False)
 class RefreshViews:
     """Read-only views of the parts of the refresh frontier."""
 
-    def __init__(
-        self,
-        schedule: Schedule | Arms,
-        clock: SiteClock,
-        claims: RefetchClaims,
-        expectation: Expectation,
-        portion: Portion,
-        news: News,
-    ) -> None:
-        self._schedule = schedule
-        self._clock = clock
-        self._claims = claims
-        self._expectation = expectation
-        self._portion = portion
-        self._news = news
+    schedule: Schedule | Arms
+    clock: SiteClock
+    claims: RefetchClaims
+    expectation: Expectation
+    portion: Portion
+    news: News
 
     def probability(self, fingerprint: int, fetched_at: float, now: float) -> float | None:
         """Return the probability that a page's copy, made at `fetched_at`, is current; None if the page is not known.
 
         The copy may be older than the last answer of the page, if this answer is not committed yet.
         """
-        page = self._schedule.find(fingerprint)
+        page = self.schedule.find(fingerprint)
         if page < 0:
             return None
-        return self._fresh(
-            self._schedule.overview.page(page, self._clock.at(now), self._clock.at(fetched_at))
-        )
+        return self._fresh(self.schedule.overview.page(page, self.clock.at(now), self.clock.at(fetched_at)))
 
     def _fresh(self, known: PageView) -> float:
-        return round(self._expectation.fresh(known), FRESH_DIGITS)
+        return round(self.expectation.fresh(known), FRESH_DIGITS)
 
     def explain(self, fingerprint: int, fetched_at: float, now: float) -> dict[str, Any]:
         """Return what is known of the next refetch of a page; {} if the page is not known.
@@ -61,11 +52,11 @@ class RefreshViews:
         why it waits. The page's copy was made at `fetched_at`. Instants are in real time; rates, clock and watched
         time are in the time of the sites.
         """
-        page = self._schedule.find(fingerprint)
+        page = self.schedule.find(fingerprint)
         if page < 0:
             return {}
-        then, overview, ours = self._clock.at(now), self._schedule.overview, self._clock.ours
-        known = overview.page(page, then, self._clock.at(fetched_at))
+        then, overview, ours = self.clock.at(now), self.schedule.overview, self.clock.ours
+        known = overview.page(page, then, self.clock.at(fetched_at))
         plain: dict[str, Any] = msgspec.to_builtins(known)
         for name in ("fingerprint", "host", "directory", "hearing", "stands_for"):
             del plain[name]
@@ -91,7 +82,7 @@ class RefreshViews:
             return {"away": "its own rare schedule", "failed": "its retry", "too young": "refresh.min_age"}[
                 known.state
             ]
-        if self._claims.is_requested(known.fingerprint):
+        if self.claims.is_requested(known.fingerprint):
             return "its host (it was requested out of turn)"
         if host.busy or host.ready > then:
             return "its host"
@@ -99,20 +90,20 @@ class RefreshViews:
 
     def summary(self, now: float) -> dict[str, Any]:
         """Return the refresh section of a status."""
-        then = self._clock.at(now)
-        seen = self._expectation.view(then)
+        then = self.clock.at(now)
+        seen = self.expectation.view(then)
         return seen | {
-            "in_flight": len(self._claims.held),
-            "ahead": self._claims.requested,
-            "share": round(self._portion.known, 4),
-            "known_share": round(self._portion.share.refresh, 3),
-            "news": self._news.view(now) | self._schedule.overview.hubs(then),
-            "busy": round(self._portion.busy, 3),
+            "in_flight": len(self.claims.held),
+            "ahead": self.claims.requested,
+            "share": round(self.portion.known, 4),
+            "known_share": round(self.portion.share.refresh, 3),
+            "news": self.news.view(now) | self.schedule.overview.hubs(then),
+            "busy": round(self.portion.busy, 3),
         }
 
     def by_host(self, now: float) -> dict[int, tuple[int, float]]:
         """Return host key -> (pages, expected freshness) for the hosts of a sample of pages."""
-        return self._expectation.by_host(self._clock.at(now))
+        return self.expectation.by_host(self.clock.at(now))
 
 
 def _finite(value: float) -> float | None:

@@ -262,7 +262,6 @@ class Schedule:
     # -- properties of pages and hosts
 
     def host_of(self, page: int) -> int:
-        """Return the number of the page's host."""
         self._flights.require_page(page)
         return self._tables.owner(page)
 

@@ -47,6 +47,7 @@ from html import escape
 import msgspec
 import numpy as np
 
+from crawler.lab.copies import fresh_time
 from crawler.lab.league.world import DAY, Heard, World
 
 PROCESSES = ("poisson", "bursty", "together")
@@ -432,10 +433,8 @@ class ChangingWeb:
             whole += weight * max(end - max(begin, self.born[page]), 0.0)
             replaced = [*(asked.at for asked in answers[1:]), end]
             for asked, until in zip(answers, replaced, strict=False):
-                times = self.changes[page]
-                stale = times[asked.version] if asked.version < len(times) else end
-                until = min(stale, end, until)
-                current += weight * max(0.0, until - max(asked.at, begin))
+                fresh = fresh_time(self.changes[page], asked.version, max(asked.at, begin), min(end, until))
+                current += weight * fresh
         return current / whole
 
     def delays(self, begin: float, end: float) -> list[float]:
@@ -454,7 +453,6 @@ class ChangingWeb:
         ]
 
     def requests(self, begin: float, end: float) -> int:
-        """Return the number of requests for pages from `begin` to `end`."""
         return sum(begin <= asked.at < end for asked in self.log if asked.page >= 0)
 
     def world(self) -> World:

@@ -233,7 +233,6 @@ def level_parts(many: Refreshed, one: Refreshed) -> tuple[float, float]:
 
 
 def _mean_level(told: Sequence[float]) -> float:
-    """Return the geometric mean of the levels in the second half of the run."""
     late = [level for level in told[len(told) // 2 :] if level > 0.0]
     return math.exp(sum(map(math.log, late)) / len(late))
 

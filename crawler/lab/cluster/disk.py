@@ -8,50 +8,23 @@ garbage. A file that was never synced is deleted or has a random length. A renam
 directory was not synced after it. `tests/faults/power.py` simulates power cuts of real processes.
 """
 
-import bisect
 import os
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 from crawler.errors import StoreError
-from crawler.storage.kv import MemoryBatch
+from crawler.storage.kv import MemoryBatch, MemoryStore, Operation
 
 
-class _Batch(MemoryBatch):
-    __slots__ = ()
-
-    @property
-    def byte_count(self) -> int:
-        """The number of bytes that this batch takes on disk. For a deletion, these are the bytes of the key."""
-        return sum(len(key) + len(value or b"") for key, value in self.operations)
-
-
-class StoreDisk:
+class StoreDisk(MemoryStore):
     """The data of a store on a disk. For each unsynced batch, it keeps the operations that undo the batch."""
 
-    def __init__(self) -> None:
-        self.data: dict[bytes, bytes] = {}
-        self.keys: list[bytes] = []
-        # for each unsynced batch, the operations that undo it
-        self.undo: list[list[tuple[bytes, bytes | None]]] = []
+    def __init__(self, data: dict[bytes, bytes] | None = None) -> None:
+        super().__init__(data)
+        self.undo: list[list[Operation]] = []
 
-    def apply(self, operations: list[tuple[bytes, bytes | None]]) -> list[tuple[bytes, bytes | None]]:
-        """Apply a batch; return the operations that undo the batch."""
-        back = []
-        for key, value in operations:
-            back.append((key, self.data.get(key)))
-            if value is None:
-                if self.data.pop(key, None) is not None:
-                    del self.keys[bisect.bisect_left(self.keys, key)]
-            else:
-                if key not in self.data:
-                    bisect.insort(self.keys, key)
-                self.data[key] = value
-        back.reverse()
-        return back
-
-    def write(self, batch: _Batch) -> None:
+    def write(self, batch: MemoryBatch) -> None:
         back = self.apply(batch.operations)
         if batch.sync:
             self.undo.clear()
@@ -68,18 +41,13 @@ class StoreDisk:
 
     def copy(self) -> "StoreDisk":
         """Return a copy, for another disk."""
-        other = StoreDisk()
-        other.data, other.keys = dict(self.data), list(self.keys)
-        return other
+        return StoreDisk(self._data)
 
 
 class JournalStore:
     """Implements `storage.kv.KeyValue` on a `StoreDisk`.
 
     Before a write, the store asks the machine whether the process is alive and whether the disk has room.
-
-    `scan` yields the keys that are present when it is called. If a value changes during the scan, `scan`
-    yields the new value.
     """
 
     def __init__(self, disk: StoreDisk, machine: "Writable") -> None:
@@ -87,40 +55,16 @@ class JournalStore:
         self._machine = machine
         self._failed = False
         self.writes = 0
+        self.get, self.batch, self.scan, self.close = disk.get, disk.batch, disk.scan, disk.close
 
-    def get(self, key: bytes) -> bytes | None:
-        return self._disk.data.get(key)
-
-    def batch(self, *, sync: bool = True) -> _Batch:
-        return _Batch(sync)
-
-    def write(self, batch: _Batch) -> None:
+    def write(self, batch: MemoryBatch) -> None:
         self._machine.check_alive()
-        size = batch.byte_count
+        size = sum(len(key) + len(value or b"") for key, value in batch.operations)
         if self._failed or (size and not self._machine.take_room(size, size)):
             self._failed = True
             raise StoreError("store: write failed: No space left on device")
         self._disk.write(batch)
         self.writes += 1
-
-    def scan(
-        self, start: bytes, stop: bytes | None = None, *, reverse: bool = False
-    ) -> Iterator[tuple[bytes, bytes]]:
-        keys = self._disk.keys
-        low = bisect.bisect_left(keys, start)
-        high = len(keys) if stop is None else bisect.bisect_left(keys, stop)
-        found = keys[low:high]
-        return self._items(found[::-1] if reverse else found)
-
-    def _items(self, keys: list[bytes]) -> Iterator[tuple[bytes, bytes]]:
-        data = self._disk.data
-        for key in keys:
-            value = data.get(key)
-            if value is not None:
-                yield key, value
-
-    def close(self) -> None:
-        pass
 
 
 class Writable:

@@ -51,7 +51,6 @@ class FaultInjector:
         population.on_begin, population.on_over = self._begun, self._over
 
     def schedule(self, plan: Sequence[Fault]) -> None:
-        """Schedule the faults of a plan at their instants."""
         for fault in plan:
             if fault.kind in OperatorActs.METHODS:
                 self._population.later(fault.at, partial(self._act, fault))

@@ -47,7 +47,6 @@ class OperatorActs:
         self._acts = population.observed.acts
 
     def carry_out(self, act: Fault) -> None:
-        """Carry out an act now."""
         machines = self._population.machines
         getattr(self, self.METHODS[act.kind])(machines[act.machines[0] % len(machines)], act)
 
@@ -221,7 +220,6 @@ class OperatorActs:
         return next(each for each in self._population.machines if each.name == name)
 
     def _owner(self, url: str) -> Process | None:
-        """Return the running process that owns a URL or host, or None."""
         running = self._population.running.get(self._machine_of(url).label)
         return running[1] if running is not None else None
 

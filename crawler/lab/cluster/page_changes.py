@@ -28,7 +28,6 @@ class RealChanges:
             )
 
     def __call__(self, host: int, place: int) -> list[float]:
-        """Return the sorted instants of a page's changes, in seconds from the start."""
         pages = self._sites[host % len(self._sites)]
         return pages[place % len(pages)]
 

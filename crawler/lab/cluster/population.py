@@ -100,7 +100,6 @@ class Population:
         self._fingerprinter = Fingerprinter(SEED)
 
     def add_machine(self, label: str, name: str, folder: Path) -> Machine:
-        """Add a machine for the process `name`."""
         folder.mkdir(parents=True)
         rng = random.Random(f"disk {self.world.settings.seed} {label}")
         self.machines.append(Machine(label, name, folder.resolve(), rng))
@@ -441,5 +440,4 @@ class Population:
 
 
 def _seconds() -> float:
-    """Return the seconds since the start of the run."""
     return asyncio.get_running_loop().time() - START

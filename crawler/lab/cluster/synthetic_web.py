@@ -157,7 +157,6 @@ class SyntheticWeb:
     # -- pages ------------------------------------------------------------------
 
     def url(self, page: int) -> str:
-        """Return the URL of a page."""
         return f"{self.spec.scheme}://{self.hosts[self.host_of[page]].name}/{self.place[page]}"
 
     def link_to(self, page: int) -> str:
@@ -246,7 +245,6 @@ class SyntheticWeb:
         return self.spec.scripted and page % SCRIPTED_EVERY == 0
 
     def body(self, page: int, version: int) -> bytes:
-        """Return the HTML of a version of a page."""
         links = self._anchors(page)
         if self.is_scripted(page):
             links = f'<script src="{APP}"></script><div id="root"></div>'

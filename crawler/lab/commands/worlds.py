@@ -156,7 +156,6 @@ def _calibrate(
 
 
 def _played(task: WorldTask) -> WorldRun:
-    """Play one run, in a child process or in this process."""
     play = crawled if task.policy in CRAWLS else playing.played
     return play(task.policy, draw(WORLDS[task.world], task.seed))
 

@@ -62,40 +62,20 @@ FIGURES = {
     },
 }
 
-# The colour of each policy; colour-blind readers can distinguish these colours (Okabe and Ito).
-COLOURS = {
-    "baseline": "#000000",
-    "optimum": "#999999",
-    "greedy": "#0072B2",
-    "lds": "#E69F00",
-    "cis": "#D55E00",
-    "cis+": "#CC79A7",
-    "ncis": "#009E73",
-    "ncis-d": "#56B4E9",
-    "approx-1": "#A88F00",
-    "approx-2": "#CC79A7",
+# Policy -> (label, colour, marker); colour-blind readers can distinguish these colours (Okabe and Ito).
+_STYLES = {
+    "baseline": ("BASELINE (continuous, no signals)", "#000000", ""),
+    "optimum": ("continuous optimum with signals", "#999999", ""),
+    "greedy": ("GREEDY", "#0072B2", "o"),
+    "lds": ("LDS", "#E69F00", "s"),
+    "cis": ("GREEDY-CIS", "#D55E00", "v"),
+    "cis+": ("GREEDY-CIS+", "#CC79A7", ""),
+    "ncis": ("GREEDY-NCIS", "#009E73", "^"),
+    "ncis-d": ("GREEDY-NCIS-D", "#56B4E9", "D"),
+    "approx-1": ("G-NCIS-APPROX-1", "#A88F00", "<"),
+    "approx-2": ("G-NCIS-APPROX-2", "#CC79A7", ">"),
 }
-LABELS = {
-    "baseline": "BASELINE (continuous, no signals)",
-    "optimum": "continuous optimum with signals",
-    "greedy": "GREEDY",
-    "lds": "LDS",
-    "cis": "GREEDY-CIS",
-    "cis+": "GREEDY-CIS+",
-    "ncis": "GREEDY-NCIS",
-    "ncis-d": "GREEDY-NCIS-D",
-    "approx-1": "G-NCIS-APPROX-1",
-    "approx-2": "G-NCIS-APPROX-2",
-}
-MARKERS = {
-    "greedy": "o",
-    "lds": "s",
-    "cis": "v",
-    "ncis": "^",
-    "ncis-d": "D",
-    "approx-1": "<",
-    "approx-2": ">",
-}
+LABELS, COLOURS, MARKERS = ({name: style[k] for name, style in _STYLES.items()} for k in range(3))
 
 
 class Options(msgspec.Struct, frozen=True):

@@ -23,6 +23,7 @@ page, and 0 if the page was gone. The links in the first copy of a hub earn no c
 unknown.
 """
 
+import math
 from bisect import bisect_right
 from typing import Protocol
 
@@ -31,6 +32,7 @@ import numpy as np
 
 from crawler.errors import UsageError
 from crawler.frontier.refresh.page_facts import SITE_LIST_LINKS
+from crawler.lab.copies import Copies
 from crawler.lab.league.world import DAY, WARMUP, Policy, World
 from crawler.lab.living.calibration import Calibration
 
@@ -339,12 +341,10 @@ class _Game:
         self._world, self._policy, self._told = world, policy, told
         size = self._size = len(world)
         self._warm = WARMUP * world.horizon
-        self._ends = np.minimum(world.died, world.horizon).tolist()
+        self._copies = Copies(world.changes, self._warm, np.minimum(world.died, world.horizon).tolist())
+        self.seen = self._copies.seen
         self._born, self._died = world.born.tolist(), world.died.tolist()
-        self._known, self._had = [False] * size, [False] * size
-        self._last = [0.0] * size
-        self.seen = [0] * size  # for each node, the number of its changes up to its last copy
-        self._current, self._via = [0.0] * size, [-1] * size
+        self._known, self._via = [False] * size, [-1] * size
         self._delays: list[float] = []
         # for each hub, the number of its nodes that were born before its last fetch
         self._shown = [0] * len(world.hubs)
@@ -358,7 +358,7 @@ class _Game:
         for node in range(self._size):
             if self._born[node] <= 0.0 and not (self._told and self._world.is_hub(node)):
                 self._known[node] = True
-                self._keep(node, 0.0)
+                self._copies.keep(node, 0.0)
                 self._policy.add(node, 0.0)
         for number, hub in enumerate(self._world.hubs):
             self._shown[number] = bisect_right(hub.births, (0.0, self._size))
@@ -375,7 +375,7 @@ class _Game:
 
     def fetch(self, node: int, now: float) -> None:
         """Fetch a node, and tell the policy the outcome."""
-        is_gone, is_new = now >= self._died[node], not self._had[node]
+        is_gone, is_new = now >= self._died[node], math.isinf(self._copies.last[node])
         self._fetches += 1
         self._hub_fetches += self._world.is_hub(node)
         self._gone += is_gone
@@ -383,11 +383,9 @@ class _Game:
         if is_new:
             self._fetch_new(node, is_gone, now)
         elif is_gone:
-            self._bank(node, now)
-            self._last[node] = now
             self._policy.remove(node, now)
         else:
-            self._policy.record_outcome(node, now, self._keep(node, now))
+            self._policy.record_outcome(node, now, self._copies.keep(node, now))
         if self._world.is_hub(node):
             self._show(node, is_new, now)
 
@@ -395,28 +393,12 @@ class _Game:
         if is_gone:
             self._policy.miss(node, now)
         else:
-            self._keep(node, now)
+            self._copies.keep(node, now)
             self._policy.add(node, now)
             if self._born[node] >= self._warm and not self._world.is_hub(node):
                 self._delays.append(now - self._born[node])
         if self._via[node] >= 0:
             self._policy.credit(self._via[node], float(not is_gone), now)
-
-    def _bank(self, node: int, until: float) -> None:
-        """Add to the node's total the time in which its copy was current."""
-        times, place = self._world.changes[node], self.seen[node]
-        stale = times[place] if place < len(times) else self._world.horizon
-        begun = max(self._last[node], self._warm)
-        self._current[node] += max(0.0, min(stale, until, self._ends[node]) - begun)
-
-    def _keep(self, node: int, now: float) -> bool:
-        """Make a copy of the node; return whether the node has changed since the last copy."""
-        if self._had[node]:
-            self._bank(node, now)
-        place = bisect_right(self._world.changes[node], now, self.seen[node])
-        changed = place > self.seen[node]
-        self.seen[node], self._last[node], self._had[node] = place, now, True
-        return changed
 
     def _show(self, node: int, first: bool, now: float) -> None:
         """Inform the policy of the unknown pages that the hub shows.
@@ -440,14 +422,10 @@ class _Game:
             self._policy.expect(node, len(unknown) + SITE_LIST_LINKS * hub.of_site, now)
 
     def result(self) -> LivingResult:
-        """Return the result at the horizon."""
         world, horizon, warm = self._world, self._world.horizon, self._warm
-        for node in range(self._size):
-            if self._had[node]:
-                self._bank(node, horizon)
         pages = world.born[: world.pages]
         return LivingResult(
-            current=np.array(self._current),
+            current=np.array(self._copies.end()),
             there=np.maximum(np.minimum(world.died, horizon) - np.maximum(world.born, warm), 0.0),
             delays=np.array(self._delays),
             born=int(((pages >= warm) & (pages < horizon)).sum()),

@@ -25,7 +25,6 @@ The score is the share of page time in which copies are current, weighted by imp
 first fifth of the time does not count, because all copies are fresh at the start.
 """
 
-from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Protocol
 from zlib import crc32
@@ -34,6 +33,7 @@ import msgspec
 import numpy as np
 
 from crawler.errors import UsageError
+from crawler.lab.copies import Copies
 from crawler.lab.league.histories import SiteHistory
 from crawler.lab.living.calibration import Calibration
 
@@ -317,21 +317,13 @@ def play(world: World, policy: Policy, rate: float, calibration: Calibration | N
     signals, the fetch.
     """
     size, horizon, warm = len(world), world.horizon, WARMUP * world.horizon
-    current = np.zeros(size)
-    last = world.born.tolist()
-    ends = np.minimum(world.died, horizon).tolist()
-    next_change = [0] * size  # the number of each page's changes before its last fetch
+    copies = Copies(world.changes, warm, np.minimum(world.died, horizon).tolist())
+    copies.last = world.born.tolist()
     births = sorted((at, page) for page, at in enumerate(world.born.tolist()))
     nobody = (float("inf"), -1)
     born, day, gap = 0, 0, world.gap(rate)
     sites = world.site.tolist()
     fetches = changed = gone = idle = 0
-
-    def bank(page: int, until: float) -> None:
-        """Add the time in which the copy was current between the last fetch of the page and `until`."""
-        times, seen = world.changes[page], next_change[page]
-        stale = times[seen] if seen < len(times) else horizon
-        current[page] += max(0.0, min(stale, until, ends[page]) - max(last[page], warm))
 
     coming = births[0] if births else nobody
     for tick in range(int(rate * horizon)):
@@ -346,26 +338,20 @@ def play(world: World, policy: Policy, rate: float, calibration: Calibration | N
             for page, at in zip(heard.pages.tolist(), heard.at.tolist(), strict=True):
                 policy.note_change(page, world.sources[sites[page]], at, day * DAY)
         if calibration is not None:
-            calibration.sample(next_change, now)
+            calibration.sample(copies.seen, now)
         page = policy.claim_next(now)
         if page < 0:
             idle += 1
             continue
         fetches += 1
-        bank(page, now)
-        last[page] = now
         if now >= world.died[page]:
             gone += 1
             policy.remove(page, now)
         else:
-            seen = bisect_right(world.changes[page], now, next_change[page])
-            news = seen > next_change[page]
-            next_change[page] = seen
+            news = copies.keep(page, now)
             changed += news
             policy.record_outcome(page, now, news)
         if gap:
             policy.block(sites[page], now + gap)
-    for page in range(size):
-        bank(page, horizon)
     there = np.maximum(np.minimum(world.died, horizon) - np.maximum(world.born, warm), 0.0)
-    return GameResult(current, there, fetches, changed, gone, idle)
+    return GameResult(np.array(copies.end()), there, fetches, changed, gone, idle)

@@ -8,7 +8,6 @@ The policy `true` is the crawler's schedule, with the true rate, recall and nois
 learned values. The policy `bayes` knows only the distribution of the rates, and `bayes-gamma` only its mean (`bayes.py`).
 """
 
-from bisect import bisect_right
 from collections import deque
 
 import msgspec
@@ -16,6 +15,7 @@ import numpy as np
 
 from crawler.freshness.params import PageParameters
 from crawler.frontier.refresh import Settings
+from crawler.lab.copies import Copies
 from crawler.lab.league import rivals
 from crawler.lab.league.shipped import SHIPPED, Shipped
 from crawler.lab.league.world import Policy
@@ -92,26 +92,15 @@ def play(world: DrawnWorld, policy: Policy, calibration: Calibration | None = No
     rate, size, total = spec.rate, len(world), spec.fetches
     begin = max(spec.warm_up * horizon, (size + 0.5) / rate)
     gap, sites = world.gap(rate), world.site.tolist()
-    last, seen = [0.0] * size, [0] * size
-    current = [0.0] * size
+    copies = Copies(changes, begin, [horizon] * size)
     told_at, told_of = [*world.told_at.tolist(), np.inf], world.told_of.tolist()
     known = [False] * size
     flying: deque[tuple[int, int, float]] = deque()  # (tick of the answer, page, instant of the fetch)
     fetched_at, fetched_of = list[float](), list[int]()
     told = idle = 0
 
-    def bank(page: int, until: float) -> None:
-        """Add the time in which the copy was current since the last fetch of the page."""
-        times, place = changes[page], seen[page]
-        stale = times[place] if place < len(times) else horizon
-        current[page] += max(0.0, min(stale, until) - max(last[page], begin))
-
     def answer(page: int, at: float, now: float) -> None:
-        bank(page, at)
-        place = bisect_right(changes[page], at, seen[page])
-        changed = place > seen[page]
-        seen[page], last[page] = place, at
-        policy.record_outcome(page, now, changed)
+        policy.record_outcome(page, now, copies.keep(page, at))
         rest(page, now)
 
     def rest(page: int, now: float) -> None:
@@ -133,13 +122,13 @@ def play(world: DrawnWorld, policy: Policy, calibration: Calibration | None = No
             answer(page, at, now)
         if tick < size:
             page = int(world.order[tick])
-            known[page], last[page] = True, now
-            seen[page] = bisect_right(changes[page], now)
+            known[page] = True
+            copies.keep(page, now)
             policy.add(page, now)
             rest(page, now)
             continue
         if calibration is not None:
-            calibration.sample(seen, now)
+            calibration.sample(copies.seen, now)
         page = policy.claim_next(now)
         if page < 0:
             idle += 1
@@ -155,10 +144,10 @@ def play(world: DrawnWorld, policy: Policy, calibration: Calibration | None = No
             policy.block(sites[page], now + gap)
     for _, page, at in flying:
         answer(page, at, horizon)
-    for page in range(size):
-        bank(page, horizon)
     asked = np.array(fetched_of, dtype=np.int64)
-    return run_of(world, np.array(current), np.array(fetched_at), world.site[asked], begin, horizon, idle)
+    return run_of(
+        world, np.array(copies.end()), np.array(fetched_at), world.site[asked], begin, horizon, idle
+    )
 
 
 def run_of(

@@ -17,6 +17,7 @@ from crawler.lab.cluster.cluster import Cluster, memory_folder
 from crawler.lab.cluster.cluster_settings import START, ClusterSettings
 from crawler.lab.cluster.fetching import WebAsk
 from crawler.lab.cluster.synthetic_web import SyntheticWeb, WebHost, WebReply, WebSpec, token
+from crawler.lab.copies import fresh_time
 from crawler.lab.living.playing import WorldRun, run_of
 from crawler.lab.living.worlds import DrawnWorld
 
@@ -151,8 +152,7 @@ def _judged(web: DrawnWeb, rows: list[WebAsk], length: float) -> WorldRun:
         times = world.changes[page]
         ends = [at for at, _ in answers[1:]] + [horizon]
         for (asked, version), end in zip(answers, ends, strict=False):
-            stale = times[version] if version < len(times) else horizon
-            current[page] += max(0.0, min(stale, end, horizon) - max(asked, begin))
+            current[page] += fresh_time(times, version, max(asked, begin), min(end, horizon))
     at = np.array([(row.at - START) * web.speed for row in rows])
     site = np.array([int(world.site[row.page]) for row in rows])
     return run_of(world, current, at[at >= begin], site[at >= begin], begin, horizon)

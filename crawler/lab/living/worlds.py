@@ -299,7 +299,6 @@ def _hosts(count: int, pages: int, every: float, process: str = "poisson") -> tu
 
 
 def _list() -> dict[str, WorldSpec]:
-    """Return all worlds by name."""
     times = {"hour": HOUR, "day": DAY, "month": MONTH, "year": YEAR}
     # With many visits per change, a game must have many rounds to see enough changes.
     rounds = {0.1: 40.0, 0.3: 40.0, 1.0: 40.0, 3.0: 60.0, 10.0: 100.0, 100.0: 300.0}

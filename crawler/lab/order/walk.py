@@ -206,13 +206,7 @@ class _Walk:
         """Commit one change, after `fill` has added its parts."""
         change = Change()
         fill(change)
-        batch = self._store.batch()
-        for key, value in change.operations:
-            if value is None:
-                batch.delete(key)
-            else:
-                batch.put(key, value)
-        self._store.write(batch)
+        self._store.write(change)
         self._frontier.committed(change, self._clock.now())
 
 

@@ -30,7 +30,8 @@ and the function exists only to show this bias.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from functools import partial
 
 import msgspec
 import numpy as np
@@ -101,30 +102,10 @@ class Estimate(msgspec.Struct, frozen=True):
 Curvature = tuple[float, float, float, float, float]
 
 
-def _curvature_of_points(points: Sequence[Sequence[float]], alpha: float, b: float) -> Curvature:
-    """Return the first and the negative second derivatives of sum weight * log(1 - exp(-x)) in alpha and b.
-
-    The sum is over points (tau, n, weight).
-    """
-    s1 = s2 = h11 = h12 = h22 = 0.0
-    for tau, n, weight in points:
-        x = alpha * tau + b * n
-        if x > _UNDERFLOW:
-            continue
-        slope = weight / math.expm1(x)
-        bend = slope / -math.expm1(-x)
-        s1 += slope * tau
-        s2 += slope * n
-        h11 += bend * tau * tau
-        h12 += bend * tau * n
-        h22 += bend * n * n
-    return s1, s2, h11, h12, h22
-
-
-def _curvature_of_arrays(tau: np.ndarray, n: np.ndarray, alpha: float, b: float) -> Curvature:
-    """Return the sums of `_curvature_of_points` for arrays (k,) of unit weight."""
+def _curvature(tau: np.ndarray, n: np.ndarray, weight: np.ndarray, alpha: float, b: float) -> Curvature:
+    """Return the first and the negative second derivatives of sum weight * log(1 - exp(-x)) in alpha and b."""
     x = np.minimum(alpha * tau + b * n, _UNDERFLOW)
-    slope = 1.0 / np.expm1(x)
+    slope = weight / np.expm1(x)
     bend = slope / -np.expm1(-x)
     along = bend * tau
     return (  # sums of products, because BLAS would start threads for dot products
@@ -185,7 +166,6 @@ def _maximise(
 
 
 def _pinned(value: float, score: float, low: float, high: float) -> bool:
-    """Return whether a parameter is at a bound and the score would move it beyond this bound."""
     return (value <= low and score <= 0.0) or (value >= high and score >= 0.0)
 
 
@@ -227,16 +207,6 @@ def _errors(sums: Curvature) -> tuple[float, float]:
     return (1.0 / math.sqrt(h11) if h11 > 0.0 else math.inf), math.inf
 
 
-def _prior_points(prior: Prior) -> list[tuple[float, float, float]]:
-    """Return those pseudo-intervals of a prior that have a change, as points (tau, n, weight)."""
-    points = [(prior.interval, 0.0, prior.interval_weight), (0.0, 1.0, prior.signal_weight)]
-    return [point for point in points if point[2] > 0.0]
-
-
-def _add(left: Curvature, right: Curvature) -> Curvature:
-    return tuple(a + b for a, b in zip(left, right, strict=True))  # type: ignore[return-value]
-
-
 def fit(
     elapsed: np.ndarray,
     signals: np.ndarray,
@@ -255,40 +225,17 @@ def fit(
     tau = np.asarray(elapsed, dtype=np.float64)
     n = np.asarray(signals, dtype=np.float64)
     z = np.asarray(changed, dtype=bool)
-    points = _prior_points(prior)
-    changed_tau, changed_n = tau[z], n[z]
-
-    def curvature(alpha: float, b: float) -> Curvature:
-        return _add(
-            _curvature_of_arrays(changed_tau, changed_n, alpha, b), _curvature_of_points(points, alpha, b)
-        )
-
+    pseudo = np.array([[prior.interval, 0.0, prior.interval_weight], [0.0, 1.0, prior.signal_weight]])
+    observed = np.column_stack([tau[z], n[z], np.ones(int(z.sum()))])
+    changed_intervals = np.vstack([observed, pseudo[pseudo[:, 2] > 0.0]])  # rows (tau, n, weight)
     watched, heard = float(tau.sum()), float(n.sum())
     gamma = signal_rate if signal_rate is not None else (heard / watched if watched > 0.0 else 0.0)
-    return _estimate(
-        curvature,
-        float(tau.sum() - changed_tau.sum()) + prior.interval * prior.interval_weight,
-        float(n.sum() - changed_n.sum()) + prior.signal_weight,
-        (_starting_rate(int(z.sum()), watched), 0.5),
-        prior,
-        gamma,
-    )
-
-
-def _starting_rate(changes: float, watched: float) -> float:
-    return (changes + 0.5) / watched if watched > 0.0 else 1.0
-
-
-def _estimate(
-    curvature: Callable[[float, float], Curvature],
-    unchanged_time: float,
-    unchanged_signals: float,
-    start: tuple[float, float],
-    prior: Prior,
-    gamma: float,
-) -> Estimate:
     alpha, b, sums = _maximise(
-        curvature, unchanged_time, unchanged_signals, start, (prior.rate_min, prior.rate_max)
+        partial(_curvature, *np.ascontiguousarray(changed_intervals.T)),
+        float(tau[~z].sum()) + prior.interval * prior.interval_weight,
+        float(n[~z].sum()) + prior.signal_weight,
+        ((float(z.sum()) + 0.5) / watched if watched > 0.0 else 1.0, 0.5),
+        (prior.rate_min, prior.rate_max),
     )
     return Estimate(alpha, b, gamma, *_errors(sums))
 

@@ -429,7 +429,6 @@ def _language(text: str, _: str) -> str | None:
 
 
 def _date(text: str, _: str = "") -> str | None:
-    """Return the `iso_date` of a text that may have blanks around it."""
     return iso_date(text)
 
 

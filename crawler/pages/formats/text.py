@@ -134,7 +134,6 @@ def _nesting_name(tag: bytes) -> bytes:
 
 
 def is_installed() -> bool:
-    """Return whether resiliparse is installed."""
     return importlib.util.find_spec("resiliparse") is not None
 
 

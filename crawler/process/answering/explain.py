@@ -237,6 +237,10 @@ def _waits(answer: Mapping[str, Any]) -> str:
     if answer.get("retry_at", "") > (until or ""):
         state, until = "retries", answer["retry_at"]
     text = _HOSTS.get(state, state)
+    if state == "ready" and (failures := waiting.get("failures", 0)):
+        text = (
+            f"its host failed{f' {failures} times in a row' * (failures > 1)}, and is tried again in its turn"
+        )
     if cause and state != "given_up":
         text += f" ({describe_cause(cause)})"
     elif state == "given_up":

@@ -309,7 +309,6 @@ def rule_of(plain: dict[str, Any]) -> Withdrawal:
 
 
 def covers(rule: Withdrawal, capture: Capture) -> bool:
-    """Return whether a rule covers a capture."""
     return rule.is_about(capture.url) and rule.covers(capture.fetched_at)
 
 

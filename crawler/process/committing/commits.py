@@ -5,6 +5,7 @@ rest, `commit` and `commit_now` apply changes in the caller's thread.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 
 from crawler.clock import Clock
@@ -18,14 +19,14 @@ from crawler.storage.commit import Change, CommitPoint, Maker, Making
 from crawler.storage.faults import reach
 
 
+@dataclass(eq=False, repr=False)
 class Commits:
     """The commit point of a process, with the DUE and the frontier that its changes update."""
 
-    def __init__(self, point: CommitPoint, due: Eliminator, frontier: Frontier, clock: Clock) -> None:
-        self.point = point
-        self.due = due
-        self.frontier = frontier
-        self.clock = clock
+    point: CommitPoint
+    due: Eliminator
+    frontier: Frontier
+    clock: Clock
 
     # -- at rest ---------------------------------------------------------------
 

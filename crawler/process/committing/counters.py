@@ -104,9 +104,10 @@ def count_rendering(change: Change, rendering: Rendering) -> None:
 
 
 def count_connection(change: Change, fetch: Fetch) -> None:
-    """Count a request by its connection: reused, new without TLS, or new with a full or a resumed TLS handshake."""
-    if fetch.connection:
-        change.count(f"connections.{fetch.connection}")
+    """Count the requests by their connections: reused, new without TLS, or new with a full or a resumed TLS handshake."""
+    for connection in (*fetch.hop_connections, fetch.connection):
+        if connection:
+            change.count(f"connections.{connection}")
 
 
 def _count_fetch(change: Change, source: str, fetch: Fetch, end: End) -> None:

@@ -30,7 +30,6 @@ class CachedFetcher:
         return self._fetcher.places
 
     async def start(self) -> None:
-        """Start the fetcher."""
         await self._fetcher.start()
 
     async def close(self) -> None:

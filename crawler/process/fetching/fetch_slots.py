@@ -45,7 +45,6 @@ class FetchSlots:
         self.limited = False  # whether a limit kept slots empty when tasks were last started
 
     def __len__(self) -> int:
-        """Return the number of running tasks."""
         return len(self.tasks)
 
     @property
@@ -55,7 +54,6 @@ class FetchSlots:
 
     @property
     def free(self) -> int:
-        """The number of free slots."""
         return self.concurrency - self._frontier.requests - self._fetch_tasks.in_sink
 
     def room(self) -> int:

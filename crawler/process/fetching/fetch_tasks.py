@@ -135,6 +135,7 @@ class FetchTasks:
             key=key,
             step_aside=self._step_aside,
         )
+        self.ask = self._hops.ask  # sends a request of no fetch task
         self._jars = CookieJars(config.fetch.cookie_jars_max, config.fetch.cookie_domains_max)
         self._run = {
             TaskKind.PAGE: self._page,
@@ -261,7 +262,6 @@ class FetchTasks:
             )
 
     def _internal_error(self, url: str, text: str) -> Fetch:
-        """Return the result of a request that failed because of a bug."""
         outcome = Outcome.INTERNAL_ERROR
         return Fetch(url=url, outcome=outcome, blame=blame_of(outcome), began=self._clock.now(), error=text)
 

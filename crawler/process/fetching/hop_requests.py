@@ -15,13 +15,13 @@ from crawler.clock import Clock
 from crawler.config import Config
 from crawler.config.credentials import is_credential
 from crawler.fetcher.cookies import CookieJar
-from crawler.fetcher.direct_requests import no_address
+from crawler.fetcher.direct_requests import DirectRequests, no_address
 from crawler.fetcher.fetch_request import FetchRequest, split
 from crawler.fetcher.fetchers import Fetcher, NameResolver
 from crawler.frontier.frontier import Frontier
 from crawler.process.fetching.fetch_requests import FetchRequests, with_options
 from crawler.process.results.result_processor import ResultProcessor
-from crawler.records import REDIRECT_LOOP, Fetch, FetchTask, Outcome, RequestOptions
+from crawler.records import REDIRECT_LOOP, Blame, Fetch, FetchTask, Outcome, RequestOptions
 from crawler.urls.canonical import hostname, resolve
 
 PLAIN = RequestOptions()
@@ -56,6 +56,7 @@ class HopRequests:
         self._fetch, self._robots_redirects_max = config.fetch, config.robots.redirects_max
         self._clock, self._frontier = clock, frontier
         self._fetcher, self._resolver = fetcher, resolver
+        self._direct = DirectRequests(fetcher, resolver, proxied=bool(config.fetch.proxy))
         self._requests, self._results = requests, results
         self._key, self._step_aside = key, step_aside
 
@@ -164,10 +165,24 @@ class HopRequests:
     async def hop(
         self, fetch_task: FetchTask, request: FetchRequest, url: str, before: Fetch, options: RequestOptions
     ) -> Fetch:
-        """Fetch the next URL of a chain as soon as its host may be requested again."""
+        """Fetch the next URL of a chain as soon as its host may be requested again.
+
+        The bytes and connections of the chain are added to the answer, so that its result counts them.
+        """
+        fetch = await self._hop(fetch_task, request, url, before, options)
+        fetch.wire_bytes += before.wire_bytes
+        fetch.hop_connections = (*before.hop_connections, before.connection)
+        return fetch
+
+    async def _hop(
+        self, fetch_task: FetchTask, request: FetchRequest, url: str, before: Fetch, options: RequestOptions
+    ) -> Fetch:
         name = hostname(url)
-        self._frontier.hops.give_back(fetch_task.hostname, self._clock.now(), before.took, before.retry_after)
+        if hostname(before.url) == fetch_task.hostname:
+            self._frontier.hops.pause(fetch_task, before, self._clock.now())
         self._step_aside(fetch_task)
+        if self._frontier.hops.is_closed(name):
+            return closed_host(url)
         addresses = request.addresses
         if name != fetch_task.hostname and not self._fetch.proxy:  # a proxy resolves names itself
             found = await self._resolver.resolve(name)
@@ -175,21 +190,39 @@ class HopRequests:
                 return no_address(url, found)
             addresses = found.addresses[:1]
         if not await self._borrow(fetch_task, name, addresses[0] if addresses else ""):
-            return Fetch(
-                url=url, outcome=Outcome.CONNECT_ERROR, error=f"waited too long for a slot of {name}"
-            )
-        took = 0.0
+            return waited_too_long(url)
+        fetch = Fetch(url=url, outcome=Outcome.INTERNAL_ERROR)
         try:
             hop = msgspec.structs.replace(request, url=url, addresses=addresses, etag="", last_modified="")
             self._requests.allow_secrets(hop, name)
             fetch = await self._fetcher.fetch(with_options(hop, options))
-            took = fetch.took
             return fetch
         finally:
             if name != fetch_task.hostname:
-                self._frontier.hops.give_back(name, self._clock.now(), took)
+                self._frontier.hops.give_back(fetch, self._clock.now())
 
-    async def _borrow(self, fetch_task: FetchTask, name: str, address: str) -> bool:
+    async def ask(self, request: FetchRequest) -> Fetch:
+        """Send a request of no fetch task, such as a subscription to a hub, once its host may be requested."""
+        name = hostname(request.url)
+        if self._frontier.hops.is_closed(name):
+            return closed_host(request.url)
+        addresses: tuple[str, ...] = ()
+        if not self._fetch.proxy:
+            found = await self._resolver.resolve(name)
+            if not found.addresses:
+                return no_address(request.url, found)
+            addresses = found.addresses[:1]
+        address = addresses[0] if addresses else ""
+        if not await self._borrow(None, name, address):
+            return waited_too_long(request.url)
+        fetch = Fetch(request.url, Outcome.INTERNAL_ERROR)
+        try:
+            fetch = await self._direct.ask(request)
+            return fetch
+        finally:
+            self._frontier.hops.give_back(fetch, self._clock.now())
+
+    async def _borrow(self, fetch_task: FetchTask | None, name: str, address: str) -> bool:
         """Wait until the request of a hop may be sent. Return False if this takes too long."""
         give_up = self._clock.now() + HOP_WAIT_MAX
         least = 0.01
@@ -199,6 +232,18 @@ class HopRequests:
             await asyncio.sleep(max(least, at - self._clock.now()))
             least = min(least * 1.5, HOP_ASKS_MAX)
         return True
+
+
+def waited_too_long(url: str) -> Fetch:
+    """Return the result of a request whose host did not become free in time. The URL is tried again."""
+    error = f"waited too long for a slot of {hostname(url)}"
+    return Fetch(url, Outcome.CONNECT_ERROR, Blame.URL, error=error)
+
+
+def closed_host(url: str) -> Fetch:
+    """Return the result of a request to a host that gets no requests. The URL is tried again."""
+    error = f"{hostname(url)} gets no requests: it is blocked or was given up"
+    return Fetch(url, Outcome.CONNECT_ERROR, Blame.URL, error=error)
 
 
 def _shortened(fetch: Fetch) -> Fetch:

@@ -93,4 +93,6 @@ class SiteFiles:
             return await self._subresources(fetch_task, request).ask(url, "GET", ())
         if not self._frontier.hops.may_ask(url, self._clock.now()):
             return Fetch(url, Outcome.ROBOTS_DENIED, began=self._clock.now())
-        return await self._hop(fetch_task, request, url, before, _PLAIN)
+        answer = await self._hop(fetch_task, request, url, before, _PLAIN)
+        self._frontier.hops.end_site_file(fetch_task, answer, self._clock.now())
+        return answer

@@ -1,7 +1,7 @@
 """Sends the requests that a page makes in a browser, as politely as all other requests of the crawl.
 
-    own host        one at a time, without a gap between them; afterwards the host rests as after a single
-                    request that took as long as all of them
+    own host        one at a time, without a gap between them, but after a 429 or 503 the others wait; afterwards
+                    the host rests as after a single request that took as long as all of them
     other hosts     each request waits for its host's slot and gap, like the hop of a redirect, within the page's time
     limit
 
@@ -23,6 +23,7 @@ from crawler.fetcher.direct_requests import no_address
 from crawler.fetcher.fetch_request import HTTP, METHODS, FetchRequest
 from crawler.fetcher.fetchers import Fetcher, NameResolver
 from crawler.frontier.frontier import Frontier
+from crawler.process.fetching.hop_requests import closed_host
 from crawler.process.results.result_processor import ResultProcessor
 from crawler.records import Fetch, FetchTask, Outcome, TaskKind
 from crawler.robots.cache import VerdictKind
@@ -128,6 +129,8 @@ class Subresources:
         self, url: str, method: str = "GET", headers: tuple[str, ...] = (), body: bytes = b""
     ) -> Fetch:
         name, own = hostname(url), hostname(url) == self._fetch_task.hostname
+        if self._frontier.hops.is_closed(name):
+            return closed_host(url)
         addresses = self._request.addresses
         if not own and not self._config.fetch.proxy:
             found = await self._resolver.resolve(name)
@@ -135,7 +138,7 @@ class Subresources:
                 return no_address(url, found)
             addresses = found.addresses[:1]
         await self._take(name, addresses[0] if addresses else "", own=own)
-        took = 0.0
+        fetch = Fetch(url, Outcome.INTERNAL_ERROR)
         try:
             request = msgspec.structs.replace(
                 self._request, url=url, addresses=addresses, method=method, body=body
@@ -148,13 +151,12 @@ class Subresources:
                 self._allow(request, name)
             request.headers = (*headers, *request.headers)
             fetch = await self._fetcher.fetch(request)
-            took = fetch.took
         finally:
             if own:
-                self.own_host_took += took
-                self._frontier.hops.leave_address(self._fetch_task, self._clock.now())
+                self.own_host_took += fetch.took
+                self._frontier.hops.end_subresource(self._fetch_task, fetch, self._clock.now())
             else:
-                self._frontier.hops.give_back(name, self._clock.now(), took)
+                self._frontier.hops.give_back(fetch, self._clock.now())
         return await self._fetch(url, method, headers, body) if fetch.challenged else fetch
 
     async def _take(self, name: str, address: str, *, own: bool) -> None:

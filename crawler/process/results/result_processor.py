@@ -403,5 +403,4 @@ def _lists_site(fetch_task: FetchTask, extracted: Extracted | None) -> bool:
 
 
 def _is_unreadable(fetch: Fetch) -> bool:
-    """Return whether the body has a content coding that cannot be decoded."""
     return fetch.undecoded or bool(fetch.body and not fetch.content)

@@ -58,7 +58,6 @@ class LiveCommands:
             raise UsageError(f"{name}: {error}") from error
 
     def _pause(self) -> dict[str, Any]:
-        """Start no more fetches until the command `resume` is given."""
         return self._paused_or_not(True)
 
     def _resume(self) -> dict[str, Any]:

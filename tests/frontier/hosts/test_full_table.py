@@ -12,7 +12,7 @@ import pytest
 
 from crawler.frontier.frontier import Frontier
 from crawler.storage.kv import MemoryStore
-from tests.frontier.model import Crawl, link
+from tests.frontier.model import Crawl, fetched, link
 
 FRONTIER = Path(__file__).resolve().parents[3] / "crawler" / "frontier"
 UNKNOWN = "never-met.org"
@@ -36,7 +36,7 @@ def hop(frontier: Frontier, now: float) -> None:
     # the first request waits, because the address may have received requests before
     assert frontier.hops.borrow(UNKNOWN, now, address="10.9.9.9") == now + 0.5
     assert frontier.hops.borrow(UNKNOWN, now + 0.5, address="10.9.9.9") == 0.0
-    frontier.hops.give_back(UNKNOWN, now + 2.0, 0.1)
+    frontier.hops.give_back(fetched(f"https://{UNKNOWN}/"), now + 2.0)
 
 
 def add(frontier: Frontier, now: float) -> None:
@@ -52,7 +52,7 @@ def add(frontier: Frontier, now: float) -> None:
     [
         hop,
         add,
-        lambda frontier, now: frontier.hops.give_back(UNKNOWN, now, 0.1),
+        lambda frontier, now: frontier.hops.give_back(fetched(f"https://{UNKNOWN}/"), now),
         lambda frontier, now: frontier.blocks.block(UNKNOWN),
         lambda frontier, now: frontier.blocks.unblock(UNKNOWN, now),
         lambda frontier, now: frontier.views.explain(f"https://{UNKNOWN}/", now),

@@ -1,13 +1,11 @@
 """Test each politeness rule. The expected values are from `frontier/README.md`, "Politeness" and "Failures"."""
 
+from typing import Any
+
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from crawler.config import Override, PolitenessConfig, convert
-from crawler.frontier.hosts.addresses import Addresses
 from crawler.frontier.hosts.politeness import HostPoliteness, backoff, gap
-from crawler.frontier.hosts.rate import RATE_SLACK, Rate
 from crawler.frontier.hosts.table import HostFlag, HostTable
 from crawler.records import CACHED, Blame, Fetch, Outcome, Rendering
 
@@ -29,6 +27,12 @@ def answer(status: int = 200, took: float = 0.01, **fields: float) -> Fetch:
 
 def silence(took: float = 0.0) -> Fetch:
     return Fetch("u", Outcome.CONNECT_ERROR, Blame.HOST, took=took)
+
+
+def wait_after(rules: HostPoliteness, hosts: HostTable, fetch: Fetch, **terms: float) -> float:
+    """End a request at instant 0, before which the host had no wait. Return the host's wait."""
+    hosts.ready[0] = 0.0
+    return rules.finish(0, fetch, 0.0, **terms)
 
 
 @pytest.mark.parametrize(("took", "wait"), [(0.0, 1.0), (0.05, 1.0), (0.2, 2.0), (2.9, 29.0), (50.0, 30.0)])
@@ -60,22 +64,22 @@ def test_delay_factor_zero_leaves_the_delay() -> None:
 
 
 def test_crawl_delay_and_retry_after_only_lengthen() -> None:
-    rules, _ = politeness()
-    assert rules.finish(0, answer(), 0.0, crawl_delay=0.2) == 1.0
-    assert rules.finish(0, answer(), 0.0, crawl_delay=77.0) == 77.0
-    assert rules.finish(0, answer(), 0.0, crawl_delay=9 * DAY) == DAY
-    assert rules.finish(0, answer(301, retry_after=500.0), 0.0) == 500.0
-    assert rules.finish(0, answer(301, retry_after=9 * DAY), 0.0) == DAY
-    assert rules.finish(0, answer(503, retry_after=7.0), 0.0) == 60.0
+    rules, hosts = politeness()
+    assert wait_after(rules, hosts, answer(), crawl_delay=0.2) == 1.0
+    assert wait_after(rules, hosts, answer(), crawl_delay=77.0) == 77.0
+    assert wait_after(rules, hosts, answer(), crawl_delay=9 * DAY) == DAY
+    assert wait_after(rules, hosts, answer(301, retry_after=500.0)) == 500.0
+    assert wait_after(rules, hosts, answer(301, retry_after=9 * DAY)) == DAY
+    assert wait_after(rules, hosts, answer(503, retry_after=7.0)) == 60.0
 
 
 def test_back_off_doubles_from_a_minute_to_four_hours() -> None:
     rules, hosts = politeness()
-    minutes = [(rules.finish(0, silence(), 0.0)) / 60 for _ in range(11)]
+    minutes = [(wait_after(rules, hosts, silence())) / 60 for _ in range(11)]
     assert minutes == [1, 2, 4, 8, 16, 32, 64, 128, 240, 240, 240]
     assert hosts.failures[0] == 11
-    rules.finish(0, answer(), 0.0)
-    assert rules.finish(0, silence(), 0.0) == 60.0
+    wait_after(rules, hosts, answer())
+    assert wait_after(rules, hosts, silence()) == 60.0
 
 
 def test_the_failure_count_does_not_overflow() -> None:
@@ -105,19 +109,19 @@ def test_any_answer_restarts_the_three_days() -> None:
 
 def test_each_429_doubles_the_gap_which_recovers_slowly() -> None:
     rules, hosts = politeness(PolitenessConfig(backoff_first=0.0))
-    assert [rules.finish(0, answer(429), 0.0) for _ in range(3)] == [2.0, 4.0, 8.0]
-    waits = [rules.finish(0, answer(), 0.0) for _ in range(200)]
+    assert [wait_after(rules, hosts, answer(429)) for _ in range(3)] == [2.0, 4.0, 8.0]
+    waits = [wait_after(rules, hosts, answer()) for _ in range(200)]
     assert waits == sorted(waits, reverse=True)
     assert waits[33] == pytest.approx(8.0 * 0.98**34, rel=1e-5) and waits[33] > 4.0 > waits[34]
     assert waits[-1] == 1.0
 
 
 def test_a_429_slows_down_a_crawl_without_delay() -> None:
-    rules, _ = politeness(PolitenessConfig(delay=0.0, delay_factor=0.0, backoff_first=0.0))
-    assert [rules.finish(0, answer(429), 0.0) for _ in range(3)] == [0.5, 1.5, 3.5]
+    rules, hosts = politeness(PolitenessConfig(delay=0.0, delay_factor=0.0, backoff_first=0.0))
+    assert [wait_after(rules, hosts, answer(429)) for _ in range(3)] == [0.5, 1.5, 3.5]
     for _ in range(40):
-        rules.finish(0, answer(429), 0.0)
-    assert rules.finish(0, answer(429), 0.0) == 0.5 * 63
+        wait_after(rules, hosts, answer(429))
+    assert wait_after(rules, hosts, answer(429)) == 0.5 * 63
 
 
 def test_twenty_refusals_in_a_row_hold_the_host() -> None:
@@ -132,71 +136,73 @@ def test_twenty_refusals_in_a_row_hold_the_host() -> None:
 def test_a_hop_never_shortens_a_wait() -> None:
     rules, hosts = politeness()
     rules.finish(0, answer(), 0.0, crawl_delay=50.0)
-    rules.hop(0, 0.01, 0.0, 5.0)
+    rules.hop(0, answer(), 5.0)
     assert (hosts.ready[0], hosts.gap[0]) == (50.0, 45.0)
-    rules.hop(0, 0.01, 90.0, 5.0)
+    rules.hop(0, answer(301, retry_after=90.0), 5.0)
     assert (hosts.ready[0], hosts.gap[0]) == (95.0, 90.0)
 
 
-@given(st.floats(0.1, 5000), st.lists(st.floats(0, 3), min_size=1, max_size=80))
-def test_rate_has_no_bursts(limit: float, pauses: list[float]) -> None:
-    """In any period of length T, at most rate * (T + 100 ms) + 1 requests start, even after a pause."""
-    rate, now, starts = Rate(limit), 1000.0, []
-    for pause in pauses:
-        now = max(now + pause, rate.ready_at())
-        while rate.ready_at() <= now and len(starts) < 3000:
-            rate.spend(now)
-            starts.append(now)
-    for first in range(0, len(starts), 7):
-        for last in range(first, len(starts), 11):
-            window = starts[last] - starts[first]
-            assert last - first + 1 <= limit * (window + RATE_SLACK) + 1 + 1e-6
+def test_the_end_of_a_task_never_shortens_the_wait_after_a_hop() -> None:
+    rules, hosts = politeness()
+    rules.hop(0, answer(301, retry_after=90.0), 0.0)
+    assert rules.finish(0, answer(), 5.0) == 90.0
+    assert rules.finish_elsewhere(0, 6.0, crawl_delay=0.0, override=Override()) == 90.0
+    assert rules.finish_elsewhere(0, 80.0, crawl_delay=25.0, override=Override()) == 105.0
+    assert rules.finish_elsewhere(0, 104.0, crawl_delay=0.0, override=Override(delay=7.0)) == 111.0
+    assert hosts.gap[0] == 7.0
 
 
-def test_rate_is_kept_by_a_shell_that_wakes_late() -> None:
-    rate, now = Rate(200.0), 1000.0
-    for _ in range(2000):
-        now = max(now, rate.ready_at()) + 0.002
-        rate.spend(now)
-    assert 2000 / (now - 1000.0) == pytest.approx(200.0, rel=0.01)
+@pytest.mark.parametrize(
+    ("terms", "wait"),
+    [
+        ({"override": Override(delay=5.0)}, 5.0),
+        ({"override": Override(delay=0.0, delay_factor=2.0)}, 0.8),
+        ({"crawl_delay": 9.0}, 9.0),
+    ],
+)
+def test_override_and_crawl_delay_apply_to_hops(terms: dict[str, Any], wait: float) -> None:
+    for end in ("hop", "pause", "finish"):
+        rules, hosts = politeness()
+        getattr(rules, end)(0, answer(took=0.4), 100.0, **terms)
+        assert hosts.ready[0] == pytest.approx(100.0 + wait), end
 
 
-def test_an_address_holds_one_request_and_half_the_delay() -> None:
-    addresses = Addresses(DEFAULTS, 100, processes=3)
-    address = addresses.meet("10.0.0.1", 1, 0.0)
-    addresses.open(0.0)
-    # The delay is multiplied by the number of processes. The delay begins when the directory is opened, as if
-    # a request had ended at this moment.
-    assert addresses.start_at(address) == 1.5
-    addresses.acquire(address, 1.5)
-    assert addresses.start_at(address) is None
-    addresses.release(address, 10.0)
-    assert addresses.start_at(address) == 11.5
+def test_busy_and_good_answers_to_hops_count_as_for_pages() -> None:
+    pages, by_page = politeness()
+    hops, by_hop = politeness()
+    for at, status in enumerate([200, 429, 503, 200, 404, 200, 429]):
+        now = 1e6 * at
+        pages.finish(0, answer(status), now)
+        hops.hop(0, answer(status), now)
+        for column in ("ready", "gap", "failures", "slowdown", "cause"):
+            assert getattr(by_page, column)[0] == getattr(by_hop, column)[0], (at, column)
 
 
-def test_fifty_domains_make_an_address_shared_hosting() -> None:
-    addresses = Addresses(DEFAULTS, 100, processes=1)
-    for domain in range(49):
-        address = addresses.meet("10.0.0.1", domain, 0.0)
-        assert address.domains is not None
-    address = addresses.meet("10.0.0.1", 49, 0.0)
-    for number in range(16):
-        # the gap begins at opening, as if a request had ended at this moment; then 8 requests start per second
-        assert addresses.start_at(address) == pytest.approx(0.5 + number / 8, rel=0.03)
-        addresses.acquire(address, 0.5)
-    assert addresses.start_at(address) is None
-    addresses.release(address, 5.0)
-    assert addresses.start_at(address) == 5.5  # the request slot is held for the gap
+def test_refusals_and_missing_answers_of_hops_are_not_charged_to_the_host() -> None:
+    rules, hosts = politeness()
+    for n in range(40):
+        rules.hop(0, answer(403), 10.0 * n)
+        rules.hop(0, silence(), 10.0 * n + 5.0)
+    assert (hosts.flags[0], hosts.refusals[0], hosts.failures[0], hosts.silent_since[0]) == (0, 0, 0, 0)
+    assert hosts.ready[0] == 396.0
 
 
-def test_addresses_are_bounded_and_those_in_use_kept() -> None:
-    addresses = Addresses(DEFAULTS, 16, processes=1)
-    used = addresses.meet("in use", 1, 100.0)
-    addresses.acquire(used, 100.0)
-    for number in range(200):
-        addresses.meet(str(number), number, 100.0)
-        assert len(addresses) <= 16
-    assert addresses.meet("in use", 1, 100.0) is used
+def test_a_cached_answer_to_a_hop_changes_nothing() -> None:
+    rules, hosts = politeness()
+    cached = answer(503, took=2.0)
+    cached.connection = CACHED
+    rules.hop(0, cached, 100.0)
+    assert (hosts.ready[0], hosts.failures[0]) == (0.0, 0)
+
+
+def test_requests_of_a_page_in_a_browser_need_a_wait_only_after_a_429_or_503() -> None:
+    rules, hosts = politeness()
+    rules.count_answer(0, answer(took=2.0), 100.0)
+    assert hosts.ready[0] == 0.0
+    rules.count_answer(0, answer(429, retry_after=400.0), 100.0)
+    assert (hosts.ready[0], hosts.slowdown[0]) == (500.0, 2.0)
+    rules.count_answer(0, answer(took=2.0), 110.0)
+    assert (hosts.ready[0], hosts.slowdown[0]) == (500.0, pytest.approx(1.96))
 
 
 def test_overrides_match_host_domain_and_prefix() -> None:

@@ -76,27 +76,6 @@ def test_a_host_costs_at_most_a_hundred_bytes() -> None:
     assert HostTable(1_000_000).bytes_held / 1_000_000 < 82
 
 
-def test_stored_hosts_are_restored() -> None:
-    table, batch_store = HostTable(), MemoryStore()
-    batch = batch_store.batch()
-    for index in range(300):
-        slot = table.insert(index * 7919 + (index << 50))
-        table.ready[slot], table.gap[slot], table.cursor[slot] = 1e9 + index, 1.5, index << 40
-        table.todo[slot], table.failures[slot], table.flags[slot] = index, index % 9, HostFlag.BLOCKED
-        batch.put(host_key_bytes(table.key[slot]), table.pack(slot, f"h{index}.org", index))
-    batch_store.write(batch)
-    loaded = HostTable()
-    records = np.concatenate(list(loaded.load(batch_store)))
-    loaded._check()
-    assert len(loaded) == 300
-    for slot in range(300):
-        twin = table.find(loaded.key[slot])
-        for name in ("ready", "gap", "cursor", "todo", "failures", "flags"):
-            assert getattr(loaded, name)[slot] == getattr(table, name)[twin], name
-        assert records["domain_key"][slot] == twin
-        assert stored_name(batch_store, loaded.key[slot]) == f"h{twin}.org"
-
-
 STORED = ("ready", "gap", "slowdown", "silent_since", "cursor", "todo", "parked", "known", "flags")
 STORED += ("failures", "refusals", "cause", "maps")
 

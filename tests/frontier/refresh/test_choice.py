@@ -261,6 +261,51 @@ def test_a_host_with_a_far_too_high_level_loses_no_turn() -> None:
     assert schedule.overview.host(0).boost < 2.0
 
 
+def test_due_pages_of_a_host_with_its_own_level_are_ordered_by_value_even_while_the_crawl_is_calm() -> None:
+    """Such a host has more due pages than it can serve. One page has been due for longer, and the other is worth more."""
+    day = 86_400.0
+    level, now = 1.0, 500.0 * day
+    schedule = Schedule(PLAIN, level=level)
+    calm_page, long_due, valuable = (
+        schedule.add(1, 1, 1, now - 10 * day, now),
+        schedule.add(2, 2, 2, now - 400 * day, now),
+        schedule.add(3, 2, 2, now - 10 * day, now),
+    )
+    for page, rate, age, due_for in (
+        (calm_page, 0.1, 10.0, -1.0),
+        (long_due, 0.001, 400.0, 10.0),
+        (valuable, 0.1, 10.0, 5.0),
+    ):
+        shape = PageParameters(1.0, rate / day)
+        importance = level / crawl_value(shape, (age - due_for) * day)
+        schedule.facts.set_page(page, PageParameters(importance, rate / day), now)
+    key, numbers = schedule.records.site_state(schedule.host_of(valuable))
+    schedule.records.restore_site(key, np.array([*numbers[:21], 1.01, *numbers[22:]]))
+    pin(schedule, level, now)
+    schedule.block(schedule.host_of(valuable), now + 1.0)
+    assert schedule.peek(now) == calm_page  # it is not due, so the crawl is calm
+    values = [schedule.overview.page(page, now + 2.0).value for page in (long_due, valuable)]
+    assert 1.02 * level < values[0] < 1.1 * level and values[1] > 2.0 * level
+    assert schedule.peek(now + 2.0) == valuable
+
+
+def test_a_young_page_of_a_changing_directory_is_not_checked_long_before_it_is_due() -> None:
+    """The clock of the page is only a part of the directory's offset ahead, so the whole offset would be too much."""
+    day = 86_400.0
+    shape = PageParameters(1.0, 0.1 / day)
+    schedule = Schedule(Settings(explore=0.0), level=crawl_value(shape, 10 * day))
+    schedule.pace.rate = 2 / (28 * day)
+    now = 6.5 * day
+    young, other = schedule.add(1, 1, 1, 0.0, now), schedule.add(2, 2, 2, now - 9.8 * day, now)
+    for page in (young, other):
+        schedule.facts.set_page(page, shape, now)
+    schedule.records.restore_directory(1, 1, (0.1, 0.0, now), (0.0, 0.0, now))
+    pin(schedule, schedule.pace.level, now)
+    assert schedule.overview.due_at(young, now) > now + 0.8 * day
+    assert schedule.peek(now) == other
+    assert schedule.overview.checks == 1 and schedule.overview.page(young, now).state == "waits"
+
+
 def test_pages_of_a_changing_directory_are_due_earlier() -> None:
     day = 86_400.0
     schedule = Schedule(Settings(explore=0.0), level=5e5)

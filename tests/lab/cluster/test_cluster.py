@@ -38,9 +38,8 @@ def shorter(settings: ClusterSettings) -> ClusterSettings:
     return msgspec.structs.replace(settings, length=settings.length / 3, within=settings.within / 3)
 
 
-@pytest.mark.parametrize("seed", [1, 2, 3])
-def test_faults_break_no_rule(seed: int) -> None:
-    verdict = run(msgspec.structs.replace(TINY, seed=seed, rate=4.0 * (seed % 2)))
+def test_faults_break_no_rule_at_a_rate() -> None:
+    verdict = run(msgspec.structs.replace(TINY, seed=3, rate=4.0))
     assert verdict.flawless, verdict.examples
     assert verdict.pages >= 55
 
@@ -109,13 +108,13 @@ def test_known_pages_are_refetched_also_by_a_single_process() -> None:
         web=WebSpec(hosts=5, pages=20, change_rate=1 / 600.0),
         faults=("kill",),
         count=2,
-        length=2000.0,
+        length=1000.0,
         rate=0.5,
         refresh=True,
     )
     verdict = run(refreshing)
     assert verdict.flawless, verdict.examples
-    assert verdict.requests > 200 and 0.5 < verdict.freshness <= 1.0
+    assert verdict.requests > 100 and 0.5 < verdict.freshness <= 1.0
 
 
 def test_the_same_seed_reproduces_a_run_to_the_byte() -> None:
@@ -132,7 +131,10 @@ def test_the_same_seed_reproduces_a_run_to_the_byte() -> None:
         text=True,
         check=True,
     ).stdout.strip()
-    assert run(msgspec.structs.replace(TINY, seed=5)).digest == other
+    verdict = run(msgspec.structs.replace(TINY, seed=5))
+    assert verdict.digest == other
+    assert verdict.flawless, verdict.examples
+    assert verdict.pages >= 55
 
 
 # For each bug, a seed that finds it in little time.
@@ -186,8 +188,8 @@ def test_every_bug_can_be_planted() -> None:
 
 @pytest.mark.parametrize("bug", [*CHEAP, *CHEAP_IN_A_SMALL_WEB])
 def test_a_planted_bug_is_found(bug: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Some bugs prevent the end of the crawl. Ten virtual minutes show this; two hours are usual."""
-    monkeypatch.setattr(cluster, "ENDING_MAX", 600.0)
+    """Some bugs prevent the end of the crawl. Five virtual minutes show this; two hours are usual."""
+    monkeypatch.setattr(cluster, "ENDING_MAX", 300.0)
     if bug in CHEAP:
         settings = shorter(settings_of(PLANTS[bug], CHEAP[bug]))
     else:

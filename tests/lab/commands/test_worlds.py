@@ -1,12 +1,14 @@
 """Test the command `crawler lab worlds`."""
 
 import csv
+import pickle
 from pathlib import Path
 
 import pytest
 
 from crawler.errors import UsageError
 from crawler.lab.__main__ import main
+from crawler.lab.commands import worlds
 from crawler.lab.living.worlds import WORLDS
 
 
@@ -24,12 +26,10 @@ def test_the_command_prints_a_table_and_a_verdict_and_writes_a_file(
     assert float(rows[1]["gain"]) == 1.0
 
 
-def test_several_processes_yield_the_same_results(capsys: pytest.CaptureFixture[str]) -> None:
-    words = ["worlds", "issue", "--seeds", "2", "--policies", "ncis", "--processes"]
-    main("lab", [*words, "1"])
-    alone = capsys.readouterr().out
-    main("lab", [*words, "2"])
-    assert capsys.readouterr().out == alone
+def test_each_run_can_be_sent_to_another_process() -> None:
+    """`lab league` uses the same function to run tasks in several processes; see `test_league.py`."""
+    for play in (worlds._played, worlds._judged):
+        assert pickle.loads(pickle.dumps(play)) is play
 
 
 def test_calibration_and_list(capsys: pytest.CaptureFixture[str]) -> None:

@@ -135,8 +135,10 @@ EQUAL = {"hour-1x", "month-1x"}
 @pytest.mark.parametrize("name", [name for name in QUICK if name not in EQUAL])
 def test_learning_never_loses_to_uniform(name: str) -> None:
     """A learning schedule never scores lower than uniform by more than twice the error of the difference."""
-    spec = msgspec.structs.replace(WORLDS[name], rounds=min(WORLDS[name].rounds, 60.0))
-    uniform, learned = ([played(policy, draw(spec, seed)) for seed in SEEDS] for policy in (UNIFORM, "ncis"))
+    spec = msgspec.structs.replace(WORLDS[name], rounds=min(WORLDS[name].rounds, 25.0))
+    uniform, learned = (
+        [played(policy, draw(spec, seed)) for seed in SEEDS[:3]] for policy in (UNIFORM, "ncis")
+    )
     # the runs of `TRUE` only scale the gain, which is not judged here
     row = gains.gains(name, {UNIFORM: uniform, TRUE: learned, "ncis": learned})[-1]
     assert not row.loses, f"{row.difference:+.4f} +- {row.difference_error:.4f}"
@@ -177,7 +179,7 @@ def test_the_error_by_chance_is_that_of_calibrated_predictions() -> None:
     rng = np.random.default_rng(4)
     stated, copies = rng.uniform(0.1, 0.9, (30, 400)), rng.integers(1, 20, (30, 400))
     worst, predicted, beyond = [], [], 0
-    for number in range(200):
+    for number in range(80):
         sums = np.zeros((400, 2, calibration.DECILES, 3))
         row, size = stated[number % 30], copies[number % 30]
         current = rng.random(400) < row
@@ -189,7 +191,7 @@ def test_the_error_by_chance_is_that_of_calibrated_predictions() -> None:
     mean, most = np.mean(predicted, axis=0)
     assert mean == pytest.approx(np.mean(worst), rel=0.15)
     assert 0.85 < np.mean(np.array(worst) < most) <= 1.0
-    assert beyond < 0.05 * 200 * 8
+    assert beyond < 0.05 * 80 * 8
 
 
 def test_a_wrong_prediction_is_beyond_the_aim() -> None:

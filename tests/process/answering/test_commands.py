@@ -33,7 +33,7 @@ from crawler.records import (
 from crawler.storage import keys
 from crawler.storage.commit import Change
 from tests.process.opening.test_stages import URL, fetched, opened
-from tests.process.support import Joint, fetch
+from tests.process.support import Joint, fetch, made
 
 Open = Callable[..., Joint]
 HOME, NEW, AWAY = "http://a.org/", "http://a.org/new", "http://elsewhere.example/"
@@ -121,14 +121,6 @@ def test_why_distinguishes_a_page_a_waiting_url_and_an_unknown_one(stages: Stage
     )
 
 
-def test_get_gives_the_stored_copy_or_nothing(stages: Stages) -> None:
-    fetched(stages, URL)
-    assert ask(stages, "get", url=URL)["content"] == "PGh0bWw+b25lIHBhZ2U8L2h0bWw+"
-    head = ask(stages, "get", url=URL, headers=True)
-    assert head["content"] == "" and ["Content-Type", "text/html"] in head["headers"]
-    assert ask(stages, "get", url="http://a.org/other") is None
-
-
 def test_seeds_are_queued_and_invalid_urls_are_named(stages: Stages) -> None:
     assert ask(stages, "seed", urls=["http://b.org/", "ftp://b.org/"]) == {
         "queued": 1,
@@ -145,14 +137,6 @@ def test_seeds_are_queued_and_invalid_urls_are_named(stages: Stages) -> None:
             "`seed` and `why` give the same reason"
         )
     assert stages.views.frontier_counts().todo == 1
-
-
-def test_a_host_is_blocked_and_unblocked(stages: Stages) -> None:
-    ask(stages, "seed", urls=["http://b.org/"])
-    assert ask(stages, "block", host="http://B.org/some/page") == {"host": "b.org"}
-    assert ask(stages, "why", url="http://b.org/")["waiting"]["state"] == "blocked"
-    assert ask(stages, "unblock", host="b.org") == {"host": "b.org"}
-    assert ask(stages, "why", url="http://b.org/")["waiting"]["state"] != "blocked"
 
 
 def test_a_block_and_its_lifting_outlast_a_kill(tmp_path: Path) -> None:
@@ -175,7 +159,7 @@ def test_an_erasure_pauses_between_the_bytes_that_it_overwrites(
     urls = [f"{URL}{number}" for number in range(20)]
     for url in urls:
         fetched(stages, url, url.encode())
-    rule, begin, pauses = {"at": 1.0, "prefix": URL.partition("//")[2]}, keys.CAPTURE.hex(), 0
+    rule, begin, total = {"at": 1.0, "prefix": URL.partition("//")[2]}, keys.CAPTURE.hex(), 0
     while begin:
         request = {
             "command": "withdraw",
@@ -184,16 +168,11 @@ def test_an_erasure_pauses_between_the_bytes_that_it_overwrites(
             "begin": {"p0": begin},
             "entries": 1000,
         }
-        steps = Commands(stages, stages.point.add).steps(request)
-        overwrites = begin.startswith(keys.ERASING.hex())
-        try:
-            while True:
-                next(steps)
-                pauses += overwrites
-        except StopIteration as end:
-            begin = end.value["next"]
+        answer, pauses = made(Commands(stages, stages.point.add).steps(request))
+        total += pauses if begin.startswith(keys.ERASING.hex()) else 0
+        begin = answer["next"]
         stages.commits.commit_queued()
-    assert pauses >= len(urls)
+    assert total >= len(urls)
 
 
 def test_why_tells_of_retries_pauses_and_withdrawals(open_joint: Open) -> None:
@@ -217,16 +196,6 @@ def test_why_tells_of_retries_pauses_and_withdrawals(open_joint: Open) -> None:
     assert withdrawn["verdict"].startswith("Withdrawn by the operator")
 
 
-def test_urls_are_retired_by_a_pattern(stages: Stages) -> None:
-    ask(stages, "seed", urls=["http://b.org/1", "http://b.org/2", "http://c.org/1"])
-    assert ask(stages, "retire", pattern=r"b\.org") == {"retired": 2, "stored": False}
-    assert stages.views.frontier_counts().todo == 1
-    assert ask(stages, "why", url="http://b.org/1")["verdict"].startswith("Dropped: "), (
-        "it does not say that the URL waits"
-    )
-    assert ask(stages, "why", url="http://c.org/1")["verdict"].startswith("To do: ")
-
-
 def test_commands_pause_on_long_queues(stages: Stages, monkeypatch: pytest.MonkeyPatch) -> None:
     """`retire` and `why` must not read all entries of a queue in one turn of the event loop.
 
@@ -238,24 +207,18 @@ def test_commands_pause_on_long_queues(stages: Stages, monkeypatch: pytest.Monke
     ask(stages, "seed", urls=urls)
     commands = Commands(stages, stages.commits.commit_now)
 
-    def pauses(**request: Any) -> tuple[int, Any]:
-        steps, count = commands.steps(request), 0
-        while True:
-            try:
-                next(steps)
-            except StopIteration as end:
-                return count, end.value
-            count += 1
-
-    count, why = pauses(command="why", url=urls[-1])
+    why, count = made(commands.steps(dict(command="why", url=urls[-1])))
     assert count == 9 and why["queue"] == "to do"
-    count, retired = pauses(command="retire", pattern=r"b\.org/.*[05]$")
+    retired, count = made(commands.steps(dict(command="retire", pattern=r"b\.org/.*[05]$")))
     assert (
         count >= 10
         and retired == {"retired": 19, "stored": False}
         and stages.views.frontier_counts().todo == 76
     )
-    assert pauses(command="retire", pattern=r"b\.org")[1] == {"retired": 76, "stored": False}
+    assert made(commands.steps({"command": "retire", "pattern": r"b\.org"}))[0] == {
+        "retired": 76,
+        "stored": False,
+    }
     assert stages.views.frontier_counts().todo == 0
 
 
@@ -287,15 +250,8 @@ def test_status_of_many_hosts_pauses(open_joint: Open) -> None:
     joint = open_joint()
     joint.seeds(*(f"http://h{n}.org/" for n in range(3 * HOSTS_AT_ONCE + 1)))
     commands = Commands(joint.stages, joint.stages.commits.commit_now)
-    steps, pauses = commands.steps({"command": "status", "hosts": 10_000}), 0
-    while True:
-        try:
-            next(steps)
-            pauses += 1
-        except StopIteration as end:
-            assert len(end.value["waiting"]) == 3 * HOSTS_AT_ONCE + 1
-            break
-    assert pauses == 3
+    status, pauses = made(commands.steps({"command": "status", "hosts": 10_000}))
+    assert (len(status["waiting"]), pauses) == (3 * HOSTS_AT_ONCE + 1, 3)
     assert commands.status(10_000).plain() == end_of(commands, hosts=10_000)
 
 
@@ -324,11 +280,7 @@ def test_a_request_of_many_urls_is_taken_in_portions(
     request = {"command": command, "urls": known * 60 + new}
     if command == "seed":
         request["settings"] = {"crawl.scope": "any"}
-    steps, pauses = commands.steps(request), 0
-    with pytest.raises(StopIteration):
-        while True:
-            next(steps)
-            pauses += 1
+    _, pauses = made(commands.steps(request))
     assert pauses >= 4 and max(looked_at) <= PORTION_LINKS
     if command == "seed":
         assert sum(looked_at) == 300 + len(new)
@@ -384,9 +336,8 @@ def test_why_names_the_owner_if_there_are_several_processes(open_joint: Open) ->
 def test_why_shows_the_rules_of_robots_txt(joint: Joint) -> None:
     assert "robots" not in ask(joint.stages, "why", url=HOME), "never fetched"
     joint.seeds(HOME)
-    fetch_task = joint.fetch_task(TaskKind.ROBOTS)
     rules = b"User-agent: *\nDisallow: /no\nAllow: /no/but\n"
-    joint.commit(joint.results.robots(fetch_task, fetch(fetch_task.url, rules), joint.clock.now()))
+    joint.robots(rules)
     at = iso_time(joint.clock.now())
     common = {"url": "http://a.org/robots.txt", "fetched_at": at, "withheld": False}
     for path, line, denied in (
@@ -533,12 +484,11 @@ def test_a_command_waits_for_the_change_being_made_and_commits(
     monkeypatch.setattr(
         joint.frontier.blocks, "unblock", lambda name, now: done.append(("unblock", name, now))
     )
-    steps = Commands(joint.stages, lambda change: done.append("committed")).steps(
-        {"command": command} | arguments
+    made(
+        Commands(joint.stages, lambda change: done.append("committed")).steps(
+            {"command": command} | arguments
+        )
     )
-    with pytest.raises(StopIteration):
-        while True:
-            next(steps)
     assert done[0] == "made"
     assert "committed" in done[1:] or command == "retire"
     if "block" in command:

@@ -149,6 +149,19 @@ def _record(**values: Any) -> dict[str, Any]:
             "this host has 2 URLs to do.",
         ),
         (
+            ACCEPTED | {"queue": "to do", "waiting": {"state": "ready", "todo": 1, "failures": 1}},
+            "To do: its host failed, and is tried again in its turn; this host has 1 URL to do.",
+        ),
+        (
+            ACCEPTED
+            | {
+                "queue": "to do",
+                "waiting": {"state": "ready", "cause": "connect_error", "todo": 1, "failures": 2},
+            },
+            "To do: its host failed 2 times in a row, and is tried again in its turn (connection refused or timed out); "
+            "this host has 1 URL to do.",
+        ),
+        (
             {"filter": "exclude", "reason": "it matches a pattern: x", "known": False},
             "Never fetched: it matches a pattern: x.",
         ),

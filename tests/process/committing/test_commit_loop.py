@@ -151,42 +151,6 @@ def test_reasons_to_commit_a_group_at_once(loop: Loop, monkeypatch: pytest.Monke
     monkeypatch.undo()
 
 
-@pytest.mark.parametrize(
-    ("pending", "stopped", "fetching", "early", "dry", "asked"),
-    [
-        (0, False, 0, True, True, None),  # no link is pending, so no flush is considered
-        (3, False, 0, False, True, True),  # no fetch is in flight, so there is nothing else to do
-        # a flush now would exceed the share of the time that flushes may take
-        (3, False, 5, False, True, False),
-        (3, False, 5, True, True, True),
-        (3, False, 5, True, False, False),
-        (3, True, 5, False, False, True),  # all links are flushed when the process stops
-    ],
-)
-def test_conditions_for_the_flush_of_a_dry_frontier(
-    loop: Loop,
-    monkeypatch: pytest.MonkeyPatch,
-    pending: int,
-    stopped: bool,
-    fetching: int,
-    early: bool,
-    dry: bool,
-    asked: bool | None,
-) -> None:
-    said: list[bool] = []
-    now = loop.clock.now()
-    due = type(loop.stages.due)
-    monkeypatch.setattr(due, "pending", property(lambda self: pending))
-    monkeypatch.setattr(due, "wants_flush", lambda self, now, *, dry: said.append(dry) is None and dry)
-    monkeypatch.setattr(loop.stages.frontier, "wants_urls", lambda now: dry)
-    loop.set_stopped(stopped)
-    loop.in_flight = fetching
-    loop.commits._committer.early_flush_at = now if early else now + 1.0
-    assert loop.commits._state(now).flush == bool(asked)
-    assert said == ([] if asked is None else [asked])
-    monkeypatch.undo()
-
-
 def test_a_result_with_many_links_waits_for_room_in_the_due(
     loop: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -87,3 +88,27 @@ def test_a_client_learns_that_its_change_is_not_durable_yet(
     loop.run_end.fail(OSError("disk"), of_user=True)
     changes.loop_runs = False
     assert not asyncio.run(changes.kept())
+
+
+def test_a_client_waits_for_thirty_seconds(
+    parts: tuple[Loop, QueuedChanges], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The time of the event loop is virtual: it jumps to the next timer as soon as nothing else is to be done."""
+    _, changes = parts
+    changes.loop_runs = True
+
+    async def waited() -> float:
+        loop = asyncio.get_running_loop()
+        begin = now = loop.time()
+
+        def jump(timeout: float | None = None) -> list[Any]:
+            nonlocal now
+            now += timeout or 0.0
+            return []
+
+        monkeypatch.setattr(loop, "time", lambda: now)
+        monkeypatch.setattr(loop._selector, "select", jump)  # type: ignore[attr-defined]
+        assert not await changes.kept()
+        return now - begin
+
+    assert asyncio.run(waited()) == pytest.approx(30.0)

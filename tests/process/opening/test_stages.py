@@ -2,6 +2,7 @@
 
 import errno
 import shutil
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -88,23 +89,21 @@ def next_page(stages: Stages) -> FetchTask:
 
 def test_keys_of_each_kind_are_counted(tmp_path: Path) -> None:
     """The keys of each kind are counted, so that a lost record or capture is noticed."""
-    stages = opened(tmp_path)
-    fingerprint = fetched(stages, URL)
-    fetched(stages, "http://a.org/y", b"another")
-    assert (stages.point.counters["stored.records"], stages.point.counters["stored.captures"]) == (2, 3)
-    assert check(stages) == []
-    batch = stages.store.batch()
-    batch.delete(record_key(fingerprint))
-    stages.store.write(batch)
-    assert "store: 1 keys u/, but 2 were written (stored.records)" in check(stages)
-    stages.close()
+    with closing(opened(tmp_path)) as stages:
+        fingerprint = fetched(stages, URL)
+        fetched(stages, "http://a.org/y", b"another")
+        assert (stages.point.counters["stored.records"], stages.point.counters["stored.captures"]) == (2, 3)
+        assert check(stages) == []
+        batch = stages.store.batch()
+        batch.delete(record_key(fingerprint))
+        stages.store.write(batch)
+        assert "store: 1 keys u/, but 2 were written (stored.records)" in check(stages)
 
 
 def test_a_clean_end_is_known_at_the_next_start_and_at_no_later_one(tmp_path: Path) -> None:
     """A run counts as interrupted until it is closed."""
-    stages = opened(tmp_path)
-    assert stages.store.get(CLEAN) is None
-    stages.close()
+    with closing(opened(tmp_path)) as stages:
+        assert stages.store.get(CLEAN) is None
     stages = opened(tmp_path)
     assert stages.store.get(CLEAN) is None, "it was deleted when the stages opened"
     stages.close(clean=False)
@@ -153,14 +152,6 @@ def test_a_store_from_before_the_last_run_is_refused(tmp_path: Path, runs: tuple
     opened(tmp_path).close()
 
 
-def test_an_unclean_end_leaves_no_mark_of_a_clean_end(tmp_path: Path) -> None:
-    stages = opened(tmp_path)
-    stages.close(clean=False)
-    stages = opened(tmp_path)
-    assert stages.store.get(CLEAN) is None
-    stages.close()
-
-
 def test_new_file_names_survive_a_power_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[Path] = []
     monkeypatch.setattr("crawler.process.opening.stages.sync_directory", synced.append)
@@ -180,14 +171,6 @@ def test_bytes_cut_off_when_a_store_is_opened_are_logged(
     assert [record.getMessage() for record in caplog.records] == [f"store: {mended}"] * bool(mended)
 
 
-def test_a_folder_is_opened_once(tmp_path: Path) -> None:
-    stages = opened(tmp_path)
-    with pytest.raises(DirectoryError, match="p0"):
-        opened(tmp_path)
-    stages.close()
-    opened(tmp_path).close()
-
-
 def test_a_start_that_fails_leaves_no_lock(tmp_path: Path) -> None:
     opened(tmp_path).close()
     for _ in range(2):  # the second opening would fail if the first had kept the lock
@@ -197,66 +180,56 @@ def test_a_start_that_fails_leaves_no_lock(tmp_path: Path) -> None:
 
 
 def test_another_seed_is_refused(tmp_path: Path) -> None:
-    stages = opened(tmp_path)
-    fetched(stages, URL)
-    stages.close()
+    with closing(opened(tmp_path)) as stages:
+        fetched(stages, URL)
     with pytest.raises(DirectoryError):
         opened(tmp_path, seed=b"x" * 16)
 
 
 @pytest.mark.parametrize("restore", [True, False])
 def test_a_page_whose_segment_is_lost_is_fetched_again(tmp_path: Path, restore: bool) -> None:
-    stages = opened(tmp_path)
-    fingerprint = fetched(stages, URL)
-    record = stages.pages.record(fingerprint)
-    assert record is not None and stages.views.problems() == []
-    stages.close()
+    with closing(opened(tmp_path)) as stages:
+        fingerprint = fetched(stages, URL)
+        record = stages.pages.record(fingerprint)
+        assert record is not None and stages.views.problems() == []
     (segment,) = (tmp_path / "p0" / "warc").glob("*.warc.gz*")
     segment.unlink()
-    stages = opened(tmp_path, restore=restore)
-    assert stages.restored == restore
-    assert (stages.pages.record(fingerprint) is None) == restore
-    assert stages.views.frontier_counts().todo == restore
-    assert stages.views.problems() == []
-    stages.close()
+    with closing(opened(tmp_path, restore=restore)) as stages:
+        assert stages.restored == restore
+        assert (stages.pages.record(fingerprint) is None) == restore
+        assert stages.views.frontier_counts().todo == restore
+        assert stages.views.problems() == []
     assert opened(tmp_path).restored == (not restore)
 
 
 def test_counts_of_a_crawl_of_one_process_have_no_splitter(tmp_path: Path) -> None:
-    stages = opened(tmp_path)
-    fetched(stages, URL)
-    assert stages.views.splitter_counts() is None and stages.views.waiting_for_peers() == {}
-    assert (stages.views.due_counts().new, stages.views.due_counts().pending) == (1, 0)
-    assert stages.views.frontier_counts().todo == 0 and stages.point.counters["urls.done"] == 1
-    stages.point.counters["urls.done"] = 2
-    assert stages.views.problems() == ["new = done + todo + parked: 1 != 2"]
-    stages.close()
+    with closing(opened(tmp_path)) as stages:
+        fetched(stages, URL)
+        assert stages.views.splitter_counts() is None and stages.views.waiting_for_peers() == {}
+        assert (stages.views.due_counts().new, stages.views.due_counts().pending) == (1, 0)
+        assert stages.views.frontier_counts().todo == 0 and stages.point.counters["urls.done"] == 1
+        stages.point.counters["urls.done"] = 2
+        assert stages.views.problems() == ["new = done + todo + parked: 1 != 2"]
 
 
 def test_a_crawl_of_several_counts_what_waits_for_each_peer(tmp_path: Path) -> None:
-    stages = opened(tmp_path, names=("p0", "p1", "p2"))
-    change = Change()
-    change.foreign.append(("p2", [Link(7, "http://b.org/")]))
-    change.count("urls.accepted")
-    change.count("urls.to_outbox")
-    change.count("splitter.foreign")
-    stages.commits.commit(change)
-    counts, waiting = stages.views.splitter_counts(), stages.views.waiting_for_peers()
-    assert counts is not None and (counts.waiting, counts.sent, counts.local, counts.foreign) == (1, 0, 0, 1)
-    assert [waiting["p1"].outbox_links, waiting["p2"].outbox_links] == [0, 1]
-    assert waiting["p2"].outbox_bytes > 0 and waiting["p2"].connected is None
-    assert stages.views.problems() == []
-    stages.close()
-
-
-@pytest.mark.parametrize(
-    ("number", "failed"), [(errno.ENOSPC, True), (errno.EIO, True), (errno.EACCES, False)]
-)
-def test_a_full_disk_during_opening_is_a_store_error(tmp_path: Path, number: int, failed: bool) -> None:
-    """Once, the exit code was wrong if a full disk prevented the creation of the crawl directory."""
-    with pytest.raises(StoreError if failed else DirectoryError) as met, _disk_errors(tmp_path):
-        raise DirectoryError("cannot be made") from OSError(number, "why")
-    assert isinstance(met.value, StoreError) is failed
+    with closing(opened(tmp_path, names=("p0", "p1", "p2"))) as stages:
+        change = Change()
+        change.foreign.append(("p2", [Link(7, "http://b.org/")]))
+        change.count("urls.accepted")
+        change.count("urls.to_outbox")
+        change.count("splitter.foreign")
+        stages.commits.commit(change)
+        counts, waiting = stages.views.splitter_counts(), stages.views.waiting_for_peers()
+        assert counts is not None and (counts.waiting, counts.sent, counts.local, counts.foreign) == (
+            1,
+            0,
+            0,
+            1,
+        )
+        assert [waiting["p1"].outbox_links, waiting["p2"].outbox_links] == [0, 1]
+        assert waiting["p2"].outbox_bytes > 0 and waiting["p2"].connected is None
+        assert stages.views.problems() == []
 
 
 REFRESHING = {"refresh": {"endless": True, "share": 0.5}}
@@ -287,38 +260,24 @@ def test_a_folder_that_was_never_opened_starts_anew(tmp_path: Path) -> None:
     opened(tmp_path).close()
 
 
-def test_the_work_of_a_run_is_counted_from_its_start(tmp_path: Path) -> None:
-    stages = opened(tmp_path)
-    fetched(stages, URL)
-    assert stages.counters_before["pages.fetched"] == 0
-    stages.close()
-    stages = opened(tmp_path)
-    fetched(stages, "http://a.org/y")
-    assert (stages.counters_before["pages.fetched"], stages.point.counters["pages.fetched"]) == (1, 2)
-    stages.close()
-
-
 def test_known_pages_are_kept_fresh_from_the_start(tmp_path: Path) -> None:
-    stages = opened(tmp_path)
-    fetched(stages, URL)
-    assert stages.refresh is None and stages.views.refreshing(stages.clock.now()) == {}
-    stages.close()
+    with closing(opened(tmp_path)) as stages:
+        fetched(stages, URL)
+        assert stages.refresh is None and stages.views.refreshing(stages.clock.now()) == {}
     for _ in range(2):
-        stages = opened(tmp_path, tree=REFRESHING)
-        said = stages.views.refreshing(stages.clock.now())
-        assert said["pages"] == 1 and [row["host"] for row in said["hosts"]] == ["a.org"]
-        assert stages.views.refreshing(stages.clock.now(), 0)["hosts"] == []
-        stages.close()
+        with closing(opened(tmp_path, tree=REFRESHING)) as stages:
+            said = stages.views.refreshing(stages.clock.now())
+            assert said["pages"] == 1 and [row["host"] for row in said["hosts"]] == ["a.org"]
+            assert stages.views.refreshing(stages.clock.now(), 0)["hosts"] == []
 
 
 def test_values_of_pages_come_from_a_file(tmp_path: Path) -> None:
     path = tmp_path / "values"
     path.write_text(f"{URL} 7.5\n# x\n\nHTTP://B.org 2\n")
     tree = {"refresh": {"endless": True, "share": 0.5, "importance_file": str(path)}}
-    stages = opened(tmp_path, tree=tree)
-    number = stages.fingerprinter.fingerprint
-    assert read_values(str(path), number) == {number(URL): 7.5, number("http://b.org/"): 2.0}
-    stages.close()
+    with closing(opened(tmp_path, tree=tree)) as stages:
+        number = stages.fingerprinter.fingerprint
+        assert read_values(str(path), number) == {number(URL): 7.5, number("http://b.org/"): 2.0}
     path.unlink()
     with pytest.raises(ConfigError, match=f"refresh.importance_file: {path}: No such file"):
         opened(tmp_path, tree=tree)
@@ -351,9 +310,8 @@ def test_a_reader_computes_with_the_importance_and_the_ages_of_the_crawl(
         return found
 
     for url, tree in ((URL, refreshing), (other, unscheduled)):
-        stages = opened(tmp_path, tree=tree)
-        fetched(stages, url)
-        stages.close()
+        with closing(opened(tmp_path, tree=tree)) as stages:
+            fetched(stages, url)
     resting = facts(opened(tmp_path, tree=unscheduled, brief=True))
     path.rename(tmp_path / "away")
     assert facts(opened(tmp_path, tree=unscheduled, brief=True))[1][0] == 1.0, "the usual importance"
@@ -364,42 +322,40 @@ def test_a_reader_computes_with_the_importance_and_the_ages_of_the_crawl(
 
 
 def test_urls_that_are_done_go_back_into_the_queues(tmp_path: Path) -> None:
-    stages = opened(tmp_path)
-    fingerprints = sorted(fetched(stages, url) for url in (URL, "http://a.org/y"))
-    assert stages.point.counters["urls.done"] == 2 and list(queued_fingerprints(stages.store)) == []
-    links = [
-        Link(fingerprint, f"http://a.org/{fingerprint}", flags=LinkFlag.AGAIN) for fingerprint in fingerprints
-    ]
-    stages.commits.commit(stages.commits.queue_again(links))
-    assert stages.point.counters["urls.done"] == 0 and stages.views.frontier_counts().todo == 2
-    assert sorted(queued_fingerprints(stages.store)) == fingerprints and stages.views.problems() == []
-    assert check(stages) == []
-    stages.close()
+    with closing(opened(tmp_path)) as stages:
+        fingerprints = sorted(fetched(stages, url) for url in (URL, "http://a.org/y"))
+        assert stages.point.counters["urls.done"] == 2 and list(queued_fingerprints(stages.store)) == []
+        links = [
+            Link(fingerprint, f"http://a.org/{fingerprint}", flags=LinkFlag.AGAIN)
+            for fingerprint in fingerprints
+        ]
+        stages.commits.commit(stages.commits.queue_again(links))
+        assert stages.point.counters["urls.done"] == 0 and stages.views.frontier_counts().todo == 2
+        assert sorted(queued_fingerprints(stages.store)) == fingerprints and stages.views.problems() == []
+        assert check(stages) == []
 
 
 def test_a_merge_of_runs_ends_in_its_own_change(tmp_path: Path) -> None:
     """Without this change, the merged runs would stay in the manifest, or would prevent other merges."""
-    stages = opened(tmp_path)
-    merges, urls = 0, [f"http://a.org/{n}" for n in range(9)]
-    for url in urls:
-        stages.due.admit(stages.fingerprinter.fingerprints([url]))
-        change = Change()
-        change.links.append(Link(stages.fingerprinter.fingerprint(url), url))
-        change.count("urls.accepted")
-        change.count("urls.to_due")
-        stages.commits.commit_now(change)
-        if (plan := stages.due.compactor.begin()) is not None:
-            plan.run()
-            before = len(stages.due.known_set.runs)
-            stages.commits.commit(partial(stages.commits.compaction_change, plan))
-            assert len(stages.due.known_set.runs) < before
-            merges += 1
-    assert merges > 1 and stages.due.check() == []
-    stages.close()
-    stages = opened(tmp_path)
-    assert all(stages.fingerprinter.fingerprint(url) in stages.due.known_set for url in urls)
-    assert check(stages) == []
-    stages.close()
+    with closing(opened(tmp_path)) as stages:
+        merges, urls = 0, [f"http://a.org/{n}" for n in range(9)]
+        for url in urls:
+            stages.due.admit(stages.fingerprinter.fingerprints([url]))
+            change = Change()
+            change.links.append(Link(stages.fingerprinter.fingerprint(url), url))
+            change.count("urls.accepted")
+            change.count("urls.to_due")
+            stages.commits.commit_now(change)
+            if (plan := stages.due.compactor.begin()) is not None:
+                plan.run()
+                before = len(stages.due.known_set.runs)
+                stages.commits.commit(partial(stages.commits.compaction_change, plan))
+                assert len(stages.due.known_set.runs) < before
+                merges += 1
+        assert merges > 1 and stages.due.check() == []
+    with closing(opened(tmp_path)) as stages:
+        assert all(stages.fingerprinter.fingerprint(url) in stages.due.known_set for url in urls)
+        assert check(stages) == []
 
 
 def test_a_crash_can_be_tried_at_each_step_of_a_flush(
@@ -435,9 +391,8 @@ def test_a_crash_can_be_tried_at_each_step_of_a_flush(
 def test_a_process_starts_with_its_equal_share_of_the_rate(tmp_path: Path) -> None:
     """Four processes together stay within the rate of the crawl, even before they know of one another."""
     tree = {"crawl": {"rate": 8.0}, "refresh": {"endless": True}}
-    stages = opened(tmp_path, tree=tree, names=("p0", "p1", "p2", "p3"))
-    assert stages.refresh is not None and stages.refresh.schedule.pace.rate == 2.0
-    stages.close()
+    with closing(opened(tmp_path, tree=tree, names=("p0", "p1", "p2", "p3"))) as stages:
+        assert stages.refresh is not None and stages.refresh.schedule.pace.rate == 2.0
 
 
 def test_missing_parent_folders_are_created(tmp_path: Path) -> None:
@@ -447,19 +402,18 @@ def test_missing_parent_folders_are_created(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("size", "expected"), [(0, None), (4096, 4096)])
 def test_ballast_has_the_size_that_is_configured(tmp_path: Path, size: int, expected: int | None) -> None:
-    stages = opened(tmp_path, tree={"store": {"ballast_bytes": size}})
-    ballast = tmp_path / "p0" / BALLAST
-    for _ in range(2):
-        stages.reserve_ballast()
-        assert (ballast.stat().st_size if ballast.exists() else None) == expected
-    if size:
-        before = ballast.stat().st_mtime_ns
-        stages.reserve_ballast()
-        assert ballast.stat().st_mtime_ns == before, "the ballast exists already"
-        ballast.write_bytes(b"short")
-        stages.reserve_ballast()
-        assert ballast.stat().st_size == size
-    stages.close()
+    with closing(opened(tmp_path, tree={"store": {"ballast_bytes": size}})) as stages:
+        ballast = tmp_path / "p0" / BALLAST
+        for _ in range(2):
+            stages.reserve_ballast()
+            assert (ballast.stat().st_size if ballast.exists() else None) == expected
+        if size:
+            before = ballast.stat().st_mtime_ns
+            stages.reserve_ballast()
+            assert ballast.stat().st_mtime_ns == before, "the ballast exists already"
+            ballast.write_bytes(b"short")
+            stages.reserve_ballast()
+            assert ballast.stat().st_size == size
 
 
 @pytest.mark.parametrize("fails", [True, False])
@@ -482,8 +436,18 @@ def test_stages_at_rest_end_cleanly_unless_the_work_failed(tmp_path: Path, fails
 
 
 def test_a_full_disk_is_reported_whatever_detects_it() -> None:
+    """Once, the exit code was wrong if a full disk prevented the creation of the crawl directory."""
+
+    def caused(number: int) -> DirectoryError:
+        error = DirectoryError("cannot be made")
+        error.__cause__ = OSError(number, "why")
+        return error
+
     for error, expected in (
         (OSError(errno.ENOSPC, "full"), StoreError),
+        (caused(errno.ENOSPC), StoreError),
+        (caused(errno.EIO), StoreError),
+        (caused(errno.EACCES), DirectoryError),
         (DirectoryError("refused"), DirectoryError),
         (OSError(errno.EACCES, "not yours"), OSError),
     ):
@@ -499,22 +463,13 @@ def test_a_full_disk_is_reported_whatever_detects_it() -> None:
 def test_pages_are_refreshed_by_a_share_of_the_rate_or_without_an_end(
     tmp_path: Path, tree: dict[str, Any], refreshes: bool
 ) -> None:
-    stages = opened(tmp_path, tree={"refresh": tree})
-    assert (stages.refresh is not None) is refreshes
-    stages.close()
+    with closing(opened(tmp_path, tree={"refresh": tree})) as stages:
+        assert (stages.refresh is not None) is refreshes
 
 
 @pytest.mark.parametrize(("durability", "outlasts"), [("power", True), ("process", False)])
 def test_a_setting_decides_whether_commits_survive_a_power_cut(
     tmp_path: Path, durability: str, outlasts: bool
 ) -> None:
-    stages = opened(tmp_path, tree={"store": {"durability": durability}})
-    assert stages.context.outlasts_power_cut is outlasts
-    stages.close()
-
-
-def test_links_pass_from_the_seeds_to_the_frontier(tmp_path: Path) -> None:
-    stages = opened(tmp_path)
-    stages.commits.commit_now(partial(stages.admission.seeds, [URL, "http://b.org/"]))
-    assert stages.views.frontier_counts().todo == 2 and stages.views.problems() == []
-    stages.close()
+    with closing(opened(tmp_path, tree={"store": {"durability": durability}})) as stages:
+        assert stages.context.outlasts_power_cut is outlasts

@@ -72,13 +72,6 @@ def test_links_are_filtered_and_counted(joint: Joint) -> None:
     }
 
 
-def test_an_encoding_is_that_of_queries(open_joint: OpenJoint) -> None:
-    joint = open_joint(**ANYWHERE)
-    change = Change()
-    made_of = joint.admission.portions(change, HOME, ["/?ä"], LinkContext(), "windows-1252")
-    assert (list(made_of), change.links[0].url) == ([None], "http://a.org/?%E4")
-
-
 def test_recently_seen_links_are_cache_hits(open_joint: OpenJoint) -> None:
     joint = open_joint(**ANYWHERE)
     take(joint, ["/x", "/y"])
@@ -94,11 +87,6 @@ def test_links_that_wait_in_the_due_are_hits_even_if_evicted_from_the_cache(open
     change = take(joint, ["/x"])
     assert len(first.links) == 1 and not change.links
     assert change.counts == {"urls.links": 1, "urls.accepted": 1, "urls.cache_hits": 1}
-
-
-def test_no_links(joint: Joint) -> None:
-    assert take(joint, []).counts == {}
-    assert list(joint.admission.portions(Change(), HOME, [], LinkContext())) == []
 
 
 def test_long_lists_come_in_portions(open_joint: OpenJoint) -> None:
@@ -336,14 +324,6 @@ def test_a_proven_equivalence_is_stored(joint: Joint) -> None:
     nothing = Change()
     joint.stages.knowledge.redirected(nothing, redirect(HOME, "http://["))
     assert not nothing.operations
-
-
-def test_an_authority_that_serves_pages_is_no_alias(joint: Joint) -> None:
-    joint.stages.knowledge.answered(HOME)
-    change = Change()
-    for n in range(9):
-        joint.stages.knowledge.redirected(change, redirect(f"{HOME}{n}", f"https://a.org/{n}"))
-    assert not change.operations
 
 
 # ---- the trace ----

@@ -242,11 +242,8 @@ def test_a_map_names_pages_of_its_host_and_of_those_that_name_it(joint: Joint) -
     lines = {"http://named.org/robots.txt": b"Sitemap: http://a.org/map.xml"}
     for _ in range(3):
         fetch_task = joint.fetch_task(TaskKind.ROBOTS)
-        joint.commit(
-            joint.results.robots(
-                fetch_task, fetch(fetch_task.url, lines.get(fetch_task.url, b"")), joint.clock.now()
-            )
-        )
+        answer = fetch(fetch_task.url, lines.get(fetch_task.url, b""))
+        joint.commit(joint.results.robots(fetch_task, answer, joint.clock.now()))
     for _ in range(3):
         fetch_task = joint.fetch_task()
         joint.page(fetch_task, fetch(fetch_task.url))
@@ -290,8 +287,7 @@ def test_a_map_is_not_in_the_trace(open_joint: OpenJoint) -> None:
 
 
 def robots(joint: Joint, body: bytes = b"Sitemap: http://a.org/map.xml") -> Change:
-    fetch_task = joint.fetch_task(TaskKind.ROBOTS)
-    return joint.commit(joint.results.robots(fetch_task, fetch(fetch_task.url, body), joint.clock.now()))
+    return joint.robots(body)
 
 
 def test_sitemaps_may_be_guessed(open_joint: OpenJoint) -> None:

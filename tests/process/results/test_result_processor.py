@@ -162,17 +162,6 @@ def test_a_denied_url_is_recorded_without_a_request(joint: Joint) -> None:
     assert msgspec.json.decode(change.line)["ts"].startswith("1970-01-12T13:46:4")
 
 
-def test_a_page_with_many_links_is_decided_in_portions(joint: Joint) -> None:
-    joint.seeds(HOME)
-    hrefs = [f"/{n}" for n in range(600)]
-    fetch_task = joint.fetch_task()
-    change, pauses = made(joint.results.page(fetch_task, fetch(HOME), extracted(*hrefs), joint.clock.now()))
-    assert pauses == 3 and len(change.links) == 600
-    joint.stages.commits.commit(change)
-    record = joint.stages.pages.record(fetch_task.fingerprint)
-    assert record is not None and record.links == 600
-
-
 # ---- unexpected exceptions ----
 
 
@@ -238,10 +227,8 @@ def test_sitemaps_of_a_robots_txt_that_trigger_a_bug_are_lost(
     joint: Joint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     joint.seeds(HOME)
-    fetch_task = joint.fetch_task(TaskKind.ROBOTS)
     monkeypatch.setattr(joint.stages.intake, "filter_links", raises(ValueError("odd line")))
-    answer = fetch(fetch_task.url, b"Sitemap: http://a.org/map.xml")
-    change = joint.commit(joint.results.robots(fetch_task, answer, joint.clock.now()))
+    change = joint.robots(b"Sitemap: http://a.org/map.xml")
     assert change.counts["pages.links_lost"] == change.counts["robots.fetched"] == 1
 
 
@@ -249,10 +236,8 @@ def test_a_robots_txt_that_triggers_a_bug_counts_as_unreachable(
     joint: Joint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     joint.add(HOME)
-    fetch_task = joint.fetch_task(TaskKind.ROBOTS)
     once(monkeypatch, joint.stages.robots, "recording", ValueError("odd rule"))
-    answer = fetch(fetch_task.url, b"Disallow: /x")
-    change = joint.commit(joint.results.robots(fetch_task, answer, joint.clock.now()))
+    change = joint.robots(b"Disallow: /x")
     assert counted(change) == {"robots.internal_error": 1}
     assert not change.captures
     assert joint.stages.robots.verdict("http://a.org", "/", joint.clock.now()).kind not in (
@@ -297,10 +282,8 @@ def test_an_internal_error_has_no_links(joint: Joint) -> None:
 
 def test_a_robots_txt_is_obeyed_captured_and_its_sitemaps_followed(joint: Joint) -> None:
     joint.seeds(HOME)
-    fetch_task = joint.fetch_task(TaskKind.ROBOTS)
     body = b"User-agent: *\nDisallow: /x\nSitemap: http://a.org/map.xml\nSitemap: http://b.org/map.xml"
-    answer = fetch(fetch_task.url, body, content_type="text/plain")
-    change = joint.commit(joint.results.robots(fetch_task, answer, joint.clock.now()))
+    change = joint.robots(body, content_type="text/plain")
     assert counted(change) == {
         "robots.fetched": 1,
         "bytes.wire": len(body) + 100,
@@ -326,9 +309,7 @@ def test_a_robots_txt_is_obeyed_captured_and_its_sitemaps_followed(joint: Joint)
 )
 def test_a_robots_txt_that_was_cut_off_is_not_obeyed(joint: Joint, truncated: str, allowed: bool) -> None:
     joint.add(HOME)
-    fetch_task = joint.fetch_task(TaskKind.ROBOTS)
-    answer = fetch(fetch_task.url, b"User-agent: *\nDisallow: /x\n", truncated=truncated)
-    joint.commit(joint.results.robots(fetch_task, answer, joint.clock.now()))
+    joint.robots(b"User-agent: *\nDisallow: /x\n", truncated=truncated)
     verdict = joint.stages.robots.verdict("http://a.org", "/", joint.clock.now())
     assert (verdict.kind == "allowed") == allowed
 
@@ -341,18 +322,19 @@ def test_a_robots_txt_that_was_not_answered_leaves_no_capture(joint: Joint) -> N
     assert counted(change) == {"robots.connect_error": 1, "bytes.wire": 3} and not change.captures
 
 
-def test_sitemap_lines_beyond_the_bound_are_counted(open_joint: Callable[..., Joint]) -> None:
-    joint = open_joint(robots={"sitemaps_max": 2})
-    joint.seeds(HOME)
-    for expected in (3, 3):  # only the lines of the present robots.txt are counted
-        fetch_task = joint.fetch_task(TaskKind.ROBOTS)
-        body = b"".join(b"Sitemap: http://a.org/%d.xml\n" % n for n in range(5))
-        change = joint.commit(
-            joint.results.robots(fetch_task, fetch(fetch_task.url, body), joint.clock.now())
-        )
-        assert change.counts["robots.sitemaps_ignored"] == expected
-        assert change.counts["urls.links"] == 2
-        joint.seeds("http://other.org/")
+@pytest.mark.parametrize("what", ["sitemaps", "rules"])
+def test_lines_of_a_robots_txt_beyond_the_bound_are_counted(
+    open_joint: Callable[..., Joint], what: str
+) -> None:
+    """The lines beyond the bound are counted for each robots.txt separately."""
+    joint = open_joint(robots={f"{what}_max": 2})
+    line = b"Sitemap: http://a.org/%d.xml\n" if what == "sitemaps" else b"Disallow: /%d\n"
+    body = b"User-agent: *\n" + b"".join(line % n for n in range(5))
+    for host in ("a", "other"):
+        joint.seeds(f"http://{host}.org/")
+        change = joint.robots(body)
+        assert change.counts[f"robots.{what}_ignored"] == 3
+        assert change.counts.get("urls.links", 0) == (2 if what == "sitemaps" else 0)
 
 
 def test_a_host_without_an_address(joint: Joint) -> None:
@@ -406,35 +388,18 @@ def test_an_answer_records_whether_it_is_final(
     assert answer.final is final
 
 
-def test_rules_beyond_the_bound_are_counted(open_joint: Callable[..., Joint]) -> None:
-    """The rules beyond the bound are counted for each robots.txt separately."""
-    joint = open_joint(robots={"rules_max": 2})
-    joint.seeds(HOME)
-    body = b"User-agent: *\n" + b"".join(b"Disallow: /%d\n" % n for n in range(5))
-    for _ in range(2):
-        fetch_task = joint.fetch_task(TaskKind.ROBOTS)
-        change = joint.commit(
-            joint.results.robots(fetch_task, fetch(fetch_task.url, body), joint.clock.now())
-        )
-        assert change.counts["robots.rules_ignored"] == 3
-        joint.seeds("http://other.org/")
-
-
 @pytest.mark.parametrize("values", [{"undecoded": True}, {"content": b""}])
 def test_a_robots_txt_that_cannot_be_decoded_counts_as_unreachable(
     joint: Joint, values: dict[str, Any]
 ) -> None:
     joint.add(HOME)
-    fetch_task = joint.fetch_task(TaskKind.ROBOTS)
-    answer = fetch(fetch_task.url, b"garbled", **values)
-    joint.commit(joint.results.robots(fetch_task, answer, joint.clock.now()))
+    joint.robots(b"garbled", **values)
     assert joint.stages.robots.copy("http://a.org").failures == 1
 
 
 def test_an_empty_robots_txt_allows_all(joint: Joint) -> None:
     joint.add(HOME)
-    fetch_task = joint.fetch_task(TaskKind.ROBOTS)
-    joint.commit(joint.results.robots(fetch_task, fetch(fetch_task.url, b""), joint.clock.now()))
+    joint.robots(b"")
     copy = joint.stages.robots.copy("http://a.org")
     assert (copy.failures, copy.fetched_at > 0.0) == (0, True)
 
@@ -643,22 +608,6 @@ def test_a_refresh_that_redirects_is_followed_as_discovery(refreshing: Joint) ->
     assert links_of(change) == [("http://a.org/moved", 0, 1, LinkFlag.SEED | LinkFlag.REDIRECT)]
 
 
-def test_a_refresh_that_fails_is_over(refreshing: Joint) -> None:
-    """After a failed refresh, the page remains stored, and the schedule decides when the next attempt is made."""
-    joint = refreshing
-    known(joint)
-    change = refresh(joint, fetch(HOME, outcome=Outcome.TEMPORARY, blame=Blame.URL, status=500))
-    assert change.counts["refresh.temporary"] == change.counts["refresh.done"] == 1
-    assert not joint.stages.views.problems()
-    record = joint.stages.pages.record(joint.fingerprint(HOME))
-    assert record is not None and record.state is PageState.STORED
-    assert joint.stages.refresh is not None
-    assert (
-        joint.stages.refresh.views.explain(joint.fingerprint(HOME), 0.0, joint.clock.now())["state"]
-        == "failed"
-    )
-
-
 def test_a_page_that_is_not_a_refresh_is_read_even_if_its_content_is_known(joint: Joint) -> None:
     known(joint)
     joint.add(HOME)
@@ -696,38 +645,9 @@ def test_the_equations_hold_before_a_crawl_begins() -> None:
     assert splitter_conservation({}, SplitterCounts()) == []
 
 
-def test_a_refresh_is_requested_as_the_schedule_decides(refreshing: Joint) -> None:
-    joint = refreshing
-    joint.seeds(HOME)
-    joint.page(joint.fetch_task(), fetch(HOME, b"first", **TAG), extracted())
-    fetch_task = joint.fetch_task()
-    assert fetch_task.flags & REFRESH
-    assert joint.stages.earlier.conditions(fetch_task, joint.clock.now()) == (
-        '"1"',
-        "Mon, 01 Jan 2024 00:00:00 GMT",
-    )
-
-
-def test_dates_of_other_hosts_are_no_signals(refreshing: Joint) -> None:
-    """Dates become signals only for valid URLs of the host of the sitemap."""
-    joint = refreshing
-    known(joint)
-    assert joint.stages.refresh is not None
-    heard: list[list[tuple[str, float]]] = []
-    joint.stages.refresh.changes.note_dated = lambda told_by, dated, source, now, batch: (
-        heard.append(list(dated)) or 0
-    )  # type: ignore[method-assign, func-returns-value]
-    dated = [("/x", 1.0), ("mailto:me", 2.0), ("http://b.org/y", 3.0), ("http://a.org/z", 4.0)]
-    fetch_task = joint.fetch_task()
-    joint.page(fetch_task, fetch(HOME, b"news"), extracted(dated=dated, told_by="feed"))
-    assert heard == [[("http://a.org/x", 1.0), ("http://a.org/z", 4.0)]]
-
-
 def test_the_connection_of_a_robots_txt_is_counted(joint: Joint) -> None:
     joint.add(HOME)
-    fetch_task = joint.fetch_task(TaskKind.ROBOTS)
-    answer = fetch(fetch_task.url, b"", connection="reused")
-    change = joint.commit(joint.results.robots(fetch_task, answer, joint.clock.now()))
+    change = joint.robots(b"", connection="reused")
     assert change.counts["connections.reused"] == 1
 
 

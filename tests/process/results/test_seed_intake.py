@@ -5,6 +5,7 @@ the same way: each page that was tried is queued once.
 """
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -50,12 +51,11 @@ def seeded(stages: Stages, *, shared: bool) -> int:
 
 def test_alone_every_seed_reaches_the_frontier(tmp_path: Path) -> None:
     """New seeds are counted apart from links, because the ETA is computed from the links (`admin/eta.py`)."""
-    stages = process(tmp_path, "p0", ["p0"])
-    for _ in range(2):
-        assert seeded(stages, shared=False) == len(PIECES)
-        assert stages.views.frontier_counts().todo == len(ALL) and stages.views.problems() == []
-        assert stages.point.counters["urls.new_seeds"] == stages.views.due_counts().new == len(ALL)
-    stages.close()
+    with closing(process(tmp_path, "p0", ["p0"])) as stages:
+        for _ in range(2):
+            assert seeded(stages, shared=False) == len(PIECES)
+            assert stages.views.frontier_counts().todo == len(ALL) and stages.views.problems() == []
+            assert stages.point.counters["urls.new_seeds"] == stages.views.due_counts().new == len(ALL)
 
 
 @pytest.mark.parametrize("scope", ["host", "any"])
@@ -63,43 +63,41 @@ def test_each_process_takes_its_own_part_of_shared_seeds(tmp_path: Path, scope: 
     names = ["p0", "p1", "p2"]
     todo = 0
     for name in names:
-        stages = process(tmp_path, name, names, scope)
-        seeded(stages, shared=True)
-        counts = stages.views.splitter_counts()
-        assert counts is not None and (counts.waiting, counts.scope_told) == (0, 0), "no peer needs a notice"
-        assert stages.views.problems() == []
-        todo += stages.views.frontier_counts().todo
-        assert all(stages.intake.explain(f"{url}page").rule == "" for url in ALL), (
-            "the scope includes all seeds"
-        )
-        stages.close()
+        with closing(process(tmp_path, name, names, scope)) as stages:
+            seeded(stages, shared=True)
+            counts = stages.views.splitter_counts()
+            assert counts is not None and (counts.waiting, counts.scope_told) == (0, 0), (
+                "no peer needs a notice"
+            )
+            assert stages.views.problems() == []
+            todo += stages.views.frontier_counts().todo
+            assert all(stages.intake.explain(f"{url}page").rule == "" for url in ALL), (
+                "the scope includes all seeds"
+            )
     assert todo == len(ALL)
 
 
 def test_the_scope_spans_all_shared_seeds_before_any_is_queued(tmp_path: Path) -> None:
     """If the scope grew seed by seed, a link that another process sends meanwhile would be dropped."""
-    stages = process(tmp_path, "p0", ["p0", "p1"])
-    stages.commits.commit(next(seeds_of(stages, shared=True)))
-    assert all(stages.intake.explain(f"{url}page").rule == "" for url in ALL)
-    assert stages.point.counters["urls.seeds"] == 0
-    stages.close()
+    with closing(process(tmp_path, "p0", ["p0", "p1"])) as stages:
+        stages.commits.commit(next(seeds_of(stages, shared=True)))
+        assert all(stages.intake.explain(f"{url}page").rule == "" for url in ALL)
+        assert stages.point.counters["urls.seeds"] == 0
 
 
 def test_seeds_given_to_one_node_are_sent_to_their_owners(tmp_path: Path) -> None:
-    stages = process(tmp_path, "p0", ["p0", "p1"])
-    seeded(stages, shared=False)
-    counts = stages.views.splitter_counts()
-    assert counts is not None and counts.waiting > 0 and counts.scope_told == len(ALL)
-    assert stages.views.frontier_counts().todo + counts.waiting - counts.scope_told == len(ALL)
-    stages.close()
+    with closing(process(tmp_path, "p0", ["p0", "p1"])) as stages:
+        seeded(stages, shared=False)
+        counts = stages.views.splitter_counts()
+        assert counts is not None and counts.waiting > 0 and counts.scope_told == len(ALL)
+        assert stages.views.frontier_counts().todo + counts.waiting - counts.scope_told == len(ALL)
 
 
 def test_the_scope_is_spanned_piece_by_piece(tmp_path: Path) -> None:
     """Adding millions of seeds to the scope in one step would block the event loop."""
-    stages = process(tmp_path, "p0", ["p0", "p1"])
-    _, pauses = made(next(seeds_of(stages, shared=True))())
-    assert pauses == len(PIECES)
-    stages.close()
+    with closing(process(tmp_path, "p0", ["p0", "p1"])) as stages:
+        _, pauses = made(next(seeds_of(stages, shared=True))())
+        assert pauses == len(PIECES)
 
 
 def record(url: str, state: PageState = PageState.STORED, **values: Any) -> PageRecord:

@@ -33,6 +33,7 @@ BOUND = (
     "freshness.source_precision",
     "freshness.signal_quality",
     "freshness.signal_evidence",
+    "freshness.information",
     "freshness.biases",
     "freshness.discovery",
     "freshness.learning",

@@ -1,27 +1,45 @@
 # mypy: disable-error-code=valid-type
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False, initializedcheck=False
-"""Gives a share of the fetches to the pages that were not visited for the longest time, whatever their values.
+"""Gives a share of the fetches to pages that are not due: those that teach most, and those longest unvisited.
 
-A *hand* moves around the table of pages, like the hand of a clock. At each turn, the hand examines the next
-HAND_ROWS pages and makes one of them due: the page whose last visit is oldest. At most one page of a host is
-explored at a time.
+A page about which little is known may be worth more than it seems, but only a fetch can show this. So at most
+turns, the page is chosen whose fetch is worth most if it also counts what the fetch teaches
+(`freshness/information.py`). In units of the level, the fetch is worth
+
+    V/level + H I mu/level
+
+The horizon H is HORIZON mean revisit intervals. On a site with trusted signals, I counts only as far as the
+signals have not taught the same already. If this sum is at most 1 for all pages examined, a fetch costs more
+than it brings. Then the page is chosen that has not been visited for the longest time, and at every fourth
+turn, this page is chosen in any case. So no page is forgotten, even if its learned rate is wrong.
+
+For each of the two choices, a *hand* moves around the table of pages, like the hand of a clock. At each turn,
+a hand examines the next pages of the table. At most one page of a host is explored at a time.
 """
 
 import cython
 
 if cython.compiled:
-    from cython.cimports.crawler.frontier.refresh.deadlines import Deadlines
+    from cython.cimports.crawler.freshness.information import information
+    from cython.cimports.crawler.frontier.refresh.deadlines import BY_VALUE, Deadlines
     from cython.cimports.crawler.frontier.refresh.level_controller import LevelController
     from cython.cimports.crawler.frontier.refresh.queues import Queues
     from cython.cimports.crawler.frontier.refresh.tables import EXPLORED, LOW_BITS, Tables
 else:
-    from crawler.frontier.refresh.deadlines import Deadlines
+    from crawler.freshness.information import information
+    from crawler.frontier.refresh.deadlines import BY_VALUE, Deadlines
     from crawler.frontier.refresh.level_controller import LevelController
     from crawler.frontier.refresh.queues import Queues
     from crawler.frontier.refresh.tables import EXPLORED, LOW_BITS, Tables
 
-# number of pages examined at each turn; the one whose last visit is oldest is made due
-_HAND_ROWS = cython.declare(cython.Py_ssize_t, 256)
+# number of pages examined at each turn that looks for the page longest unvisited
+_AGE_ROWS = cython.declare(cython.Py_ssize_t, 256)
+# number of pages examined at each turn that looks for the page that teaches most
+_LESSON_ROWS = cython.declare(cython.Py_ssize_t, 32)
+# one turn of this many goes to the page longest unvisited, whatever fetches of other pages would teach
+_AGE_TURNS = cython.declare(cython.Py_ssize_t, 4)
+# mean revisit intervals for which what a fetch teaches is useful
+_HORIZON = cython.declare(cython.double, 16.0)
 
 
 @cython.cclass
@@ -33,7 +51,7 @@ class Exploration:
     ) -> None:
         self.tables, self.controller, self.deadlines, self.queues = tables, controller, deadlines, queues
         self._share = share
-        self._hand, self._credit = 0, 0.0
+        self._age_hand, self._lesson_hand, self._turns, self._credit = 0, 0, 0, 0.0
         self.explored = 0
 
     @cython.cfunc
@@ -46,30 +64,84 @@ class Exploration:
 
     @cython.cfunc
     def _turn(self, now: cython.double) -> cython.void:
-        """Make one of the next HAND_ROWS pages due: the page that has not been visited for the longest time."""
-        _step: cython.Py_ssize_t
-        page: cython.int
-        oldest: cython.int = -1
-        host: cython.int
-        rows: cython.Py_ssize_t = self.tables.pages.rows
-        for _step in range(min(_HAND_ROWS, rows)):
-            self._hand = self._hand + 1 if self._hand + 1 < rows else 0
-            page = cython.cast(cython.int, self._hand)
-            if self.tables.states[page] & LOW_BITS:
-                continue
-            if oldest >= 0 and self.tables.crawled[page] >= self.tables.crawled[oldest]:
-                continue
-            if now - self.tables.crawled[page] < self.tables.min_age(page):
-                continue
-            if not self.tables.host_rows[self.tables.owner(page)].exploring:
-                oldest = page
-        if oldest < 0:
+        """Choose a page, and make it due. If no page may be explored, the turn is not lost."""
+        page: cython.int = -1
+        self._turns += 1
+        if self._turns % _AGE_TURNS and self.deadlines.policy == BY_VALUE and not self.deadlines.plain:
+            page = self._most_instructive(now)
+        if page < 0:
+            page = self._longest_unvisited(now)
+        if page < 0:
             self._credit = min(self._credit, 1.0)
             return
         self._credit -= 1.0
         self.explored += 1
-        host = self.tables.owner(oldest)
+        host: cython.int = self.tables.owner(page)
         self.tables.host_rows[host].exploring = 1
-        self.tables.states[oldest] |= EXPLORED
-        key: cython.double = now - self.controller.revisit + self.deadlines.offsets.of_page(oldest, host, now)
-        self.queues.move(oldest, min(key, self.tables.page_heaps.nodes[oldest].key), now)
+        self.tables.states[page] |= EXPLORED
+        key: cython.double = now - self.controller.revisit + self.deadlines.offsets.of_page(page, host, now)
+        self.queues.move(page, min(key, self.tables.page_heaps.nodes[page].key), now)
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _longest_unvisited(self, now: cython.double) -> cython.int:
+        """Return the page, among the next `_AGE_ROWS`, whose last visit is oldest; -1 if none may be explored."""
+        _step: cython.Py_ssize_t
+        oldest: cython.int = -1
+        rows: cython.Py_ssize_t = self.tables.pages.rows
+        for _step in range(min(_AGE_ROWS, rows)):
+            self._age_hand = self._age_hand + 1 if self._age_hand + 1 < rows else 0
+            page: cython.int = cython.cast(cython.int, self._age_hand)
+            if oldest >= 0 and self.tables.crawled[page] >= self.tables.crawled[oldest]:
+                continue
+            if self._may_explore(page, now):
+                oldest = page
+        return oldest
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _most_instructive(self, now: cython.double) -> cython.int:
+        """Return the page, among the next `_LESSON_ROWS`, whose fetch is worth most; -1 if none is worth its price."""
+        _step: cython.Py_ssize_t
+        best: cython.int = -1
+        most: cython.double = 1.0
+        rows: cython.Py_ssize_t = self.tables.pages.rows
+        for _step in range(min(_LESSON_ROWS, rows)):
+            self._lesson_hand = self._lesson_hand + 1 if self._lesson_hand + 1 < rows else 0
+            page: cython.int = cython.cast(cython.int, self._lesson_hand)
+            if not self._may_explore(page, now):
+                continue
+            host: cython.int = self.tables.owner(page)
+            worth: cython.double = self.deadlines.worth(page, host, now) + self._lesson(page, host, now)
+            if worth > most:
+                best, most = page, worth
+        return best
+
+    @cython.cfunc
+    @cython.inline
+    @cython.exceptval(check=False)
+    def _may_explore(self, page: cython.int, now: cython.double) -> cython.bint:
+        if self.tables.states[page] & LOW_BITS:
+            return False
+        if now - self.tables.crawled[page] < self.tables.min_age(page):
+            return False
+        return not self.tables.host_rows[self.tables.owner(page)].exploring
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def _lesson(self, page: cython.int, host: cython.int, now: cython.double) -> cython.double:
+        """Return the value of what a fetch of the page teaches, in units of the level."""
+        elapsed: cython.double = now - self.tables.crawled[page]
+        importance: cython.double = self.tables.importance(page)
+        if not elapsed > 0.0 or not importance > 0.0:
+            return 0.0
+        price: cython.double = self.controller.level * self.tables.host_rows[host].boost / importance
+        taught: cython.double = self.deadlines.learning.quality.interim_watched(host, self.tables.trust(page))
+        shape: cython.double = 1.0 / self.deadlines.learning.rates.variations[host]
+        more: cython.double = information(
+            shape + self.tables.rows[page].changes,
+            shape / self.deadlines.learning.rates.means[host] + self.tables.rows[page].watched,
+            elapsed,
+            price,
+        )
+        return max(1.0 - taught, 0.0) * more * _HORIZON * self.controller.revisit / price

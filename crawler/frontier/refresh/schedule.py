@@ -12,7 +12,7 @@ page with the earliest deadline is taken.
     offsets.py           by how much changing or quiet neighbourhoods move deadlines
     deadlines.py         values relative to the level; when a page is due by its clock
     queues.py            heaps of hosts, of their directories, of their pages; the first page
-    exploration.py       occasional fetches of the page longest unvisited
+    exploration.py       occasional fetches of pages that are not due
     flights.py           pages in flight, and the effects of their results
     page_facts.py        facts about pages besides their fetches          `Schedule.facts`
     page_signals.py      change signals make deadlines earlier            `Schedule.signals`

@@ -19,7 +19,7 @@ class Settings(msgspec.Struct, frozen=True):
     neighbourhood: a page's clock runs faster while its directory and site are changing.
     pooling: rates and signal quality are learned by site and crawl; otherwise each page has its own
         (`Schedule.set_page`), and signals are counted regardless of their source.
-    explore: share of the fetches that go to the pages not visited for the longest time. min_age, max_age:
+    explore: share of the fetches that go to pages that teach most, and to pages longest unvisited. min_age, max_age:
     minimum and maximum time between two crawls of a page. discard_window: signals that arrive this soon after
     a crawl are ignored: the crawl has seen their change. clock_min, clock_max: bounds of the neighbourhood's
     time constant. first_interval: the initial interval of the policy `interval`. retry_age: the wait of a

@@ -54,6 +54,18 @@ class Gain(msgspec.Struct, frozen=True):
 COLUMNS = list(Gain.__struct_fields__)
 
 
+class Lag(msgspec.Struct, frozen=True):
+    """The gain of a reference minus the gain of a policy, and the standard error of this difference."""
+
+    gain: float
+    error: float
+
+    @property
+    def behind(self) -> bool:
+        """True if the policy is below the reference, by more than twice the error."""
+        return self.gain > ERRORS * _known(self.error)
+
+
 def gains(world: str, runs: Mapping[str, Sequence[WorldRun]]) -> list[Gain]:
     """Return one row per policy.
 
@@ -81,6 +93,25 @@ def gains(world: str, runs: Mapping[str, Sequence[WorldRun]]) -> list[Gain]:
             )
         )
     return rows
+
+
+def lag(runs: Mapping[str, Sequence[WorldRun]], policy: str, reference: str) -> Lag:
+    """Compare the gains of two policies in a world. `runs` has the same form as in `gains`."""
+    fresh = {name: np.array([run.freshness for run in several]) for name, several in runs.items()}
+    possible, less = fresh[TRUE] - fresh[UNIFORM], fresh[reference] - fresh[policy]
+    error = error_of(_without(less) / _without(possible)) if len(less) > 1 else math.nan
+    return Lag(float(less.sum() / possible.sum()), error)
+
+
+def verdict(row: Gain, aim: float, behind: Lag | None) -> str:
+    """Say whether the gain reaches the aim. `behind` is the lag behind a reference that must learn the rates, too."""
+    if row.gain >= aim:
+        return "met"
+    if not row.falls_short(aim):
+        return "met within its error"
+    if behind is None:
+        return "not met"
+    return "below the reference" if behind.behind else "at the reference"
 
 
 def table(rows: Sequence[Gain]) -> str:

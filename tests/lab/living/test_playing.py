@@ -6,7 +6,18 @@ import pytest
 
 from crawler.lab.living import calibration, gains
 from crawler.lab.living.bayes import Bayes
-from crawler.lab.living.playing import BAYES, BAYES_GAMMA, PLAYERS, TRUE, UNIFORM, judged, make, play, played
+from crawler.lab.living.playing import (
+    BAYES,
+    BAYES_GAMMA,
+    PLAYERS,
+    TRUE,
+    UNIFORM,
+    WorldRun,
+    judged,
+    make,
+    play,
+    played,
+)
 from crawler.lab.living.worlds import DAY, QUICK, WORLDS, HostKind, WorldSpec, draw
 
 SEEDS = (1, 2, 3, 4)
@@ -79,6 +90,31 @@ def test_true_parameters_gain_over_uniform() -> None:
     assert [row.gain for row in rows] == [0.0, 1.0]
     assert rows[1].difference > 3.0 * rows[1].difference_error > 0.0
     assert not rows[0].loses and rows[0].falls_short(0.9) and not rows[1].falls_short(0.9)
+
+
+def test_a_gain_below_the_aim_is_accepted_at_the_reference() -> None:
+    def runs(*freshness: float) -> list[WorldRun]:
+        return [WorldRun(freshness=each, fetches=1, idle=0, largest=1.0, span=1.0) for each in freshness]
+
+    found = {UNIFORM: runs(0.0, 0.0, 0.0), TRUE: runs(1.0, 1.0, 1.0), BAYES: runs(0.8, 0.7, 0.75)}
+    for fresh, verdict in (
+        ((0.9, 0.92, 0.94), "met"),
+        ((0.85, 0.89, 0.93), "met within its error"),
+        ((0.79, 0.70, 0.74), "at the reference"),
+        ((0.70, 0.60, 0.66), "below the reference"),
+    ):
+        found["ncis"] = runs(*fresh)
+        row = gains.gains("small", found)[-1]
+        assert gains.verdict(row, 0.9, gains.lag(found, "ncis", BAYES)) == verdict
+    assert gains.verdict(row, 0.9, None) == "not met"
+    assert gains.lag(found, "ncis", BAYES).gain == pytest.approx(0.75 - 1.96 / 3.0)
+
+
+def test_with_few_fetches_per_change_the_schedule_is_as_good_as_the_reference() -> None:
+    """The schedule also values what a fetch teaches, but the reference does not."""
+    names = (UNIFORM, TRUE, BAYES, "ncis")
+    runs = {name: [played(name, draw(WORLDS["day-0.1x"], seed)) for seed in (4, 6)] for name in names}
+    assert gains.lag(runs, "ncis", BAYES).gain < 0.01
 
 
 def test_the_bayesian_reference_is_the_true_schedule_where_all_rates_are_known() -> None:

@@ -7,7 +7,7 @@ import pytest
 from tests.browser import chromium
 
 
-@pytest.fixture(scope="session", autouse=True)
+@pytest.fixture(scope="package", autouse=True)
 def _browser() -> Iterator[None]:
     yield
     chromium.end_shared()

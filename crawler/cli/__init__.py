@@ -11,6 +11,7 @@ import importlib
 import os
 import sys
 import traceback
+from collections.abc import Callable
 
 from crawler import early_signals
 from crawler.cli.command_table import COMMANDS, IN_ORDER
@@ -61,13 +62,11 @@ def _main(argv: list[str], *, leaves: bool) -> int:
     arguments = list(argv)
     name = arguments[0] if arguments else "--help"
     if name in ("-h", "--help", "help"):
-        print(_usage(), end="")
-        return 0
+        return _guarded(name, lambda: _print(_usage()))
     if name in ("-V", "--version"):
         from crawler.version import __version__
 
-        print(f"crawler {__version__}")
-        return 0
+        return _guarded(name, lambda: _print(f"crawler {__version__}\n"))
     if name not in COMMANDS:
         return _fail(_no_command(name), 2)
     if name in IN_ORDER:
@@ -91,11 +90,24 @@ def _no_command(name: str) -> str:
     return f"no command {name!r}{suggestion(name, COMMANDS)}; `crawler --help` lists them"
 
 
+def _print(text: str) -> int:
+    print(text, end="", flush=True)
+    return 0
+
+
 def _run(name: str, arguments: list[str]) -> int:
-    try:
+    def call() -> int:
         with uncollected():
             module = importlib.import_module(COMMANDS[name][0])
-        return module.main(name, arguments)
+        return module.main(name, arguments)  # type: ignore[no-any-return]
+
+    return _guarded(name, call)
+
+
+def _guarded(name: str, call: Callable[[], int]) -> int:
+    """Return the exit code of `call`, or that of an expected error after printing the error."""
+    try:
+        return call()
     except CrawlerError as error:
         full = isinstance(error, DirectoryError) and disk_failed(error)
         from crawler.cli.flags import as_flags

@@ -103,6 +103,10 @@ class Parser(argparse.ArgumentParser):
         ]
         return set(self._option_string_actions).union(*(parser._option_string_actions for parser in below))
 
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """Print the help. The method of argparse ignores a full disk and a closed pipe."""
+        print(message, end="", file=file, flush=True)
+
     def error(self, message: str) -> NoReturn:
         message = _INVALID.sub(lambda found: _EXPECTED.get(found[1], "invalid value:"), message)
         usage = f"`{self.prog} --help` lists the flags"

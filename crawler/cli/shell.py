@@ -61,7 +61,7 @@ def _run(source: str, names: dict[str, Any]) -> int:
 
 
 def _compiled(source: str) -> CodeType:
-    """Compile an expression, or statements, whose value is None."""
+    """Compile the code of the user, which is an expression or statements."""
     try:
         return compile(source, "<-c>", "eval")
     except SyntaxError:

@@ -2,6 +2,7 @@
 
 import errno
 import gc
+import os
 import shlex
 import subprocess
 import sys
@@ -94,3 +95,22 @@ def test_a_crawl_runs_without_standard_streams(tmp_path: Path, closed: str) -> N
     assert ended.returncode == NoSeedError.exit_code, ended
     assert "Traceback" not in ended.stderr
     assert " started" in (tmp_path / "crawl" / "crawler.log").read_text()
+
+
+@pytest.mark.parametrize(
+    "argv", [["--help"], ["--version"], ["crawl", "--help"], ["config", "show"], ["man"]]
+)
+def test_output_to_a_full_disk_or_a_closed_pipe(argv: list[str]) -> None:
+    """A full disk is an error of one line. If the reader closes the pipe, as `head` does, the command ends with 0."""
+    words = [sys.executable, "-m", "crawler", *argv]
+    with open("/dev/full", "wb") as full:
+        ended = subprocess.run(
+            words, check=False, stdout=full, stderr=subprocess.PIPE, text=True, timeout=120
+        )
+    assert ended.returncode == StoreError.exit_code
+    assert ended.stderr.endswith("No space left on device\n") and ended.stderr.count("\n") == 1
+    reader, writer = os.pipe()
+    os.close(reader)
+    ended = subprocess.run(words, check=False, stdout=writer, stderr=subprocess.PIPE, text=True, timeout=120)
+    os.close(writer)
+    assert (ended.returncode, ended.stderr) == (0, "")

@@ -14,9 +14,8 @@ The base deadline does not take into account that a page's clock runs faster whi
 offsets in `offsets.py` add the effect of the neighbours.
 
 *Young pages.* A page that was crawled lately has only a part of the offset of a changing neighbourhood. With
-the whole offset, the page would be first in its directory long before it is due. So the key of a page that is
-due soon after its crawl is later than its base deadline, by up to a tenth of the page's interval. If the page
-is first although it is not due, it is withheld until it is due (`young_until`).
+the whole offset, the page would be first in its directory long before it is due. So a young page is withheld
+until it is due (`young_until`).
 
 *Signals.* A signal makes a deadline earlier, because it adds its signal time to the age of the page. Pages
 that are due because of signals are ordered by the excess of their values over the level. The excess of a
@@ -60,9 +59,6 @@ _TOLERANCE = cython.declare(cython.double, 1e-3)
 # After this many times Ts, the neighbourhood has nearly its full effect on a page, because exp(-3) is only
 # 0.05.
 _LONG = cython.declare(cython.double, 3.0)
-# A key is later than the base deadline by at most this share of the page's interval. When an offset falls, such
-# a key is too late, and the page is taken too late by at most this share.
-_LATER_MAX = cython.declare(cython.double, 0.1)
 # time between two checks of a page in a quiet neighbourhood, in units of Ts
 _QUIET_SHARE = cython.declare(cython.double, 0.25)
 _SOURCES = cython.declare(cython.Py_ssize_t, SOURCES)
@@ -326,19 +322,13 @@ class Deadlines:
     ) -> cython.double:
         """Return the key of a page that is due after `wait` on its clock.
 
-        This is the base deadline if the page is due long after its crawl. If the page is due soon after its crawl,
-        the offset is more than the effect of the neighbourhood on the page. The key is then earlier if the offset
-        is below 0, and later if the offset is above 0.
+        This is the base deadline. If the offset is below 0 and the page is due soon after its crawl, the offset is
+        more than the effect of the neighbourhood on the page, and the key is earlier.
         """
-        crawled: cython.double = self.tables.crawled[page]
-        scale: cython.double = self.controller.scale
-        excess: cython.double
-        if offset == 0.0 or wait - max(offset, 0.0) >= _LONG * scale:
-            return crawled + wait
-        excess = self.learning.excess(host, self.tables.page_heaps.nodes[page].owner, now)
-        if offset < 0.0:
+        if offset < 0.0 and wait < _LONG * self.controller.scale:
+            excess: cython.double = self.learning.excess(host, self.tables.page_heaps.nodes[page].owner, now)
             return self.parked_key(page, host, self._reach(page, host, wait, excess, now), now)
-        return crawled + min(elapsed_of(wait, excess, scale) + offset, (1.0 + _LATER_MAX) * wait)
+        return self.tables.crawled[page] + wait
 
     @cython.cfunc
     @cython.exceptval(check=False)

@@ -289,23 +289,6 @@ def test_due_pages_of_a_host_with_its_own_level_are_ordered_by_value_even_while_
     assert schedule.peek(now + 2.0) == valuable
 
 
-def test_a_young_page_of_a_changing_directory_is_not_checked_long_before_it_is_due() -> None:
-    """The clock of the page is only a part of the directory's offset ahead, so the whole offset would be too much."""
-    day = 86_400.0
-    shape = PageParameters(1.0, 0.1 / day)
-    schedule = Schedule(Settings(explore=0.0), level=crawl_value(shape, 10 * day))
-    schedule.pace.rate = 2 / (28 * day)
-    now = 6.5 * day
-    young, other = schedule.add(1, 1, 1, 0.0, now), schedule.add(2, 2, 2, now - 9.8 * day, now)
-    for page in (young, other):
-        schedule.facts.set_page(page, shape, now)
-    schedule.records.restore_directory(1, 1, (0.1, 0.0, now), (0.0, 0.0, now))
-    pin(schedule, schedule.pace.level, now)
-    assert schedule.overview.due_at(young, now) > now + 0.8 * day
-    assert schedule.peek(now) == other
-    assert schedule.overview.checks == 1 and schedule.overview.page(young, now).state == "waits"
-
-
 def test_pages_of_a_changing_directory_are_due_earlier() -> None:
     day = 86_400.0
     schedule = Schedule(Settings(explore=0.0), level=5e5)

@@ -292,28 +292,18 @@ class Auditor:
         self._translations.add(page.fingerprint, [fingerprint for fingerprint, _ in page.alternates])
         for fingerprint, translation in page.alternates:
             self._judge_target("hreflang_targets", page.url, fingerprint, translation)
-        for fingerprint, target in page.refused:
-            self._refused(fingerprint, target, page.url)
+        for fingerprint, target in page.refused:  # the crawl rejected the link, so it has no record
+            flags = 0 if hostname(target) == hostname(page.url) else _EXTERNAL
+            if flags and not self._checks_external:
+                continue
+            if fingerprint not in (self._dead_external if flags else self._dead):
+                self.waiting(target, fingerprint, "port that browsers refuse", page.url, flags)
+            _count_in(self._sources, fingerprint, page.url)
         for link in np.frombuffer(page.links, np.uint64).tolist():
             if link in self._mapped:
                 self._linked.add(link)
             if link in self._dead or link in self._redirects or link in self._dead_external:
                 _count_in(self._sources, link, page.url)
-
-    def _refused(self, fingerprint: int, url: str, source: str) -> None:
-        """Note a link to a port that browsers refuse. The crawl rejected the link, so it has no record."""
-        if hostname(url) == hostname(source):
-            dead, counts = self._dead, self._unfetched
-        elif self._checks_external:
-            dead, counts = self._dead_external, self._external
-        else:
-            return
-        if fingerprint not in dead:
-            counts["refused port"] += 1
-            if counts["refused port"] > UNREACHABLE_MAX:
-                return
-            dead[fingerprint] = url, "port that browsers refuse", ""
-        _count_in(self._sources, fingerprint, source)
 
     # -- result
 

@@ -35,7 +35,9 @@ WITHOUT_BROWSER = (
     "on Debian: apt-get install chromium-headless-shell"
 )
 
-INTERPRETED = ("The kernels run interpreted here. For real crawls, compile them: scripts/setup",)
+INTERPRETED = (
+    "The kernels run interpreted here. For real crawls, compile them (Debian: gcc, python3-dev): scripts/setup",
+)
 STATIC: dict[str, Any] = {"render": {"when": "never"}}
 REFRESH_SECONDS = 12.0
 REFRESH: dict[str, Any] = {

@@ -71,10 +71,11 @@ def main(command: str, argv: list[str]) -> int:
         parser.add_argument("arguments", nargs=nargs, metavar=metavar, type=options.url)
     if command == "seed":
         options.add_set(parser)
-        parser.add_argument(
+        parser.option(
             "--render",
+            str,
+            "whether a browser shows the pages under these seeds, as the column `render` of a seeds file says it",
             choices=get_args(RenderWhen),
-            help="whether a browser shows the pages under these seeds, as the column `render` of a seeds file says it",
         )
     if command == "signal":
         recipes = "; ".join(f"{each.name}: {each.recipe}" for each in SIGNAL_SOURCES)
@@ -84,9 +85,9 @@ def main(command: str, argv: list[str]) -> int:
             default="signal",
             help=f"source of the signal; each source is trusted according to its past precision. {recipes}",
         )
-        parser.add_argument("--json", action="store_true", help="print JSON, with the fate of each URL")
+        parser.option("--json", False, "print JSON, with the fate of each URL")
     if command == "stop":
-        parser.add_argument("--wait", action="store_true", help="return when all of its processes have ended")
+        parser.option("--wait", False, "return when all of its processes have ended")
     args = parser.parse_args(argv)
     if command == "set":
         return _set(args)

@@ -22,14 +22,12 @@ def main(_command: str, argv: list[str]) -> int:
         "Verify the counters, store, DUE runs and WARC records of a crawl that is not running.",
         "crawler check --dir example --repair",
     )
-    parser.add_argument(
+    parser.option(
         "--repair",
-        action="store_true",
-        help="repair the damage where possible, queue lost pages to be fetched again, and print each repair",
+        False,
+        "repair the damage where possible, queue lost pages to be fetched again, and print each repair",
     )
-    parser.add_argument(
-        "--processes", type=int, metavar="N", help="processes that read the WARC records (one for each core)"
-    )
+    parser.option("--processes", int, "processes that read the WARC records (one for each core)")
     args = parser.parse_args(argv)
     directory = CrawlDirectory(args.dir)
     directory.require()

@@ -31,8 +31,8 @@ def _reshard(argv: list[str]) -> int:
         "crawler reshard --dir example --to 4",
         settings=True,
     )
-    parser.add_argument(
-        "--to", required=True, metavar="N|TABLE", help="number of processes, or a bucket table (JSON file)"
+    parser.option(
+        "--to", str, "number of processes, or a bucket table (JSON file)", metavar="N|TABLE", required=True
     )
     args = parser.parse_args(argv)
     from crawler.clock import SystemClock

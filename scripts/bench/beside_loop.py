@@ -132,13 +132,11 @@ def _ratios(others: list[Cost], costs: list[Cost]) -> str:
 
 def main() -> None:
     parser = harness.parser(__doc__)
-    parser.add_argument("--set", default="small", help="a set of the crawl bench in $BENCH_DATA (small)")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.option("--set", "small", "a set of the crawl bench in $BENCH_DATA")
+    parser.option("--rounds", 5)
     parser.add_argument("--tree", type=Path, nargs="*", default=[], help="other checkouts to compare")
-    parser.add_argument("--cpu", default="", help="core that all share (taskset)")
-    parser.add_argument(
-        "--other", default="", help="command of another crawler, to which SEEDS PATTERN is added"
-    )
+    parser.option("--cpu", "", "core that all share (taskset)")
+    parser.option("--other", "", "command of another crawler, to which SEEDS PATTERN is added")
     args = parser.parse_args()
     pages = bench_set(args.set)
     roots = {LOOP: ROOT, "this": ROOT, **{str(tree): tree.resolve() for tree in args.tree}}

@@ -69,10 +69,10 @@ def made(stages: Stages) -> float:
 def main() -> None:
     """Fill the stages, then print one line per command."""
     parser = harness.parser(__doc__)
-    parser.add_argument("--urls", type=harness.count_argument, default=1_000_000)
-    parser.add_argument("--hosts", type=harness.count_argument, default=100_000)
-    parser.add_argument("--folder", type=Path, default=None)
-    parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE")
+    parser.option("--urls", 1_000_000, type=harness.count_argument)
+    parser.option("--hosts", 100_000, type=harness.count_argument)
+    parser.option("--folder", Path, metavar="DIR")
+    parser.option("--set", [], metavar="SECTION.KEY=VALUE")
     args = parser.parse_args()
     folder = args.folder = Path(tempfile.mkdtemp(prefix="commands-", dir=args.folder))
     garbage_collection.collect_rarely()

@@ -294,10 +294,8 @@ def run(name: str, size: Crash, parent: Path | None, table: harness.Table) -> bo
 
 def main() -> None:
     parser = harness.parser(__doc__)
-    parser.add_argument("--pages", type=int, default=4_000, help="pages of the web for each process (4000)")
-    parser.add_argument(
-        "--folder", type=Path, default=None, help="folder for the crawls (the temporary directory)"
-    )
+    parser.option("--pages", 4_000, "pages of the web for each process")
+    parser.option("--folder", Path, "folder for the crawls (the temporary directory)", metavar="DIR")
     parser.add_argument(
         "--case", action="append", choices=CASES, metavar="ROW", help="only this row; repeatable"
     )
@@ -305,8 +303,8 @@ def main() -> None:
         "--processes", type=int, nargs="+", default=[1, 3], help="processes of the crawls (1 3)"
     )
     parser.add_argument("--engine", nargs="+", default=list(ENGINES), choices=ENGINES, help="(both)")
-    parser.add_argument("--kills", type=int, default=20, help="kills at random instants (20)")
-    parser.add_argument("--seeds", type=int, default=1, help="runs of the random rows (1)")
+    parser.option("--kills", 20, "kills at random instants")
+    parser.option("--seeds", 1, "runs of the random rows")
     args = parser.parse_args()
     warm_start.install()  # programs start faster, because they need not import the crawler again
     if args.folder is not None:

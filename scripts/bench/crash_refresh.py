@@ -30,14 +30,12 @@ POINTS = ("fetch begun", "record appended", "synced", "batch written", "committe
 
 def main() -> None:
     parser = harness.parser(__doc__)
-    parser.add_argument("--kills", type=int, default=20)
-    parser.add_argument("--pages", type=int, default=40, help="pages on each of 3 hosts (40)")
-    parser.add_argument("--last", type=float, default=15.0, help="seconds of the last run (15)")
-    parser.add_argument("--seed", type=int, default=1, help="seed of the kills (1)")
-    parser.add_argument(
-        "--kill-for", type=float, default=600.0, help="seconds after which no more kills happen (600)"
-    )
-    parser.add_argument("--living", action="store_true", help="let new pages appear")
+    parser.option("--kills", 20)
+    parser.option("--pages", 40, "pages on each of 3 hosts")
+    parser.option("--last", 15.0, "seconds of the last run")
+    parser.option("--seed", 1, "seed of the kills")
+    parser.option("--kill-for", 600.0, "seconds after which no more kills happen")
+    parser.option("--living", False, "let new pages appear")
     args = parser.parse_args()
     rng = random.Random(args.seed)
     faults = [

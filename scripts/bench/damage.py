@@ -82,10 +82,10 @@ def said(*answers: "subprocess.CompletedProcess[str]") -> list[str]:
 def main() -> None:
     """Print the matrix."""
     parser = harness.parser(__doc__)
-    parser.add_argument("--pages", type=int, default=150)
-    parser.add_argument("--processes", type=int, default=1, help="processes of the crawl (1)")
-    parser.add_argument("--only", default="", help="regular expression: only these kinds of files")
-    parser.add_argument("--engine", default="leveldb", choices=("leveldb", "rocksdict"))
+    parser.option("--pages", 150)
+    parser.option("--processes", 1, "processes of the crawl")
+    parser.option("--only", "", "regular expression: only these kinds of files")
+    parser.option("--engine", "leveldb", choices=("leveldb", "rocksdict"))
     args = parser.parse_args()
     warm_start.install()  # programs start faster, because they need not import the crawler again
     flags = (*SMALL, "--set", f"store.engine={args.engine}", "--processes", str(args.processes))

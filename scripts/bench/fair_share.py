@@ -330,16 +330,11 @@ def main() -> None:
     """Print one row per kind."""
     parser = harness.parser(__doc__)
     parser.add_argument("--kind", nargs="+", metavar="KIND", default=list(KINDS), choices=KINDS)
-    parser.add_argument("--hosts", type=int, default=600)
-    parser.add_argument("--seconds", type=float, default=30.0)
-    parser.add_argument(
-        "--delay",
-        type=float,
-        default=1.0,
-        help="delay of the crawl: it sends hosts / delay requests per second",
-    )
-    parser.add_argument("--load", type=int, default=0, help="busy processes meanwhile")
-    parser.add_argument("--stacks", action="store_true")
+    parser.option("--hosts", 600)
+    parser.option("--seconds", 30.0)
+    parser.option("--delay", 1.0, "delay of the crawl: it sends hosts / delay requests per second")
+    parser.option("--load", 0, "busy processes meanwhile")
+    parser.option("--stacks", False)
     parser.add_argument("--crawl", nargs=argparse.REMAINDER, default=[], help="further options of the crawl")
     parser.add_argument("--inside", type=Path, help=argparse.SUPPRESS)
     if "--inside" in sys.argv[1:2]:

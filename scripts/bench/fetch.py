@@ -118,8 +118,8 @@ async def main(rounds: int, fetches: int, profile: bool) -> None:
 
 if __name__ == "__main__":
     parser = harness.parser(__doc__)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--fetches", type=int, default=4000)
-    parser.add_argument("--profile", action="store_true")
+    parser.option("--rounds", 5)
+    parser.option("--fetches", 4000)
+    parser.option("--profile", False)
     arguments = parser.parse_args()
     uvloop.run(main(arguments.rounds, arguments.fetches, arguments.profile))

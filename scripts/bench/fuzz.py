@@ -23,10 +23,10 @@ from tests.fuzz.targets import targets  # noqa: E402
 def main() -> int:
     """Print one line per target."""
     parser = harness.parser(__doc__)
-    parser.add_argument("--cpu", type=float, default=300.0, help="CPU seconds for all targets together (300)")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", default="", help="run only the target of this name")
-    parser.add_argument("--keep", type=Path, help="folder for failed and slow inputs")
+    parser.option("--cpu", 300.0, "CPU seconds for all targets together")
+    parser.option("--seed", 1)
+    parser.option("--only", "", "run only the target of this name")
+    parser.option("--keep", Path, "folder for failed and slow inputs", metavar="DIR")
     args = parser.parse_args()
     logging.getLogger("crawler").addHandler(logging.NullHandler())
     print(

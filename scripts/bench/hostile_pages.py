@@ -191,8 +191,8 @@ def kills(folder: str, count: int, rng: random.Random) -> None:
 def main() -> None:
     """Print both tables."""
     parser = harness.parser(__doc__)
-    parser.add_argument("--kills", type=int, default=10)
-    parser.add_argument("--seed", type=int, default=1)
+    parser.option("--kills", 10)
+    parser.option("--seed", 1)
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o755)  # the browser does not run as root but must be able to read the folder

@@ -263,16 +263,12 @@ def partitioned(folder: Path, args: argparse.Namespace, bug: str) -> tuple[Judge
 
 def main() -> None:
     parser = harness.parser(__doc__)
-    parser.add_argument("--pages", type=int, default=16_000)
-    parser.add_argument("--faults", type=int, default=15)
-    parser.add_argument(
-        "--rate", default="200", help="pages per second, so that the crawl outlasts the faults"
-    )
-    parser.add_argument("--seed", type=int, default=2, help="seed of the faults and kills (2)")
+    parser.option("--pages", 16_000)
+    parser.option("--faults", 15)
+    parser.option("--rate", "200", "pages per second, so that the crawl outlasts the faults")
+    parser.option("--seed", 2, "seed of the faults and kills")
     parser.add_argument("--case", action="append", help="run only this row; repeatable")
-    parser.add_argument(
-        "--folder", type=Path, default=None, help="folder for the crawls (the temporary directory)"
-    )
+    parser.option("--folder", Path, "folder for the crawls (the temporary directory)", metavar="DIR")
     parser.add_argument("-v", "--verbose", action="store_true", help="each fault")
     args = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))

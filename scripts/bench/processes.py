@@ -270,18 +270,14 @@ COLUMNS = (
 
 def main() -> None:
     parser = harness.parser(__doc__)
-    parser.add_argument("--pages", type=int, default=60_000, help="pages in the tree (60000)")
-    parser.add_argument("--set", help="a set of the crawl bench in $BENCH_DATA instead of the tree")
+    parser.option("--pages", 60_000, "pages in the tree (60000)")
+    parser.option("--set", str, "a set of the crawl bench in $BENCH_DATA instead of the tree")
     parser.add_argument("--processes", type=int, nargs="+", default=[1, 2, 4])
-    parser.add_argument("--concurrency", default="64", help="fetches in flight per process (64)")
-    parser.add_argument("--repeat", type=int, default=1)
-    parser.add_argument(
-        "--constant", action="store_true", help="also compare in units of constant work (needs perf)"
-    )
-    parser.add_argument("--cpu", default="", help="core that the processes share (taskset)")
-    parser.add_argument(
-        "--folder", type=Path, default=None, help="folder for the crawls (the temporary directory)"
-    )
+    parser.option("--concurrency", "64", "fetches in flight per process")
+    parser.option("--repeat", 1)
+    parser.option("--constant", False, "also compare in units of constant work (needs perf)")
+    parser.option("--cpu", "", "core that the processes share (taskset)")
+    parser.option("--folder", Path, "folder for the crawls (the temporary directory)", metavar="DIR")
     args = parser.parse_args()
     if args.folder is not None:
         args.folder.mkdir(parents=True, exist_ok=True)

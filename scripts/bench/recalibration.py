@@ -366,19 +366,14 @@ def report(found: dict[str, np.ndarray]) -> None:
 
 def main() -> None:
     parser = harness.parser(__doc__)
-    add = parser.add_argument
-    add("--data", type=Path, required=True, help="folder of histories: one SITE.npz per site")
-    add("--work", type=Path, help="folder of the recorded runs, which later calls use again")
-    add(
-        "--drawings",
-        type=int,
-        default=8,
-        help="drawings and seeds for the search, and as many that judge (8)",
-    )
-    add("--pages", type=int, default=100, help="pages a site (100)")
-    add("--fit", type=int, default=0, metavar="STEPS", help="search for better constants")
-    add("--seed", type=int, default=1, help="seed of the search (1)")
-    add("--processes", type=int, default=0, help="runs replayed at a time (one per core)")
+    add = parser.option
+    add("--data", Path, "folder of histories: one SITE.npz per site", required=True, metavar="DIR")
+    add("--work", Path, "folder of the recorded runs, which later calls use again", metavar="DIR")
+    add("--drawings", 8, "drawings and seeds for the search, and as many that judge")
+    add("--pages", 100, "pages a site")
+    add("--fit", 0, "search for better constants", metavar="STEPS")
+    add("--seed", 1, "seed of the search")
+    add("--processes", 0, "runs replayed at a time (one per core)")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         work_on(args, args.work or Path(folder))

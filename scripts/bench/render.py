@@ -396,9 +396,9 @@ class Account:
 def main() -> None:
     """Crawl the sites in three ways and print the table."""
     parser = harness.parser(__doc__)
-    parser.add_argument("--packages", type=Path)
-    parser.add_argument("--pages", type=int, default=20)
-    parser.add_argument("--crawlee", metavar="PYTHON")
+    parser.option("--packages", Path)
+    parser.option("--pages", 20)
+    parser.option("--crawlee", str, metavar="PYTHON")
     args = parser.parse_args()
     made = sites(args.pages, args.packages)
     routes = {f"{name}.localhost{path}": route for name, site in made.items() for path, route in site.items()}

@@ -141,9 +141,9 @@ def measured(command: list[str], **options: Any) -> tuple[float, float, int, str
 def main() -> None:
     """Crawl the site, render its first pages with Playwright, and print both costs."""
     parser = harness.parser(__doc__)
-    parser.add_argument("--pages", type=int, default=1000)
-    parser.add_argument("--playwright", default="", metavar="PYTHON")
-    parser.add_argument("--compared", type=int, default=100)
+    parser.option("--pages", 1000)
+    parser.option("--playwright", "", metavar="PYTHON")
+    parser.option("--compared", 100)
     args = parser.parse_args()
     with Web(shop(args.pages)) as web, tempfile.TemporaryDirectory() as folder:
         took, cpu, memory, _ = measured(crawl_command(folder, web.url()), stderr=subprocess.DEVNULL)

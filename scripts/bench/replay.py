@@ -71,7 +71,7 @@ def main() -> int:
     """Crawl the site, replay its pages, and print what each page shows."""
     parser = harness.parser(__doc__)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--port", type=int, default=18089)
+    parser.option("--port", 18089)
     args = parser.parse_args()
     if not (args.folder / "wayback").exists():
         raise SystemExit(

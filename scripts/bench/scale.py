@@ -165,24 +165,17 @@ def reopen(args: argparse.Namespace) -> None:
 
 def main() -> None:
     parser = harness.parser(__doc__)
-    parser.add_argument("--urls", type=harness.count_argument, default=1_000_000)
-    parser.add_argument("--hosts", type=harness.count_argument, default=100_000)
-    parser.add_argument("--folder", type=Path, default=None)
-    parser.add_argument(
-        "--filled",
-        type=harness.count_argument,
-        default=0,
-        help="URLs that are built directly before the load (filled.py)",
+    parser.option("--urls", 1_000_000, type=harness.count_argument)
+    parser.option("--hosts", 100_000, type=harness.count_argument)
+    parser.option("--folder", Path, metavar="DIR")
+    parser.option(
+        "--filled", 0, "URLs that are built directly before the load (filled.py)", type=harness.count_argument
     )
-    parser.add_argument(
-        "--minutes", type=float, default=0.0, help="upper bound on the load, in minutes (none)"
-    )
-    parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE")
+    parser.option("--minutes", 0.0, "upper bound on the load, in minutes (none)")
+    parser.option("--set", [], metavar="SECTION.KEY=VALUE")
     parser.add_argument("--phase", choices=["fill", "load", "open"], help=argparse.SUPPRESS)
     parser.add_argument("--clean", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument(
-        "--compact", action="store_true", help="compact at the end and print the disk space left"
-    )
+    parser.option("--compact", False, "compact at the end and print the disk space left")
     parser.add_argument("--pages", type=int, default=0, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.phase:

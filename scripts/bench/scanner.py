@@ -116,9 +116,9 @@ def main() -> int:
     """Print a line for each kind of page."""
     parser = harness.parser(__doc__)
     parser.add_argument("folders", nargs="*", type=Path)
-    parser.add_argument("--soups", type=int, default=100_000)
-    parser.add_argument("--first", type=int, default=0, help="seed of the first soup")
-    parser.add_argument("--pages", type=int, default=2000)
+    parser.option("--soups", 100_000)
+    parser.option("--first", 0, "seed of the first soup")
+    parser.option("--pages", 2000)
     options = parser.parse_args()
     soups, whole, cut, other = Tally(), Tally(), Tally(), Tally()
     for seed in range(options.first, options.first + options.soups):

@@ -264,7 +264,7 @@ def main() -> None:
     ):
         parser.add_argument(f"--{name}", type=int, default=value)
     parser.add_argument("--connections", type=int, nargs="+", default=[16])
-    parser.add_argument("--crawl", action="store_true")
+    parser.option("--crawl", False)
     options = parser.parse_args()
     nginx_program = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
     if nginx_program is None or shutil.which("wrk") is None:

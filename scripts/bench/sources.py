@@ -127,11 +127,11 @@ def difference(current: np.ndarray, first: np.ndarray, there: np.ndarray) -> tup
 
 def main() -> int:
     parser = harness.parser(__doc__)
-    parser.add_argument("--data", type=Path, required=True, help="folder of histories: one SITE.npz per site")
-    parser.add_argument("--arms", default="honest,lying,mixed")
-    parser.add_argument("--budgets", default="0.3,1,3")
-    parser.add_argument("--rules", default="page,none,pays,free")
-    parser.add_argument("--pages", type=int, default=worlds.PAGES_A_SITE, help="pages a site (100)")
+    parser.option("--data", Path, "folder of histories: one SITE.npz per site", required=True, metavar="DIR")
+    parser.option("--arms", "honest,lying,mixed")
+    parser.option("--budgets", "0.3,1,3")
+    parser.option("--rules", "page,none,pays,free")
+    parser.option("--pages", worlds.PAGES_A_SITE, "pages a site (100)")
     args = parser.parse_args()
     sites = histories.read_folder(args.data)
     table = harness.Table("arm     ", "budget", "rule", " score", "        difference", "  reads", " days")

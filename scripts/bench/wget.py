@@ -81,9 +81,9 @@ def mirrored(folder: Path, names: set[str]) -> set[str]:
 
 def main() -> int:
     parser = harness.parser(__doc__)
-    parser.add_argument("--pages", type=int, default=60)
-    parser.add_argument("--latency", type=float, default=0.05)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.option("--pages", 60)
+    parser.option("--latency", 0.05)
+    parser.option("--rounds", 3)
     args = parser.parse_args()
     if shutil.which("wget") is None:
         sys.exit("wget.py: wget is not installed; Debian: apt-get install wget")

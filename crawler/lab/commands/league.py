@@ -31,6 +31,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
+from crawler.cli.parsing import OptionParser
 from crawler.clock import SystemClock
 from crawler.errors import UsageError
 from crawler.lab.figures import picture_format
@@ -70,46 +71,27 @@ class GameTask(msgspec.Struct, frozen=True):
     budget: float
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("--data", type=Path, required=True, metavar="DIR", help="folder of histories, one SITE.npz per site")
+def add_arguments(parser: OptionParser) -> None:
+    add = parser.option
+    add("--data", Path, "folder of histories, one SITE.npz per site", metavar="DIR", required=True)
     add(
         "--policies",
+        str,
+        f"policies to compare, the first is the reference: {', '.join(POLICIES)}",
         metavar="A,B",
-        help=f"policies to compare, the first is the reference: {', '.join(POLICIES)}",
     )
-    add("--arms", metavar="A,B", help=f"arms: {', '.join(worlds.ARMS)} (all)")
-    add("--budgets", metavar="X,Y", help=f"fetches as multiples of the changes ({BUDGETS})")
-    add("--pages", type=int, metavar="N", help=f"pages per site ({worlds.PAGES_A_SITE})")
-    add("--days", type=int, default=worlds.DAYS, metavar="N", help="use the last N days (1461)")
-    add(
-        "--seed",
-        type=int,
-        default=1,
-        metavar="N",
-        help="seed of the zipf ranks and of feeds of unknown size (1)",
-    )
-    add(
-        "--processes",
-        type=int,
-        default=0,
-        metavar="N",
-        help="simulations run at a time (one per core, at most 16)",
-    )
-    add("--out", type=Path, metavar="DIR", help="write CSV files and pictures to this folder")
+    add("--arms", str, f"arms: {', '.join(worlds.ARMS)} (all)", metavar="A,B")
+    add("--budgets", str, f"fetches as multiples of the changes ({BUDGETS})", metavar="X,Y")
+    add("--pages", int, f"pages per site ({worlds.PAGES_A_SITE})")
+    add("--days", worlds.DAYS, "use the last N days (1461)")
+    add("--seed", 1, "seed of the zipf ranks and of feeds of unknown size")
+    add("--processes", 0, "simulations run at a time (one per core, at most 16)")
+    add("--out", Path, "write CSV files and pictures to this folder", metavar="DIR")
     picture_format.add_arguments(parser)
-    add(
-        "--living",
-        action="store_true",
-        help="play the living league: new pages are found only by fetching hubs",
-    )
-    add("--hubs", default="", metavar="A,B", help=f"kinds of hubs: {', '.join(living.RULES)}, news (all)")
-    add(
-        "--calibration",
-        action="store_true",
-        help="print how often copies were fresh, by decile of P(fresh), instead of scores",
-    )
-    add("--quick", action="store_true", help="use 25 pages per site, three arms, two budgets")
+    add("--living", False, "play the living league: new pages are found only by fetching hubs")
+    add("--hubs", "", f"kinds of hubs: {', '.join(living.RULES)}, news (all)", metavar="A,B")
+    add("--calibration", False, "print how often copies were fresh, by decile of P(fresh), instead of scores")
+    add("--quick", False, "use 25 pages per site, three arms, two budgets")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -31,6 +31,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
+from crawler.cli.parsing import OptionParser
 from crawler.clock import SystemClock
 from crawler.errors import UsageError
 from crawler.lab.living import calibration, gains, playing
@@ -56,22 +57,18 @@ class WorldTask(msgspec.Struct, frozen=True):
     seed: int
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("worlds", nargs="*", metavar="WORLD", help="names of worlds (all)")
-    add("--list", action="store_true", help="list the worlds")
-    add("--quick", action="store_true", help=f"use {len(QUICK)} of the worlds")
-    add("--policies", default=USUAL, metavar="A,B", help=f"policies to compare: {', '.join(ALL)} ({USUAL})")
-    add("--seeds", type=int, default=5, metavar="N", help="number of worlds drawn of each kind (5)")
-    add("--processes", type=int, default=0, metavar="N", help="runs at a time (one per core, at most 16)")
-    add("--check", action="store_true", help=f"exit with 1 if {JUDGED} loses to uniform in any world")
-    add("--aim", type=float, metavar="G", help=f"with --check: also if the gain of {JUDGED} is below this")
-    add(
-        "--calibration",
-        action="store_true",
-        help="print how often copies were fresh, by decile of P(fresh), instead of gains",
-    )
-    add("--out", type=Path, metavar="DIR", help="write worlds.csv to this folder")
+def add_arguments(parser: OptionParser) -> None:
+    add = parser.option
+    parser.add_argument("worlds", nargs="*", metavar="WORLD", help="names of worlds (all)")
+    add("--list", False, "list the worlds")
+    add("--quick", False, f"use {len(QUICK)} of the worlds")
+    add("--policies", USUAL, f"policies to compare: {', '.join(ALL)} ({USUAL})", metavar="A,B")
+    add("--seeds", 5, "number of worlds drawn of each kind")
+    add("--processes", 0, "runs at a time (one per core, at most 16)")
+    add("--check", False, f"exit with 1 if {JUDGED} loses to uniform in any world")
+    add("--aim", float, f"with --check: also if the gain of {JUDGED} is below this", metavar="G")
+    add("--calibration", False, "print how often copies were fresh, by decile of P(fresh), instead of gains")
+    add("--out", Path, "write worlds.csv to this folder", metavar="DIR")
 
 
 def run(args: argparse.Namespace) -> int:

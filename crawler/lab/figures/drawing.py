@@ -23,6 +23,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
+from crawler.cli.parsing import OptionParser
 from crawler.clock import SystemClock
 from crawler.errors import UsageError
 from crawler.lab.extras import require
@@ -100,26 +101,15 @@ class Drawing(msgspec.Struct, frozen=True):
     caption: str
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("names", nargs="+", metavar="FIGURE", help=f"{', '.join(FIGURES)}, or all")
-    add("--out", type=Path, default=Path("figures"), metavar="DIR", help="folder for the files (./figures)")
-    add("--seed", type=int, default=1, metavar="N")
-    add(
-        "--instances",
-        type=int,
-        default=0,
-        metavar="N",
-        help="number of random problems (the figure's own number)",
-    )
+def add_arguments(parser: OptionParser) -> None:
+    add = parser.option
+    parser.add_argument("names", nargs="+", metavar="FIGURE", help=f"{', '.join(FIGURES)}, or all")
+    add("--out", Path("figures"), "folder for the files (./figures)", metavar="DIR")
+    add("--seed", 1)
+    add("--instances", 0, "number of random problems (the figure's own number)")
     picture_format.add_arguments(parser)
-    add("--quick", action="store_true", help="make few, short runs, enough to see the shape")
-    add(
-        "--pages",
-        type=Path,
-        metavar="FILE",
-        help="for ncis-8: pages from `crawler lab import` instead of synthetic ones",
-    )
+    add("--quick", False, "make few, short runs, enough to see the shape")
+    add("--pages", Path, "for ncis-8: pages from `crawler lab import` instead of synthetic ones")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -158,7 +158,7 @@ def write(
 ) -> None:
     """Write a drawing as NAME.png or NAME.pdf, and its data as NAME.csv; both contain the seed and the command."""
     comments = (f"command: {command}", f"seed: {seed}", f"figure {name}: {drawing.caption}")
-    pages_file.write_rows(folder / f"{name}.csv", drawing.columns, drawing.rows, iter(comments))
+    pages_file.write_rows(folder / f"{name}.csv", drawing.columns, drawing.rows, *comments)
     save(drawing.figure, folder / f"{name}.{form}", command, drawing.caption, seed, dpi=dpi)
     print(f"{folder / name}.{form}, .csv")
 

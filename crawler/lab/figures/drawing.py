@@ -16,7 +16,7 @@ A figure is a function (Options) -> Drawing. `FIGURES` lists all figures.
 import argparse
 import importlib
 import textwrap
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -253,7 +253,3 @@ def grouped_bars(
     axes.set_xticks(range(len(groups)), groups)
     axes.grid(axis="y", alpha=0.3)
     axes.set_axisbelow(True)
-
-
-def table(rows: Iterable[Iterable[object]]) -> list[list[object]]:
-    return [list(row) for row in rows]

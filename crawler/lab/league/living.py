@@ -34,7 +34,6 @@ from crawler.errors import UsageError
 from crawler.frontier.refresh.page_facts import SITE_LIST_LINKS
 from crawler.lab.copies import Copies
 from crawler.lab.league.world import DAY, WARMUP, GameResult, Policy, World
-from crawler.lab.living.calibration import Calibration
 
 RULES = ("dir", "map", "newest")
 NEWS = "news"
@@ -277,22 +276,13 @@ def _expect_first(world: LivingWorld, policy: Finder) -> None:
         found |= links
 
 
-def play(
-    world: LivingWorld,
-    policy: Finder,
-    rate: float,
-    *,
-    told: bool = False,
-    calibration: Calibration | None = None,
-) -> LivingResult:
+def play(world: LivingWorld, policy: Finder, rate: float, *, told: bool = False) -> LivingResult:
     """Let the policy spend `rate` fetches per second. If `told`, births are announced and hubs are not fetched."""
     game = _Game(world, policy, told=told)
     game.begin()
     for tick in range(int(rate * world.horizon)):
         now = (tick + 0.5) / rate
         game.announce(now)
-        if calibration is not None:
-            calibration.sample(game.seen, now)
         node = policy.claim_next(now)
         if node < 0:
             game.idle += 1
@@ -309,7 +299,6 @@ class _Game:
         size = self._size = len(world)
         self._warm = WARMUP * world.horizon
         self._copies = Copies(world.changes, self._warm, np.minimum(world.died, world.horizon).tolist())
-        self.seen = self._copies.seen
         self._born, self._died = world.born.tolist(), world.died.tolist()
         self._known, self._via = [False] * size, [-1] * size
         self._delays: list[float] = []

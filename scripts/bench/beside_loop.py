@@ -17,7 +17,6 @@ as much. If a contender does not fetch the same number of pages in every round, 
 """
 
 import os
-import re
 import shlex
 import shutil
 import statistics
@@ -28,10 +27,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
+from programs import CRAWLER, ROOT, Set, bench_set
 
 from crawler.bench import harness
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 LOOP = "bare loop"
 OTHER = "other"
 
@@ -47,20 +46,6 @@ class Cost(NamedTuple):
     def each(self) -> float:
         """Return the CPU time per page in microseconds."""
         return self.cpu / self.pages * 1e6
-
-
-class Set(NamedTuple):
-    """The seeds of a set of the crawl bench, and the pattern of the URLs that belong to it."""
-
-    seeds: Path
-    pattern: str
-
-
-def bench_set(name: str) -> Set:
-    seeds = Path(os.environ["BENCH_DATA"]) / "sets" / name / "seeds.txt"
-    port = re.search(r":(\d+)/", seeds.read_text())
-    assert port is not None, seeds
-    return Set(seeds, rf"^http://127\.0\.[0-9]+\.[0-9]+:{port[1]}/[^?#]*(/|\.html?)$")
 
 
 def loop_command(pages: Set) -> list[str]:
@@ -81,7 +66,7 @@ def crawl_command(pages: Set, directory: Path) -> list[str]:
         pages.pattern,
     )
     quiet = ("--allow-network", "127.0.0.0/8", "--progress", "none", "-q")
-    return [sys.executable, "-m", "crawler", "crawl", *where, *limits, *quick, *quiet]
+    return [*CRAWLER, "crawl", *where, *limits, *quick, *quiet]
 
 
 def measure(command: list[str], root: Path, cpu: str, output: Path) -> tuple[float, float]:

@@ -12,18 +12,16 @@ requests. `tests/faults/refreshing.py` lists the checks, which read the log of t
 
 import asyncio
 import random
-import sys
 import tempfile
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-sys.path.insert(0, str(ROOT))
+import programs  # noqa: F401
 
-from crawler.bench import harness  # noqa: E402
-from crawler.clock import SystemClock  # noqa: E402
-from tests.faults.living import living_web  # noqa: E402
-from tests.faults.refreshing import SPEED, changing_web, run  # noqa: E402
+from crawler.bench import harness
+from crawler.clock import SystemClock
+from tests.faults.living import living_web
+from tests.faults.refreshing import SPEED, changing_web, run
 
 POINTS = ("fetch begun", "record appended", "synced", "batch written", "committed")
 

@@ -12,12 +12,11 @@ import logging
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-sys.path.insert(0, str(ROOT))
+import programs  # noqa: F401
 
-from crawler.bench import harness  # noqa: E402
-from tests.fuzz.fuzzing import TURN_MAX, Tally, fuzz  # noqa: E402
-from tests.fuzz.targets import targets  # noqa: E402
+from crawler.bench import harness
+from tests.fuzz.fuzzing import TURN_MAX, Tally, fuzz
+from tests.fuzz.targets import targets
 
 
 def main() -> int:

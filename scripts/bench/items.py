@@ -18,9 +18,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from wget import ROOT, Took, run, serve
-
-sys.path.insert(0, str(ROOT))
+from programs import ROOT
+from wget import Took, run, serve
 
 from crawler.bench import harness
 

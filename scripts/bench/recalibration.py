@@ -55,7 +55,7 @@ from crawler.lab.league import world as worlds
 from crawler.lab.league.shipped import Shipped
 from crawler.lab.living import calibration, playing
 from crawler.lab.living.worlds import WORLDS, draw
-from crawler.lab.parallel import cores, results
+from crawler.lab.parallel import results
 
 ARMS, BUDGETS = ("none", "mixed", "honest"), (0.3, 1.0, 3.0)
 SIMULATED = (
@@ -381,7 +381,7 @@ def main() -> None:
 
 def work_on(args: argparse.Namespace, work: Path) -> None:
     work.mkdir(exist_ok=True, parents=True)
-    processes, best = args.processes or cores(), FITTED
+    processes, best = args.processes, FITTED
     fitting, judging = (
         [Run(arm, budget, n) for arm in ARMS for budget in BUDGETS for n in drawings]
         + [Run(name, 0.0, n) for name in SIMULATED for n in drawings]

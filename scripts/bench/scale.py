@@ -19,15 +19,14 @@ limit ends the loading, the results refer to the URLs that were loaded until the
 
 import argparse
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
 from filled import fill
+from programs import scratch
 
 from crawler.bench import harness
 from crawler.bench.loading import SEED, Loader, hostname, numbers, tail, url
@@ -180,25 +179,14 @@ def main() -> None:
     args = parser.parse_args()
     if args.phase:
         return {"fill": build, "load": load, "open": reopen}[args.phase](args)
-    if args.folder is not None:
-        args.folder.mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix="scale-", dir=args.folder))
-    again = [
-        sys.executable,
-        __file__,
-        "--urls",
-        str(args.urls),
-        "--hosts",
-        str(args.hosts),
-        "--folder",
-        str(folder),
-    ]
+    again = [sys.executable, __file__, "--urls", str(args.urls), "--hosts", str(args.hosts)]
     again += [word for assignment in args.set for word in ("--set", assignment)]
     taken = ["--pages", "20000"]
     last = ["--compact"] if args.compact else []
-    again += ["--filled", str(args.filled)]
-    try:
+    with scratch("scale", args.folder) as folder:
+        again += ["--folder", str(folder)]
         if args.filled:
+            again += ["--filled", str(args.filled)]
             subprocess.run([*again, "--phase", "fill"], check=True)
         loaded = subprocess.run(
             [*again, "--minutes", str(args.minutes), "--phase", "load", *taken], check=False
@@ -207,8 +195,6 @@ def main() -> None:
             sys.exit(f"the load failed with exit code {loaded.returncode}")
         subprocess.run([*again, "--phase", "open"], check=True)
         subprocess.run([*again, "--phase", "open", "--clean", *taken, *last], check=True)
-    finally:
-        shutil.rmtree(folder)
 
 
 if __name__ == "__main__":

@@ -233,7 +233,7 @@ def _write_csv(args: argparse.Namespace, trace: Trace, bits: range, rates: Rates
     bits = bits if len(next(iter(rates.values()))) == len(bits) else range(len(next(iter(rates.values()))))
     comments = (f"command: {args.command_line}", f"seed: {args.seed}", f"trace: {trace.name}, {args.stream}")
     rows = [[b, *(float(curve[i]) for curve in rates.values())] for i, b in enumerate(bits)]
-    pages_file.write_rows(args.csv, ["bits", *rates], rows, iter(comments))
+    pages_file.write_rows(args.csv, ["bits", *rates], rows, *comments)
 
 
 def _draw(found: list[Trace], args: argparse.Namespace) -> None:

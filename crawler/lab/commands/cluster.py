@@ -94,7 +94,7 @@ def run(args: argparse.Namespace) -> int:
         for rule, example in verdict.examples.items():
             print(f"        {rule} x {verdict.found[rule]}, for example {example}")
     if args.out:
-        pages_file.write_rows(args.out, list(COLUMNS), rows, iter([f"command: {args.command_line}"]))
+        pages_file.write_rows(args.out, COLUMNS, rows, f"command: {args.command_line}")
     return int(broken)
 
 
@@ -130,7 +130,7 @@ def _table(args: argparse.Namespace, settings: ClusterSettings) -> int:
                     f"        seed {seed}: {rule} x {verdict.found[rule]}, for example {example}", flush=True
                 )
     if args.out:
-        pages_file.write_rows(args.out, list(TABLE_COLUMNS), rows, iter([f"command: {args.command_line}"]))
+        pages_file.write_rows(args.out, TABLE_COLUMNS, rows, f"command: {args.command_line}")
     return int(broken)
 
 
@@ -155,8 +155,7 @@ def _curve(args: argparse.Namespace) -> int:
         from crawler.lab.figures import drawing  # needs matplotlib
 
         caption = f"{args.pages} pages and {args.hosts} hosts per process"
-        table = [[getattr(row, name) for name in names] for row in rows]
-        pages_file.write_rows(args.out, names, table, iter([f"command: {args.command_line}", caption]))
+        pages_file.write_records(args.out, curves.CurveRow, rows, f"command: {args.command_line}", caption)
         figure = curves.picture(rows, drawing.sheet)
         drawing.save(figure, args.out.with_suffix(".png"), args.command_line, caption, args.seed)
     return int(not all(row.flawless for row in rows))

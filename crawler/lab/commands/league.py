@@ -41,7 +41,7 @@ from crawler.lab.league.contenders import LISTENING, POLICIES, judged, make
 from crawler.lab.league.finders import FINDERS, FREE
 from crawler.lab.league.shipped import SHIPPED
 from crawler.lab.living import calibration
-from crawler.lab.parallel import PROCESSES_MAX, cores, results
+from crawler.lab.parallel import PROCESSES_MAX, results
 from crawler.lab.progress_line import ProgressLine
 from crawler.lab.refresh import pages_file
 
@@ -130,8 +130,8 @@ def run(args: argparse.Namespace) -> int:
     if args.living:
         return _living(args, shared, policies, budgets)
     if args.calibration:
-        return _calibrate(tasks, args.processes or cores())
-    games = _play_all(tasks, args.processes or cores(), ProgressLine("league", SystemClock()))
+        return _calibrate(tasks, args.processes)
+    games = _play_all(tasks, args.processes, ProgressLine("league", SystemClock()))
     rows = scores.rows_of(games)
     print(scores.tables(rows, policies, arms, budgets))
     for arm, budget, played in scores.undecided(games):
@@ -160,24 +160,19 @@ def _living(args: argparse.Namespace, shared: GameSetting, policies: list[str], 
     tasks = [
         GameTask(shared, rule, policy, budget) for rule in rules for budget in budgets for policy in policies
     ]
-    report, games = ProgressLine("league", SystemClock()), []
-    for game in results(_play_living, tasks, args.processes or cores()):
-        games.append(game)
-        report(len(games) / len(tasks))
+    report = ProgressLine("league", SystemClock())
+    games = list(results(_play_living, tasks, args.processes, report))
     rows = living_table.rows_of(games)
     print(living_table.table(rows))
     if args.out:
-        table = [[getattr(row, name) for name in living_table.COLUMNS] for row in rows]
-        comments = iter([f"command: {args.command_line}", "errors: jackknife over sites"])
-        pages_file.write_rows(args.out / "living.csv", living_table.COLUMNS, table, comments)
+        comments = (f"command: {args.command_line}", "errors: jackknife over sites")
+        pages_file.write_records(args.out / "living.csv", living_table.LivingRow, rows, *comments)
     return 0
 
 
 def _calibrate(tasks: list[GameTask], processes: int) -> int:
-    report, found = ProgressLine("league", SystemClock()), {}
-    for task, sums in zip(tasks, results(_judge, tasks, processes), strict=True):
-        found[task] = sums
-        report(len(found) / len(tasks))
+    report = ProgressLine("league", SystemClock())
+    found = dict(zip(tasks, results(_judge, tasks, processes, report), strict=True))
     for arm, policy in dict.fromkeys((task.arm, task.policy) for task in tasks):
         those = [found[task] for task in tasks if (task.arm, task.policy) == (arm, policy)]
         print(f"{policy}, {arm}\n{calibration.table(np.sum(those, axis=0))}\n")
@@ -221,19 +216,8 @@ def _play(task: GameTask) -> scores.Game:
     """Play one game, in a child process or in this process."""
     world = _world(task.setting, task.arm)
     rate = task.budget * world.change_rate
-    outcome = worlds.play(world, make(task.policy, world, rate), rate)
-    current, there = outcome.by_site(world)
-    return scores.Game(
-        task.arm,
-        task.policy,
-        task.budget,
-        current,
-        there,
-        outcome.fetches,
-        outcome.changed,
-        outcome.gone,
-        outcome.idle,
-    )
+    result = worlds.play(world, make(task.policy, world, rate), rate)
+    return scores.game_of(task.arm, task.policy, task.budget, world, result)
 
 
 def _play_living(task: GameTask) -> living_table.LivingGame:
@@ -304,8 +288,7 @@ def _write(
         f"{len(world.sites)} sites, {len(world)} pages, {args.days} days, seed {args.seed}",
         "errors: jackknife over sites; differences: from the first policy of the arm and budget",
     )
-    table = [[getattr(row, name) for name in scores.COLUMNS] for row in rows]
-    pages_file.write_rows(args.out / "scores.csv", scores.COLUMNS, table, iter(comments))
+    pages_file.write_records(args.out / "scores.csv", scores.Row, rows, *comments)
     sites = (
         (game.arm, game.policy, game.budget, site, float(current / there))
         for game in games
@@ -313,7 +296,7 @@ def _write(
         if there > 0.0
     )
     pages_file.write_rows(
-        args.out / "sites.csv", ["arm", "policy", "budget", "site", "score"], sites, iter(comments[:2])
+        args.out / "sites.csv", ["arm", "policy", "budget", "site", "score"], sites, *comments[:2]
     )
     caption = f"{comments[1]}; bars: standard errors over sites"
     for name, draw in pictures.PICTURES.items():

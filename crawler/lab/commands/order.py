@@ -74,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
                 rows.append(row)
                 print(_line(row), flush=True)
     if args.out:
-        pages_file.write_rows(args.out, list(COLUMNS), rows, iter([f"command: {args.command_line}"]))
+        pages_file.write_rows(args.out, COLUMNS, rows, f"command: {args.command_line}")
     return 0
 
 

@@ -94,7 +94,7 @@ def _simulate(args: argparse.Namespace) -> int:
         print(f"{name:<10} {whole:9.4f} {error:7.4f} {settled:9.4f} {more:+11.4f} {more_error:7.4f}")
     if args.out:
         columns = ["policy", "accuracy", "error", "settled", "difference", "difference_error"]
-        pages_file.write_rows(args.out, columns, rows, iter([f"command: {args.command_line}"]))
+        pages_file.write_rows(args.out, columns, rows, f"command: {args.command_line}")
     return 0
 
 
@@ -162,7 +162,7 @@ def _rates(args: argparse.Namespace) -> int:
         f"level: {best.level:.10g} (pages with importance/change_rate below it are not worth a crawl)",
         "interval: mean time between crawls; threshold: effective elapsed time at which to crawl",
     ]
-    pages_file.write_rows(out, heads, rows, iter(comments))
+    pages_file.write_rows(out, heads, rows, *comments)
     _plot_rates(out.with_suffix(".png"), pages, best, args)
     idle = int(np.sum(best.rates == 0.0))
     print(f"{len(pages)} pages, {idle} not worth a crawl at {args.rate:g} crawls per unit of time")

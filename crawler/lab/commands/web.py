@@ -32,7 +32,6 @@ from crawler.lab.refresh import pages_file
 
 DAY = 86_400.0
 PAGES_MAX = 2_000_000
-COLUMNS = ["at", "host", "path", "status", "page", "version", "agent"]
 
 
 def add_arguments(parser: OptionParser) -> None:
@@ -141,8 +140,7 @@ async def _serve(args: argparse.Namespace) -> int:
             await asyncio.wait_for(over.wait(), args.seconds or None)
     print(summary(model, server.log))
     if args.log:
-        rows = [[getattr(row, name) for name in COLUMNS] for row in server.log]
-        pages_file.write_rows(args.log, COLUMNS, rows, iter([f"command: {args.command_line}"]))
+        pages_file.write_records(args.log, Served, server.log, f"command: {args.command_line}")
     return 0
 
 

@@ -39,7 +39,7 @@ from crawler.lab.living.bayes import can_play
 from crawler.lab.living.playing import BAYES, BAYES_GAMMA, PLAYERS, STATING, TRUE, UNIFORM, WorldRun
 from crawler.lab.living.whole_crawl import CRAWLS, crawled
 from crawler.lab.living.worlds import QUICK, WORLDS, draw
-from crawler.lab.parallel import PROCESSES_MAX, cores, results
+from crawler.lab.parallel import PROCESSES_MAX, results
 from crawler.lab.progress_line import ProgressLine
 from crawler.lab.refresh import pages_file
 
@@ -102,18 +102,14 @@ def run(args: argparse.Namespace) -> int:
     found: dict[str, dict[str, list[WorldRun]]] = {
         name: {policy: [] for policy in policies} for name in names
     }
-    for done, (task, came) in enumerate(
-        zip(tasks, results(_played, tasks, args.processes or cores()), strict=True)
-    ):
+    for task, came in zip(tasks, results(_played, tasks, args.processes, report), strict=True):
         found[task.world][task.policy].append(came)
-        report((done + 1) / len(tasks))
     rows = [row for name, runs in found.items() for row in gains.gains(name, runs)]
     print(f"seeds 1 to {args.seeds}")
     print(gains.table([row for row in rows if row.policy != UNIFORM]))
     if args.out:
-        comments = iter([f"command: {args.command_line}", f"seeds: 1 to {args.seeds}"])
-        cells = [[getattr(row, name) for name in gains.COLUMNS] for row in rows]
-        pages_file.write_rows(args.out / "worlds.csv", gains.COLUMNS, cells, comments)
+        comments = (f"command: {args.command_line}", f"seeds: 1 to {args.seeds}")
+        pages_file.write_records(args.out / "worlds.csv", gains.Gain, rows, *comments)
     lags = {
         name: gains.lag(runs, JUDGED, BAYES) for name, runs in found.items() if {JUDGED, BAYES} <= set(asked)
     }
@@ -156,8 +152,7 @@ def _calibrate(
     names: Sequence[str], policies: list[str], seeds: range, processes: int, report: ProgressLine
 ) -> int:
     tasks = [WorldTask(world, policy, seed) for policy in policies for world in names for seed in seeds]
-    came = dict(zip(tasks, results(_judged, tasks, processes or cores()), strict=True))
-    report(1.0)
+    came = dict(zip(tasks, results(_judged, tasks, processes, report), strict=True))
     for policy in policies:
         sums = np.concatenate([came[task] for task in tasks if task.policy == policy])
         print(f"{policy}\n{calibration.table(sums)}\n")

@@ -16,7 +16,7 @@ A figure is a function (Options) -> Drawing. `FIGURES` lists all figures.
 import argparse
 import importlib
 import textwrap
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -158,7 +158,7 @@ def write(
 ) -> None:
     """Write a drawing as NAME.png or NAME.pdf, and its data as NAME.csv; both contain the seed and the command."""
     comments = (f"command: {command}", f"seed: {seed}", f"figure {name}: {drawing.caption}")
-    pages_file.write_rows(folder / f"{name}.csv", drawing.columns, drawing.rows, iter(comments))
+    pages_file.write_rows(folder / f"{name}.csv", drawing.columns, drawing.rows, *comments)
     save(drawing.figure, folder / f"{name}.{form}", command, drawing.caption, seed, dpi=dpi)
     print(f"{folder / name}.{form}, .csv")
 
@@ -253,7 +253,3 @@ def grouped_bars(
     axes.set_xticks(range(len(groups)), groups)
     axes.grid(axis="y", alpha=0.3)
     axes.set_axisbelow(True)
-
-
-def table(rows: Iterable[Iterable[object]]) -> list[list[object]]:
-    return [list(row) for row in rows]

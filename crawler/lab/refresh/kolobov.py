@@ -51,9 +51,7 @@ def run(args: argparse.Namespace) -> int:
     rates.update(trusted)
     rows = ((key, importance[key], rates[key], int(key in trusted)) for key in sorted(rates))
     columns = ["page", "importance", "change_rate", "labelled"]
-    pages_file.write_rows(
-        args.out, columns, rows, iter([f"command: {args.command_line}", f"seed: {args.seed}"])
-    )
+    pages_file.write_rows(args.out, columns, rows, f"command: {args.command_line}", f"seed: {args.seed}")
     print(f"{len(rates)} pages, {len(trusted)} of them labelled, in {args.out}")
     return 0
 

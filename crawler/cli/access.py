@@ -53,15 +53,19 @@ def _ask_missing(
 ) -> Any:
     """Answer a request for a process that does not run, from the files of the process.
 
-    If other processes run (`running`), the missing process may be starting.
+    If other processes run (`running`), the missing process may be starting, or the crawl may be ending.
     """
     if running and not reads:
-        answered, answer = _ask_running(directory, name, request, wait=RESTART_WAIT)
-        if answered:
-            return answer
-        raise DirectoryError(
-            f"{directory.process(name)}: not running, while other processes of the crawl are; try again"
-        )
+        give_up = time.monotonic() + RESTART_WAIT
+        while _locks(directory.path):
+            answered, answer = _ask_running(directory, name, request)
+            if answered:
+                return answer
+            if time.monotonic() >= give_up:
+                raise DirectoryError(
+                    f"{directory.process(name)}: not running, while other processes of the crawl are; try again"
+                )
+            time.sleep(0.1)
     try:
         return ask_at_rest(directory, name, request, damage)
     except BusyError:  # the process has started in the meantime, so send it the request
@@ -227,7 +231,13 @@ def wait_for_end(path: Path) -> None:
         BusyError: a process still holds one after `END_WAIT` seconds.
     """
     give_up = time.monotonic() + END_WAIT
-    while held := [lock for lock in (*path.glob("*.lock"), *path.glob("*/node.lock")) if is_held(lock)]:
+    while held := _locks(path):
         if time.monotonic() > give_up:
             raise BusyError(f"{held[0]}: still in use by {lock_holder(held[0])}")
         time.sleep(0.1)
+
+
+def _locks(path: Path) -> list[Path]:
+    """Return the locks that the processes of a crawl hold, and the lock of its supervisor or of a command."""
+    locks = (path / "supervisor.lock", *path.glob("*/node.lock"))
+    return [lock for lock in locks if is_held(lock)]

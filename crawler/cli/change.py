@@ -9,12 +9,11 @@ from typing import Any, get_args
 
 from crawler.change_signals import NAMES, SIGNAL_SOURCES, Fate
 from crawler.cli import access, options
-from crawler.config import convert
 from crawler.config.schema import RenderWhen
 from crawler.crawl import rendered_parts, safe_settings
 from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import UsageError
-from crawler.upgrade.ready import ready
+from crawler.upgrade.ready import opened
 from crawler.wording import several
 
 _TEXTS = {
@@ -119,23 +118,16 @@ def main(command: str, argv: list[str]) -> int:
 
 def _parted(args: argparse.Namespace, request: dict[str, Any]) -> dict[str, Any]:
     """Apply the part of a `seed` request that says which pages a browser renders; return the rest of the request."""
-    directory = _directory(args)
-    scope = convert(directory.settings.load()).crawl.scope
+    directory = opened(args.dir)
+    scope = directory.settings.config().crawl.scope
     settings, rest = rendered_parts.separated(request | {"render": args.render}, scope)
     _apply(args, directory, settings)
     return rest
 
 
-def _directory(args: argparse.Namespace) -> CrawlDirectory:
-    directory = CrawlDirectory(args.dir)
-    directory.require()
-    ready(directory)
-    return directory
-
-
 def _apply(args: argparse.Namespace, directory: CrawlDirectory, wanted: dict[str, str]) -> bool:
     """Change settings of the crawl and save them; return whether it is running."""
-    safe_settings.changed(convert(directory.settings.load()), wanted)
+    safe_settings.changed(directory.settings.config(), wanted)
     running = access.is_running(args.dir)
     if not running and safe_settings.LOG_LEVEL in wanted:
         raise UsageError(
@@ -149,7 +141,7 @@ def _apply(args: argparse.Namespace, directory: CrawlDirectory, wanted: dict[str
 
 def _set(args: argparse.Namespace) -> int:
     """Change settings of a running crawl, or of the next run if none is running."""
-    directory, wanted = _directory(args), safe_settings.parse(args.arguments)
+    directory, wanted = opened(args.dir), safe_settings.parse(args.arguments)
     running = _apply(args, directory, wanted)
     said = ", ".join(f"{key} = {value}" for key, value in wanted.items())
     print(said if running else f"{said} from the next run on")

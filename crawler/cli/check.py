@@ -97,11 +97,10 @@ def _check(directory: CrawlDirectory, workers: int) -> list[str]:
 def _repair(directory: CrawlDirectory, workers: int) -> list[str]:
     """Repair all processes, print each repair, and return the problems that remain."""
     from crawler.clock import SystemClock
-    from crawler.config import convert
     from crawler.upkeep.behind_peers import recover_behind
     from crawler.upkeep.check import begin_repair, repair
 
-    config, clock = convert(directory.settings.load()), SystemClock()
+    config, clock = directory.settings.config(), SystemClock()
     names = begun_names(directory)
     problems = [f"{name}: {_LOST_WHOLE}" for name in names if is_lost_whole(directory.process(name))]
     _print_repaired(begin_repair(directory, names))

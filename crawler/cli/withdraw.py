@@ -13,14 +13,13 @@ from crawler.admin.withdrawal import TakeDown, Withdrawn
 from crawler.cli import access, options
 from crawler.cli.parsing import add_option
 from crawler.clock import SystemClock, iso_time
-from crawler.config import convert
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.journal import Journal, end_journal, keep_journal, load_journal
 from crawler.errors import UsageError
 from crawler.pages.withdrawals import RuleFile, Withdrawal, load_rules
 from crawler.printable import printable
 from crawler.storage.files import Lock
-from crawler.upgrade.ready import ready
+from crawler.upgrade.ready import opened
 
 COMMAND = "withdraw"
 _EXAMPLES = """\
@@ -69,9 +68,7 @@ def main(_command: str, argv: list[str]) -> int:
     add_option(how, "--list", False, "list what is withdrawn")
     parser.option("--json", False, "print JSON")
     args = parser.parse_args(argv)
-    directory = CrawlDirectory(args.dir)
-    directory.require()
-    ready(directory, COMMAND)
+    directory = opened(args.dir, COMMAND)
     if args.list:
         return _list(args)
     named = any((args.urls, args.host, args.prefix, args.before))
@@ -136,7 +133,7 @@ def _end_journal(directory: CrawlDirectory) -> None:
 def _lead(
     directory: CrawlDirectory, order: TakeDown, ask: Callable[[dict[str, Any]], list[Any]]
 ) -> Withdrawn:
-    rules = RuleFile(directory.path, convert(directory.settings.load()).pages.withdrawals_max)
+    rules = RuleFile(directory.path, directory.settings.config().pages.withdrawals_max)
     steps = withdrawal.conduct(order, rules, SystemClock().now())
     try:
         request = next(steps)

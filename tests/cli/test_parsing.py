@@ -291,11 +291,24 @@ def test_a_directory_that_cannot_be_read_is_named(tmp_path: Path, command: str) 
     assert ran.err.rstrip().endswith("xxx: cannot be read: File name too long")
 
 
-@pytest.mark.parametrize("command", ["status", "refresh", "serve", "report"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "status",
+        "refresh",
+        "serve",
+        "report",
+        "withdraw --list",
+        "ship",
+        "reshard --to 2",
+        "recover p1",
+        "set log.level=info",
+    ],
+)
 def test_a_directory_without_a_crawl_is_named(tmp_path: Path, command: str) -> None:
     (tmp_path / "file").touch()
     for name in ("missing", "", "file"):
-        ran = run(command, "--dir", tmp_path / name)
+        ran = run(*command.split(), "--dir", tmp_path / name)
         assert ran.code == 3 and ran.err.count("\n") == 1 and "[Errno" not in ran.err
         assert "no crawl here" in ran.err
 

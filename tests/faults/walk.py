@@ -273,9 +273,8 @@ class Walk:
     def block(self) -> None:
         host = self.rng.randrange(HOSTS)
         address = self.web.address(host)
-        name = self.rng.choice((address, f"http://{address}:{self.web.port}/x"))
-        done = self.rng.random() < 0.5 and self.do(command="block", host=name)
-        if (done or self.command("block", name, codes=(0, 3, BUSY)).code == 0) and host not in self.blocked:
+        done = self.rng.random() < 0.5 and self.do(command="block", host=address)
+        if (done or self.command("block", address, codes=(0, 3, BUSY)).code == 0) and host not in self.blocked:
             self.blocked[host] = self._rule(f"{address} is blocked", lambda asked: asked.host == address)
 
     def unblock(self) -> None:

@@ -20,9 +20,8 @@ from crawler.serve.websub import Subscriptions, slot_of
 # Fetches the key file at a URL as politely as the crawl, unless a recent copy contains the key; returns None
 # if there is no file.
 FetchKeyFile = Callable[[str, str], Awaitable[bytes | None]]
-ItemLinks = Callable[
-    [bytes, str], list[str]
-]  # returns the links of the items of a feed, from its content and URL
+# Returns the links of the items of a feed, from the content and the URL of the feed.
+ItemLinks = Callable[[bytes, str], list[str]]
 
 
 class Notices(Protocol):

@@ -96,7 +96,7 @@ def test_item_links_are_absolute() -> None:
 
 
 @pytest.mark.parametrize("guid", ["item572", "tag:x.example,2026:1", "urn:uuid:1225c695", "/relative"])
-def test_a_guid_that_is_no_web_address_is_no_link(guid: str) -> None:
+def test_only_a_web_address_is_a_permalink(guid: str) -> None:
     """RSS 2.0: a guid is a permalink unless it says otherwise, but many feeds put numbers there."""
     body = f"<rss><channel><item><guid>{guid}</guid></item></channel></rss>".encode()
     assert read_feed(body, 9).entries == []

@@ -436,6 +436,7 @@ def test_fetch_returns_an_answer_of_any_status_at_once(status: int) -> None:
 def test_fetch_ends_at_the_first_failure_of_a_host() -> None:
     """The message must not name `crawler why`, because `fetch` keeps no directory."""
     settings = {**SETTINGS, "politeness": {"delay": 0.0, "backoff_first": 0.01}}
+    settings["robots"] = {"unreachable_delays": [0.01]}
     with Web({}) as web:
         url = web.url()
     with pytest.raises(NoSeedError, match="connection refused or timed out; robots.txt connect error 1$"):

@@ -9,6 +9,7 @@ leaves its folder, in which `story` lists the steps. The script fails if a promi
 import argparse
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import time
@@ -38,6 +39,8 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=14)
     parser.add_argument("--folder", type=Path, default=None)
     args = parser.parse_args()
+    # a shell script that uses `&` starts programs with SIGINT ignored; the crawls would ignore it, too
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     folder = args.folder or Path(tempfile.mkdtemp(prefix="walks-"))
     broken = 0
     for seed in range(args.first, args.first + args.walks):

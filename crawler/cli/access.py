@@ -16,7 +16,6 @@ from crawler.storage.files import is_held, lock_holder
 from crawler.upgrade.ready import ready
 
 if TYPE_CHECKING:
-    from crawler.config import Config
     from crawler.process.opening.stages import Stages
 
 END_WAIT = 600.0  # seconds to wait for the end of a crawl; the limits on its shutdown end it much earlier
@@ -54,15 +53,19 @@ def _ask_missing(
 ) -> Any:
     """Answer a request for a process that does not run, from the files of the process.
 
-    If other processes run (`running`), the missing process may be starting.
+    If other processes run (`running`), the missing process may be starting, or the crawl may be ending.
     """
     if running and not reads:
-        answered, answer = _ask_running(directory, name, request, wait=RESTART_WAIT)
-        if answered:
-            return answer
-        raise DirectoryError(
-            f"{directory.process(name)}: not running, while other processes of the crawl are; try again"
-        )
+        give_up = time.monotonic() + RESTART_WAIT
+        while _locks(directory.path):
+            answered, answer = _ask_running(directory, name, request)
+            if answered:
+                return answer
+            if time.monotonic() >= give_up:
+                raise DirectoryError(
+                    f"{directory.process(name)}: not running, while other processes of the crawl are; try again"
+                )
+            time.sleep(0.1)
     try:
         return ask_at_rest(directory, name, request, damage)
     except BusyError:  # the process has started in the meantime, so send it the request
@@ -203,8 +206,9 @@ def at_rest(directory: CrawlDirectory, name: str, *, lasting: bool = False) -> I
     with uncollected():
         from crawler.process.opening import stages
 
-    config = _saved(directory)
-    with stages.at_rest(config, directory, name, clock=SystemClock(), lasting=lasting) as opened:
+    with stages.at_rest(
+        directory.settings.config(), directory, name, clock=SystemClock(), lasting=lasting
+    ) as opened:
         yield opened
 
 
@@ -216,14 +220,8 @@ def reading(directory: CrawlDirectory, name: str) -> Iterator["Stages"]:
     with uncollected():
         from crawler.process.opening import stages
 
-    with stages.reading(_saved(directory), directory, name, clock=SystemClock()) as opened:
+    with stages.reading(directory.settings.config(), directory, name, clock=SystemClock()) as opened:
         yield opened
-
-
-def _saved(directory: CrawlDirectory) -> "Config":
-    from crawler.config import convert
-
-    return convert(directory.settings.load())
 
 
 def wait_for_end(path: Path) -> None:
@@ -233,7 +231,13 @@ def wait_for_end(path: Path) -> None:
         BusyError: a process still holds one after `END_WAIT` seconds.
     """
     give_up = time.monotonic() + END_WAIT
-    while held := [lock for lock in (*path.glob("*.lock"), *path.glob("*/node.lock")) if is_held(lock)]:
+    while held := _locks(path):
         if time.monotonic() > give_up:
             raise BusyError(f"{held[0]}: still in use by {lock_holder(held[0])}")
         time.sleep(0.1)
+
+
+def _locks(path: Path) -> list[Path]:
+    """Return the locks that the processes of a crawl hold, and the lock of its supervisor or of a command."""
+    locks = (path / "supervisor.lock", *path.glob("*/node.lock"))
+    return [lock for lock in locks if is_held(lock)]

@@ -56,9 +56,7 @@ def main(_command: str, argv: list[str]) -> int:
         settings=True,
     )
     parser.set_defaults(dir=Path("crawl-demo"))
-    parser.add_argument(
-        "--progress", choices=("auto", "plain", "none"), default="auto", help="progress display (auto)"
-    )
+    parser.option("--progress", "auto", "progress display", choices=("auto", "plain", "none"))
     args = parser.parse_args(argv)
     directory = CrawlDirectory(args.dir)
     aside = rename_to_numbered(directory)

@@ -1,0 +1,40 @@
+"""Test commands that are sent while some processes of a crawl run and others do not."""
+
+import socket
+import threading
+from contextlib import closing
+from pathlib import Path
+
+from crawler.cli import access
+from crawler.storage.files import Lock
+from tests.end_to_end.web import Web, crawl, page
+
+
+def _answer_once(folder: Path, lock: Lock) -> threading.Thread:
+    """Answer one request as the last process of a crawl that ends: release the crawl's lock after the answer."""
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    listener.bind(str(folder / "control.sock"))
+    listener.listen()
+
+    def answer() -> None:
+        with closing(listener), listener.accept()[0] as link:
+            link.recv(65536)
+            link.sendall(b'{"ok": true, "result": {"host": "answered"}}\n')
+        (folder / "control.sock").unlink()
+        lock.release()
+
+    thread = threading.Thread(target=answer)
+    thread.start()
+    return thread
+
+
+def test_a_command_to_a_crawl_that_ends_reaches_the_processes_that_ended_first(tmp_path: Path) -> None:
+    """The second process answers and ends at once; the first has ended before, so the command works on its files."""
+    with Web({"/": page()}) as web:
+        crawl(tmp_path / "crawl", web.url(), "--processes", "2")
+    thread = _answer_once(
+        tmp_path / "crawl" / "p1", Lock(tmp_path / "crawl" / "supervisor.lock", "supervisor")
+    )
+    answers = access.ask(tmp_path / "crawl", {"command": "block", "host": "localhost"})
+    thread.join()
+    assert answers == [{"host": "localhost"}, {"host": "answered"}]

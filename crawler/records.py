@@ -176,7 +176,7 @@ class Outcome(StrEnum):
     ADDRESS_DENIED = "address_denied"  # the address guard denies all addresses of the host
     CONNECT_ERROR = "connect_error"  # refused, unreachable or timeout
     CERTIFICATE_EXPIRED = "certificate_expired"  # or not valid yet
-    CERTIFICATE_NAME = "certificate_name"  # the certificate is for another host
+    CERTIFICATE_MISMATCH = "certificate_mismatch"  # the certificate is for another host
     CERTIFICATE_UNTRUSTED = (
         "certificate_untrusted"  # self-signed, of an unknown authority, or otherwise not verified
     )
@@ -193,7 +193,12 @@ class Outcome(StrEnum):
 
 # The outcomes of a TLS handshake that failed.
 TLS_FAILURES = frozenset(
-    {Outcome.CERTIFICATE_EXPIRED, Outcome.CERTIFICATE_NAME, Outcome.CERTIFICATE_UNTRUSTED, Outcome.TLS_ERROR}
+    {
+        Outcome.CERTIFICATE_EXPIRED,
+        Outcome.CERTIFICATE_MISMATCH,
+        Outcome.CERTIFICATE_UNTRUSTED,
+        Outcome.TLS_ERROR,
+    }
 )
 
 

@@ -42,7 +42,7 @@ _OUTCOMES = {
     Outcome.DNS_NOT_FOUND: "no such host",
     Outcome.CONNECT_ERROR: "no connection",
     Outcome.CERTIFICATE_EXPIRED: "certificate expired or not valid yet",
-    Outcome.CERTIFICATE_NAME: "certificate for another name",
+    Outcome.CERTIFICATE_MISMATCH: "certificate for another name",
     Outcome.CERTIFICATE_UNTRUSTED: "certificate self-signed or of an unknown authority",
     Outcome.TLS_ERROR: "no TLS connection",
     Outcome.HEADER_TIMEOUT: "no answer in time",

@@ -32,7 +32,7 @@ def tls_outcome(error: BaseException) -> Outcome:
     if error.verify_code in _NOT_VALID_NOW:
         return Outcome.CERTIFICATE_EXPIRED
     if error.verify_code in _WRONG_NAME:
-        return Outcome.CERTIFICATE_NAME
+        return Outcome.CERTIFICATE_MISMATCH
     return Outcome.CERTIFICATE_UNTRUSTED
 
 

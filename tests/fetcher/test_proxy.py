@@ -68,7 +68,7 @@ async def test_https_goes_through_a_tunnel(monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize(
     ("roots", "host", "outcome"),
     [
-        ("authority", "other.test", Outcome.CERTIFICATE_NAME),
+        ("authority", "other.test", Outcome.CERTIFICATE_MISMATCH),
         ("expired", "host.test", Outcome.CERTIFICATE_UNTRUSTED),
     ],
 )

@@ -74,7 +74,7 @@ def test_nothing_of_a_connection_is_left_for_the_garbage_collector() -> None:
                     request.keep_alive = keep_alive
                     assert (await client.fetch(request)).outcome is Outcome.FETCHED
                 request.url = server.url(host="other.test", scheme="https")
-                assert (await client.fetch(request)).outcome is Outcome.CERTIFICATE_NAME
+                assert (await client.fetch(request)).outcome is Outcome.CERTIFICATE_MISMATCH
             async with Server([OK], [Do.CLOSE], context=server_context()) as server:
                 request.url = server.url(scheme="https")
                 await client.fetch(request)
@@ -186,7 +186,7 @@ async def test_recording_a_host_that_verifies_is_not_flagged() -> None:
 async def test_a_certificate_for_another_name_is_named_as_such() -> None:
     async with Server([OK], context=server_context()) as server:
         (got,) = await _get(server, "other.test")
-    assert (got.outcome, got.blame) == (Outcome.CERTIFICATE_NAME, Blame.HOST)
+    assert (got.outcome, got.blame) == (Outcome.CERTIFICATE_MISMATCH, Blame.HOST)
 
 
 async def test_an_expired_certificate_is_named_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -296,7 +296,7 @@ async def test_a_handshake_that_waited_for_its_turn_ends_like_any_other() -> Non
     assert short == long
     assert [outcome for outcome, _, _ in short[:3]] == [
         Outcome.FETCHED,
-        Outcome.CERTIFICATE_NAME,
+        Outcome.CERTIFICATE_MISMATCH,
         Outcome.TLS_ERROR,
     ]
     assert "WRONG_VERSION_NUMBER" in short[2][2].upper().replace(" ", "_")

@@ -29,7 +29,7 @@ CAUSES = (
     "", "no_answer", "dns_not_found", "address_denied", "refusals",
     "connect_error", "tls_error", "dns_error", "host_busy", "temporary", "header_timeout", "reset", "truncated",
     "framing", "proxy_error", "internal_error", "not_rendered",
-    "certificate_expired", "certificate_name", "certificate_untrusted",
+    "certificate_expired", "certificate_mismatch", "certificate_untrusted",
 )  # fmt: skip
 _CAUSE_OF = {cause: index for index, cause in enumerate(CAUSES)}
 NO_OVERRIDE = Override()

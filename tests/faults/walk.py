@@ -448,7 +448,7 @@ class Walk:
         elif what == "why":
             self._why(page)
         elif what == "get":
-            self.command("get", self.web.url(page), codes=(0, 1, 3, BUSY))
+            self.command("get", self.web.url(page), codes=(0, 3, 4, BUSY))
         elif what == "serve" and self.lives:
             with suppress(OSError):
                 ask(self.serve, f"/page?url={self.web.url(page)}")

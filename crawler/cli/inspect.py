@@ -16,7 +16,7 @@ from crawler.admin.render_reasons import REASONS
 from crawler.admin.status import Status, group, whole
 from crawler.admin.wait_causes import describe_cause
 from crawler.cli import access, options
-from crawler.errors import CrawlerError, UsageError
+from crawler.errors import NoCopyError, UsageError
 from crawler.printable import printable
 from crawler.records import CACHED, HostStatus
 from crawler.wording import several, words
@@ -383,7 +383,7 @@ def _get(argv: list[str]) -> int:
 
 def _check_picture(args: argparse.Namespace, picture: bytes) -> None:
     if not picture:
-        raise CrawlerError(
+        raise NoCopyError(
             f"{args.url}: its copy has no picture; a crawl with --render and --set render.screenshot=true takes one"
         )
     if args.output is None and sys.stdout.isatty():
@@ -416,4 +416,4 @@ def _first_copy(args: Any) -> dict[str, Any]:
         if page is not None:
             return page
     use = f" that may be used for {args.allow}" if args.allow else ""
-    raise CrawlerError(f"{args.url}: no copy{use} to show. {printable(_explained(args, [])['verdict'])}")
+    raise NoCopyError(f"{args.url}: no copy{use} to show. {printable(_explained(args, [])['verdict'])}")

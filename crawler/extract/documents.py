@@ -75,7 +75,7 @@ def found_in_map(found: Sitemap, document: Document) -> Extracted:
 
 
 def _feed(content: bytes, document: Document, config: ExtractConfig) -> Extracted:
-    found = read_feed(content, config.links_max)
+    found = read_feed(content, config.links_max, document.url)
     hrefs = [entry.loc for entry in found.entries]
     return Extracted(
         document.url,

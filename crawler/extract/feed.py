@@ -1,7 +1,8 @@
 """Reads the links of feeds: RSS 0.9x, 1.0, 2.0 and Atom.
 
 The links are those of items (`<link>`, a `<guid>` that is a permalink, Atom's `rel=alternate`), the feed's
-own page (`alternate`) and its further pages (`rel=next`, RFC 5005). Broken XML yields the links before the
+own page (`alternate`) and its further pages (`rel=next`, RFC 5005). Relative links are resolved against the
+xml:base of the link, its item and the feed (RFC 4287, 2). Broken XML yields the links before the
 error; `xmlstream.py` lists the other conditions under which reading ends early.
 """
 
@@ -19,6 +20,8 @@ _ROOTS = (b"<rss", b"<feed", b"<rdf:rdf", b"<atom:feed")
 _HEAD_BYTES = 1024  # the root element must begin within this many bytes
 _ITEMS = frozenset({"item", "entry"})
 _FEEDS = frozenset({"channel", "feed"})
+_AROUND_ITEMS = _FEEDS | {"rss", "rdf"}
+_WEB = ("http://", "https://")  # a guid that is a permalink begins so
 _DATES = frozenset({"pubdate", "updated", "date", "published"})
 
 
@@ -43,9 +46,13 @@ def is_feed(content_type: str, content: bytes) -> bool:
     return (kind in ("application/xml", "text/xml")) and any(root in head for root in _ROOTS)
 
 
-def read_feed(body: bytes, links_max: int) -> Feed:
-    """Return the links of a feed, from at most `links_max` items."""
-    reader = _FeedReader(links_max)
+def read_feed(body: bytes, links_max: int, url: str = "") -> Feed:
+    """Return the links of a feed, from at most `links_max` items.
+
+    A link stays relative if no xml:base applies to it. `url` is the URL of the feed, against which a relative
+    xml:base is resolved; without it, a relative xml:base is ignored.
+    """
+    reader = _FeedReader(links_max, url)
     stream = XmlStream(reader.on_start, reader.on_end, links_max * ELEMENTS_PER_LINK)
     body = body.lstrip(BLANK).removeprefix(BOM).lstrip(BLANK)
     for at in range(0, len(body), DECODE_STEP_BYTES):
@@ -56,10 +63,15 @@ def read_feed(body: bytes, links_max: int) -> Feed:
     return found
 
 
+def item_links(body: bytes, links_max: int, url: str) -> list[str]:
+    """Return the links of the items of the feed at `url`, as absolute URLs."""
+    return [_joined(url, entry.loc) for entry in read_feed(body, links_max, url).entries]
+
+
 class _FeedReader:
     """Collects the links while the elements are read."""
 
-    def __init__(self, links_max: int) -> None:
+    def __init__(self, links_max: int, url: str) -> None:
         self.found = Feed(entries=[])
         self._links_max = links_max
         self._in_item = False
@@ -67,13 +79,15 @@ class _FeedReader:
         self._guid = ""
         self._guid_is_link = False
         self._changed: float | None = None
-        self._base = ""
+        self._url = url
+        self._feed_base = self._base = ""  # the second is that of the item, or of the feed outside of items
 
     def on_start(self, name: Name, parent: Name, attributes: dict[str, str]) -> bool:
-        if name.local in _FEEDS and "xml:base" in attributes:
-            self._base = attributes["xml:base"]
-        if name.local in _ITEMS:
+        if name.local in _AROUND_ITEMS:
+            self._feed_base = self._base = self._base_in(attributes)
+        elif name.local in _ITEMS:
             self._in_item = True
+            self._base = self._base_in(attributes)
             self._link = self._guid = ""
             self._changed = None
         elif name.local == "link" and "href" in attributes:
@@ -89,17 +103,17 @@ class _FeedReader:
         elif not text:
             return
         elif name.local == "link" and parent.local in _ITEMS:
-            self._link = self._link or text
+            self._link = self._link or _joined(self._base, text)
         elif name.local == "link" and parent.local in _FEEDS:
-            self.found.page = self.found.page or text
-        elif name.local == "guid" and self._guid_is_link:
+            self.found.page = self.found.page or _joined(self._base, text)
+        elif name.local == "guid" and self._guid_is_link and text.lower().startswith(_WEB):
             self._guid = text
         elif name.local in _DATES and parent.local in _ITEMS:
             self._changed = _later(self._changed, _date(text))
 
     def _take_atom_link(self, attributes: dict[str, str], parent: Name) -> None:
         relation = attributes.get("rel", "alternate").lower()
-        raw_url = self._absolute(attributes["href"])
+        raw_url = _joined(self._base_in(attributes), attributes["href"])
         if relation == "alternate" and parent.local in _ITEMS:
             self._link = self._link or raw_url
         elif relation == "alternate" and parent.local in _FEEDS:
@@ -109,6 +123,7 @@ class _FeedReader:
 
     def _take_item(self) -> None:
         self._in_item = False
+        self._base = self._feed_base
         raw_url = self._link or self._guid
         if not raw_url:
             return
@@ -117,12 +132,18 @@ class _FeedReader:
         else:
             self.found.problem = "the feed has too many items"
 
-    def _absolute(self, href: str) -> str:
-        """Resolve `href` against the feed's xml:base, if the xml:base is an absolute URL."""
-        try:
-            return ada_url.join_url(self._base, href) if self._base else href
-        except ValueError:
-            return href
+    def _base_in(self, attributes: dict[str, str]) -> str:
+        """Return the base that applies inside an element with these attributes; "" if there is none."""
+        own = attributes.get("xml:base")
+        return self._base if own is None else _joined(self._base or self._url, own)
+
+
+def _joined(base: str, reference: str) -> str:
+    """Resolve a reference against a base; return it unchanged if there is no valid base."""
+    try:
+        return ada_url.join_url(base, reference) if base else reference
+    except ValueError:
+        return reference
 
 
 def _date(text: str) -> float | None:

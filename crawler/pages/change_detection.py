@@ -36,6 +36,7 @@ from crawler.pages.content_distance import distance, simhash
 from crawler.records import (
     META_NOARCHIVE,
     META_NOINDEX,
+    TLS_FAILURES,
     Directives,
     Extracted,
     Fetch,
@@ -71,7 +72,7 @@ _NO_VERDICT = frozenset(
         Outcome.DNS_NOT_FOUND,
         Outcome.ADDRESS_DENIED,
         Outcome.CONNECT_ERROR,
-        Outcome.TLS_ERROR,
+        *TLS_FAILURES,
         Outcome.RESET,
         Outcome.PROXY_ERROR,
         Outcome.NOT_RENDERED,

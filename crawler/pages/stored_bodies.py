@@ -158,16 +158,26 @@ def _inflated(inflater: object, data: bytes) -> Iterator[bytes]:
 
 
 def _part(pieces: Iterable[bytes], start: int, length: int, where: str) -> Iterator[bytes]:
-    """Yield `length` bytes of the concatenated `pieces` from `start` on.
+    """Yield `length` bytes from `start` on; the concatenated `pieces` are a whole record.
+
+    The last piece is yielded only after the record has been read to its end, where its checksum is. So no
+    reader gets all bytes of a record that is damaged, or that was erased while it was read.
 
     Raises:
-        DamageError: fewer bytes are left.
+        DamageError: fewer bytes are left, or the record is damaged.
     """
-    for piece in part(pieces, start, start + length):
+    record, last = iter(pieces), b""
+    for piece in part(record, start, start + length):
+        if last:
+            yield last
         length -= len(piece)
-        yield piece
+        last = piece
+    for _ in record:
+        pass
     if length:
         raise DamageError(f"{where}: record is {length} bytes short")
+    if last:
+        yield last
 
 
 def part(pieces: Iterable[bytes], first: int, end: int) -> Iterator[bytes]:

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from crawler.change_signals import Signalled
 from crawler.config.forms import http_origin
 from crawler.consent.use_rule import UseRule
-from crawler.extract.feed import read_feed
+from crawler.extract.feed import item_links
 from crawler.process.answering.served_process import served_process
 from crawler.process.results.notices import StoredNotices
 from crawler.process.services.live_commands import LiveCommands
@@ -170,9 +170,7 @@ class LiveServices:
             me=self._context.name,
             random=os.urandom,
             fetch_key_file=self.urgent.key_file,
-            read_feed=lambda body: [
-                entry.loc for entry in read_feed(body, self._config.serve.signal_urls_max).entries
-            ],
+            item_links=lambda body, url: item_links(body, self._config.serve.signal_urls_max, url),
             in_background=self._in_background,
         )
 

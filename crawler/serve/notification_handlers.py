@@ -20,7 +20,8 @@ from crawler.serve.websub import Subscriptions, slot_of
 # Fetches the key file at a URL as politely as the crawl, unless a recent copy contains the key; returns None
 # if there is no file.
 FetchKeyFile = Callable[[str, str], Awaitable[bytes | None]]
-ReadFeed = Callable[[bytes], list[str]]  # maps the content of a feed to the links of its entries
+# Returns the links of the items of a feed, from the content and the URL of the feed.
+ItemLinks = Callable[[bytes, str], list[str]]
 
 
 class Notices(Protocol):
@@ -40,7 +41,7 @@ class NotificationHandlers:
     """Answers the POST endpoints in the process `me`. `processes` are the names of all processes.
 
     `signal` submits signals. `notices` stores notices that wait for key files, and `fetch_key_file` fetches
-    these files. `read_feed` extracts the links of a WebSub delivery. `in_background` runs work that must not
+    these files. `item_links` extracts the links of a WebSub delivery. `in_background` runs work that must not
     delay an answer.
     """
 
@@ -56,7 +57,7 @@ class NotificationHandlers:
         me: str = "p0",
         random: Callable[[int], bytes],
         fetch_key_file: FetchKeyFile,
-        read_feed: ReadFeed,
+        item_links: ItemLinks,
         in_background: Callable[[Coroutine[Any, Any, None]], object],
     ) -> None:
         self._crawl = crawl
@@ -64,7 +65,7 @@ class NotificationHandlers:
         self._now = now
         self._processes, self._me = processes, me
         self._fetch_key_file = fetch_key_file
-        self._read_feed = read_feed
+        self._item_links = item_links
         self._in_background = in_background
         self._notices = notices
         self.signals = SignalHandler(signal, config.signals_per_second, config.signal_urls_max)
@@ -139,7 +140,7 @@ class NotificationHandlers:
         subscription = self.subscriptions.deliver(token, body, signature, self._now())
         if subscription is None:
             return json_reply(202, b'{"ignored": "signature"}\n')
-        links = self._read_feed(body)[: self._config.signal_urls_max]
+        links = self._item_links(body, subscription.topic)[: self._config.signal_urls_max]
         said = await self.signals.handle(links, f"websub:{subscription.hub}", self._now(), whole=True)
         return json_reply(202, msgspec.json.encode(said) + b"\n")
 

@@ -8,6 +8,7 @@ leaves its folder, in which `story` lists the steps. The script fails if a promi
 
 import os
 import shutil
+import signal
 import tempfile
 import time
 import traceback
@@ -35,6 +36,8 @@ def main() -> int:
     parser.option("--steps", 14)
     parser.option("--folder", Path, metavar="DIR")
     args = parser.parse_args()
+    # a shell script that uses `&` starts programs with SIGINT ignored; the crawls would ignore it, too
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     folder = args.folder or Path(tempfile.mkdtemp(prefix="walks-"))
     broken = 0
     for seed in range(args.first, args.first + args.walks):

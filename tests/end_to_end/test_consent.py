@@ -262,7 +262,7 @@ def test_a_page_that_refuses_a_use_later(tmp_path: Path, retroactive: bool) -> N
         assert warcs(directory, tmp_path) == [web.url()]
         said["value"] = "train-ai=n"
         crawl(directory, "--timestamping", *flags)
-        assert run("get", web.url(), "--dir", directory, "--allow", "train-ai").code == 1
+        assert run("get", web.url(), "--dir", directory, "--allow", "train-ai").code == 4
         assert warcs(directory, tmp_path) == ([] if retroactive else [web.url()])
         told = run("export", "--dir", directory, "--format", "cdxj", "--allow", "train-ai").err
         assert (

@@ -2,7 +2,7 @@
 
 import pytest
 
-from crawler.extract.feed import Feed, is_feed, read_feed
+from crawler.extract.feed import Feed, is_feed, item_links, read_feed
 from crawler.extract.sitemap import Entry
 
 # RSS 2.0 specification, sample file (shortened), with RFC 5005 paging
@@ -76,6 +76,30 @@ def test_entities_are_refused() -> None:
 
 def test_an_invalid_base_is_ignored() -> None:
     assert read_feed(b"<feed xml:base='::'><entry><link href='x'/></entry></feed>", 9).entries == [Entry("x")]
+
+
+BASES = """<{root} xml:base='/sub/'><{item} xml:base='deep/'><link xml:base='er/' href='a'/></{item}>
+<{item}><link href='b'/></{item}><{item} xml:base='http://y.example/z/'><link>c</link></{item}></{root}>"""
+
+
+@pytest.mark.parametrize(("root", "item"), [("feed", "entry"), ("rss", "item"), ("channel", "item")])
+def test_links_are_resolved_against_the_bases_around_them(root: str, item: str) -> None:
+    """Only an absolute xml:base of the feed was used, so relative links led to wrong URLs."""
+    body = BASES.format(root=root, item=item).encode()
+    found = ["http://x.example/sub/deep/er/a", "http://x.example/sub/b", "http://y.example/z/c"]
+    assert [each.loc for each in read_feed(body, 9, "http://x.example/feed").entries] == found
+
+
+def test_item_links_are_absolute() -> None:
+    body = b"<rss><channel><item><link>/a</link></item><item><link>http://y.example/b</link></item></channel></rss>"
+    assert item_links(body, 9, "http://x.example/feed") == ["http://x.example/a", "http://y.example/b"]
+
+
+@pytest.mark.parametrize("guid", ["item572", "tag:x.example,2026:1", "urn:uuid:1225c695", "/relative"])
+def test_only_a_web_address_is_a_permalink(guid: str) -> None:
+    """RSS 2.0: a guid is a permalink unless it says otherwise, but many feeds put numbers there."""
+    body = f"<rss><channel><item><guid>{guid}</guid></item></channel></rss>".encode()
+    assert read_feed(body, 9).entries == []
 
 
 @pytest.mark.parametrize(

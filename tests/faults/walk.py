@@ -35,7 +35,8 @@ LATE = 0.1  # seconds by which the server may log a request after the crawler ha
 COMMITTED = 3.0  # seconds after which a fetch that was answered must be on disk
 DELAYS = (0.05, 0.1, 0.2)
 WAIT_MAX = 120.0
-INTERRUPTED = (130, -signal.SIGINT)  # exit codes of a crawl that SIGINT ends while it starts
+# exit codes of a crawl that a signal ends while it starts
+INTERRUPTED = (130, -signal.SIGINT, -signal.SIGTERM)
 BUSY = 75  # exit code of a command that needs the lock of a directory in use
 
 
@@ -168,7 +169,7 @@ class Walk:
         name = "refresh" if refreshes else "crawl"
         self.delays_before = len(self.delays)
         if delay is not None:
-            self.delays.append(Delay(time.time(), time.time(), delay))
+            self.delays.append(Delay(time.time(), float("inf"), delay))
         self.tell("start", *flags)
         self.process = subprocess.Popen(
             [sys.executable, "-m", "crawler", name, *seeds, "--dir", str(self.directory), *words],
@@ -183,7 +184,8 @@ class Walk:
         give_up = time.monotonic() + WAIT_MAX
         while self.lives and time.monotonic() < give_up:
             with suppress(OSError):
-                if ask(self.admin, "/readyz")[0] == 200:
+                if ask(self.admin, "/readyz")[0] == 200:  # the settings have been saved
+                    self.delays[-1] = self.delays[-1]._replace(since=self.started)
                     return
             time.sleep(0.05)
 
@@ -273,9 +275,8 @@ class Walk:
     def block(self) -> None:
         host = self.rng.randrange(HOSTS)
         address = self.web.address(host)
-        name = self.rng.choice((address, f"http://{address}:{self.web.port}/x"))
-        done = self.rng.random() < 0.5 and self.do(command="block", host=name)
-        if (done or self.command("block", name, codes=(0, 3, BUSY)).code == 0) and host not in self.blocked:
+        done = self.rng.random() < 0.5 and self.do(command="block", host=address)
+        if (done or self.command("block", address, codes=(0, 3, BUSY)).code == 0) and host not in self.blocked:
             self.blocked[host] = self._rule(f"{address} is blocked", lambda asked: asked.host == address)
 
     def unblock(self) -> None:
@@ -393,8 +394,7 @@ class Walk:
                 return None
         else:
             self.process.send_signal(getattr(signal, how))
-        # only SIGTERM stops a crawl cleanly while it starts
-        self._note_end(*(() if ready or how != "SIGINT" else INTERRUPTED))
+        self._note_end(*(() if ready else INTERRUPTED))
         if time.time() - begun > 20:
             self.fault("stop took", time.time() - begun)
         self.compare_at_rest()

@@ -66,7 +66,7 @@ class Receiving(Served):
             notices=self.notices,
             random=lambda n: bytes([len(self.fetched)]) * n,
             fetch_key_file=self._fetch,
-            read_feed=lambda body: [f"{SITE}{n}" for n in range(1, 1 + body.count(b"<entry>"))],
+            item_links=lambda body, url: [f"{SITE}{n}" for n in range(1, 1 + body.count(b"<entry>"))],
             in_background=lambda work: self.tasks.append(asyncio.get_running_loop().create_task(work)),
         )
         self.server._receive = self.receivers.receive

@@ -19,7 +19,7 @@ from typing import NamedTuple
 from crawler.config import Override, PolitenessConfig
 from crawler.frontier.hosts.gap_journal import GapJournal
 from crawler.frontier.hosts.table import NOWHERE, HostFlag, HostTable
-from crawler.records import Blame, Fetch, Outcome
+from crawler.records import TLS_FAILURES, Blame, Fetch, Outcome
 
 TLS_WAIT = 86_400.0  # s
 REFUSALS = frozenset({401, 403, 406, 451})
@@ -29,6 +29,7 @@ CAUSES = (
     "", "no_answer", "dns_not_found", "address_denied", "refusals",
     "connect_error", "tls_error", "dns_error", "host_busy", "temporary", "header_timeout", "reset", "truncated",
     "framing", "proxy_error", "internal_error", "not_rendered",
+    "certificate_expired", "certificate_name", "certificate_untrusted",
 )  # fmt: skip
 _CAUSE_OF = {cause: index for index, cause in enumerate(CAUSES)}
 NO_OVERRIDE = Override()
@@ -230,6 +231,6 @@ def backoff(failures: int, config: PolitenessConfig, outcome: Outcome) -> float:
 
     After two certificate failures, the host is tried only once a day, both for pages and for robots.txt.
     """
-    if outcome is Outcome.TLS_ERROR and failures > 1:
+    if outcome in TLS_FAILURES and failures > 1:
         return TLS_WAIT
     return min(config.backoff_first * 2.0 ** min(failures - 1, 60), config.backoff_max)

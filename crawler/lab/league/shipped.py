@@ -93,7 +93,13 @@ class Shipped:
     def record_outcome(self, page: int, now: float, changed: bool) -> None:
         if (known := self._asked.pop(page, None)) is not None:
             self._recalibration.observe(
-                known.fresh, known.hearing, known.stands_for, changed, known.new, known.haste
+                known.fresh,
+                known.hearing,
+                known.stands_for,
+                changed,
+                known.new,
+                known.haste,
+                known.reliability,
             )
         self._fetched[page] = now
         self.schedule.record_outcome(
@@ -117,7 +123,9 @@ class Shipped:
         if self._number[page] < 0:
             return math.nan, math.nan
         known = self.schedule.overview.page(self._number[page], now)
-        return known.fresh, self._recalibration.corrected(known.fresh, known.hearing, known.new, known.haste)
+        return known.fresh, self._recalibration.corrected(
+            known.fresh, known.hearing, known.new, known.haste, known.reliability
+        )
 
     def block(self, site: int, until: float) -> None:
         self.schedule.block(self.schedule.host(site + 1), until)

@@ -154,7 +154,7 @@ class Reader:
         """Keep only the dates that differ from those in the stored copy, which `known_content` reads."""
 
         def compare() -> list[tuple[str, float]]:
-            entries = self._entries(extracted.told_by, known_content())
+            entries = self._entries(extracted.told_by, known_content(), fetch.url)
             return changed_dates(
                 extracted.dated, entries, first=bool(entries) and extracted.told_by == "feed"
             )
@@ -165,11 +165,13 @@ class Reader:
             async with self._comparing:
                 extracted.dated = await asyncio.to_thread(compare)
 
-    def _entries(self, told_by: str, content: bytes) -> list[Entry]:
+    def _entries(self, told_by: str, content: bytes, url: str) -> list[Entry]:
         if told_by == "sitemap":
             return read_sitemap(content, self._config.sitemaps).entries
-        read = read_listing if told_by == "listing" else lambda body, most: read_feed(body, most).entries
-        return read(content, self._config.extract.links_max)
+        links_max = self._config.extract.links_max
+        if told_by == "listing":
+            return read_listing(content, links_max)
+        return read_feed(content, links_max, url).entries
 
     async def _page(self, fetch_task: FetchTask, fetch: Fetch, apart: Apart) -> Extracted:
         context = self._context(fetch_task, fetch)

@@ -21,6 +21,7 @@ from crawler.audit.hreflang import ReturnLinks
 from crawler.audit.on_page import SOURCES_MAX, Finding, PageFacts
 from crawler.records import NO_PAGE, REDIRECT_LOOP, LinkFlag, Outcome, PageState
 from crawler.urls.canonical import hostname
+from crawler.urls.media_type import HTML_TYPES
 from crawler.wording import several, words
 
 LISTED_MAX = 1000  # default number of findings that are listed per section
@@ -214,7 +215,7 @@ class Auditor:
         self._types[kind] += 1
         if digest := row["digest"]:
             self._contents.add(digest, row["url"])
-        if kind not in ("text/html", "application/xhtml+xml"):
+        if kind not in HTML_TYPES:
             return
         self._pages += 1
         self._unstored += row["warc_file"] is None

@@ -59,12 +59,8 @@ class Record(msgspec.Struct):
 
 
 class HttpMessage(msgspec.Struct):
-    """An HTTP message as it is stored.
+    """An HTTP message as it is stored. The status of a request is 0."""
 
-    For a request, `status` is 0, and `start_line` holds the method and the target.
-    """
-
-    start_line: str
     status: int
     reason: str
     version: str
@@ -282,7 +278,6 @@ def parse_http(block: bytes) -> HttpMessage:
     is_response = words[0].upper().startswith("HTTP/")
     code = words[1] if is_response and len(words) > 1 else ""
     message = HttpMessage(
-        start_line=start,
         status=int(code) if code.isascii() and code.isdigit() and len(code) <= 3 else 0,
         reason=words[2] if is_response and len(words) > 2 else "",
         version=words[0] if is_response else words[-1],

@@ -276,7 +276,9 @@ class Walk:
         host = self.rng.randrange(HOSTS)
         address = self.web.address(host)
         done = self.rng.random() < 0.5 and self.do(command="block", host=address)
-        if (done or self.command("block", address, codes=(0, 3, BUSY)).code == 0) and host not in self.blocked:
+        if (
+            done or self.command("block", address, codes=(0, 3, BUSY)).code == 0
+        ) and host not in self.blocked:
             self.blocked[host] = self._rule(f"{address} is blocked", lambda asked: asked.host == address)
 
     def unblock(self) -> None:

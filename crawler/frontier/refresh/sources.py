@@ -14,7 +14,7 @@ by tau/2 on average, which loses mu D tau/2 per time. Therefore
 
     slope      s = sum of mu D over pages with a gain
     interval   sqrt(2 L/s), where the price equals the loss by delay
-    worth it   sqrt(2 L s) < sum of b: otherwise the interval is four times as long
+    worth it   sqrt(2 L s) < sum of b: otherwise the interval is twice as long
 
 The sums of mu D and of b include every page that a source listed, even if a crawl had already seen the listed
 change. A page is listed D t/p times on average in a time t, so each listing of the page adds the fraction
@@ -55,7 +55,7 @@ SOURCES_MAX = 100_000
 # maximum number of pages that are examined when a source is read; if it lists more, they are sampled evenly
 TOLD_MAX = 256
 FADE = 0.9  # each reading multiplies the older sums by this
-UNPAID = 4.0  # if the readings of a source cost more than they gain, its interval is multiplied by this
+UNPAID = 2.0  # if the readings of a source cost more than they gain, its interval is multiplied by this
 # If a reading comes later than this many intervals after the previous one, it has no more weight than a reading
 # after exactly this many intervals.
 LATE_MAX = 4.0

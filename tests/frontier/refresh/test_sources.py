@@ -67,7 +67,7 @@ def test_the_reading_interval_balances_price_and_delay() -> None:
     assert told_by(400, 60, 1.0) == pytest.approx(wanted / 2.0, rel=0.15)
 
 
-def test_a_source_that_does_not_pay_is_read_a_quarter_as_often() -> None:
+def test_a_source_that_does_not_pay_is_read_half_as_often() -> None:
     wanted = math.sqrt(2.0 * LEVEL / RATE) / DAY
     assert told_by(1, 600, 1.0) == pytest.approx(UNPAID * wanted, rel=0.15)
 

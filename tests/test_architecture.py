@@ -192,12 +192,27 @@ def _nodes(path: Path, *words: str) -> Iterator[ast.AST]:
 
 
 @cache
+def _import_statements(path: Path) -> list[ast.Import | ast.ImportFrom]:
+    """Return the imports of a module, also those inside functions. Expressions contain none, so they are skipped."""
+    found: list[ast.Import | ast.ImportFrom] = []
+    waiting: list[ast.AST] = [ast.parse(path.read_text(encoding="utf-8"))]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            found.append(node)
+        for block in ("body", "orelse", "finalbody", "handlers", "cases"):
+            inner = getattr(node, block, ())
+            waiting += inner if isinstance(inner, list) else ()
+    return found
+
+
+@cache
 def _imports(path: Path) -> set[str]:
     names = set()
-    for node in _nodes(path):
+    for node in _import_statements(path):
         if isinstance(node, ast.Import):
             names.update(alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
+        else:
             assert node.level == 0, f"{path}: relative import"
             module = node.module or ""
             names.add(module)
@@ -312,10 +327,10 @@ def test_folders_of_process_import_only_lower_layers() -> None:
 
 def _imported(path: Path, modules: set[str]) -> Iterator[str]:
     """Yield the modules of the crawler that a module imports, also inside functions and for type checkers."""
-    for node in _nodes(path):
+    for node in _import_statements(path):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names if alias.name in modules)
-        elif isinstance(node, ast.ImportFrom) and (node.module or "") in modules:
+        elif (node.module or "") in modules:
             for alias in node.names:
                 below = f"{node.module}.{alias.name}"
                 yield below if below in modules else str(node.module)

@@ -149,15 +149,29 @@ def test_the_host_whose_request_ended_first_loses_its_cell_and_none_under_way() 
     assert {note.key for note in GapJournal(memory).found()} == {2, 3, 4, 6}
 
 
+@pytest.mark.parametrize("opened_again", [False, True])
 @pytest.mark.parametrize("torn", range(CELL - 3))  # the last three bytes are the same before and after
-def test_a_torn_note_counts_as_a_request_under_way(torn: int) -> None:
+def test_a_torn_note_counts_as_a_request_under_way(torn: int, opened_again: bool) -> None:
     memory = KilledMemory(4 * CELL, Countdown(1), torn)
     journal = GapJournal(memory)
     journal.begin(7, 10.0)
+    if opened_again:
+        journal = GapJournal(memory)
     with pytest.raises(KilledError):
         journal.end(7, 100.0, 90.0)
     expected = Note(7, -inf, -1.0) if torn else Note(7, 10.0, -1.0)
     assert list(GapJournal(bytearray(memory)).found()) == [expected]
+
+
+def test_the_second_cell_with_the_same_host_is_free() -> None:
+    memory = bytearray(2 * CELL)
+    GapJournal(memory).begin(7, 10.0)
+    memory[:] = 2 * (memory[:CELL] if any(memory[:CELL]) else memory[CELL:])
+    journal = GapJournal(memory)
+    assert list(journal.found()) == [(7, 10.0, -1.0)]
+    journal._check()
+    journal.begin(8, 11.0)
+    assert {note.key for note in GapJournal(memory).found()} == {7, 8}
 
 
 def test_any_sequence_of_notes_is_found_again() -> None:

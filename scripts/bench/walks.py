@@ -52,7 +52,7 @@ def main() -> int:
             f"walk {seed}: {took:.1f} s, load {os.getloadavg()[0]:.1f}, problems: {len(problems)}", flush=True
         )
         for each in problems[:8]:
-            print("   ", each[:1000], flush=True)
+            print("   ", each[-1000:], flush=True)
         if not problems:
             shutil.rmtree(here)
     print(f"{broken} of {args.walks} walks broke a promise")

@@ -14,6 +14,7 @@ import sys
 import tempfile
 import time
 import traceback
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
@@ -45,7 +46,9 @@ def main() -> int:
     broken = 0
     for seed in range(args.first, args.first + args.walks):
         begun, here = time.monotonic(), folder / f"walk{seed}"
-        problems = problems_of(here, seed, args.steps)
+        # a process for each walk, because commands that run in it leave files open until it ends
+        with ProcessPoolExecutor(1) as pool:
+            problems = pool.submit(problems_of, here, seed, args.steps).result()
         broken += bool(problems)
         took = time.monotonic() - begun
         print(

@@ -95,6 +95,12 @@ class NoSeedError(CrawlerError):
     exit_code = 4
 
 
+class NoCopyError(CrawlerError):
+    """The crawl has no copy of a page, or none that may be shown."""
+
+    exit_code = 4
+
+
 class StoreError(CrawlerError):
     """The disk is full or failing. Restart the crawl once the disk is repaired."""
 

@@ -175,7 +175,12 @@ class Outcome(StrEnum):
     DNS_NOT_FOUND = "dns_not_found"  # NXDOMAIN or no address
     ADDRESS_DENIED = "address_denied"  # the address guard denies all addresses of the host
     CONNECT_ERROR = "connect_error"  # refused, unreachable or timeout
-    TLS_ERROR = "tls_error"  # invalid certificate or failed handshake
+    CERTIFICATE_EXPIRED = "certificate_expired"  # or not valid yet
+    CERTIFICATE_MISMATCH = "certificate_mismatch"  # the certificate is for another host
+    CERTIFICATE_UNTRUSTED = (
+        "certificate_untrusted"  # self-signed, of an unknown authority, or otherwise not verified
+    )
+    TLS_ERROR = "tls_error"  # the TLS handshake failed for another reason
     RESET = "reset"  # closed or reset before the first byte of an answer
     PROXY_ERROR = "proxy_error"
     # A browser rendered the page in an earlier fetch, but no browser could render it this time. The URL is
@@ -184,6 +189,17 @@ class Outcome(StrEnum):
     INTERNAL_ERROR = "internal_error"  # exception in the crawler: its traceback is logged, the URL is retried
     ROBOTS_DENIED = "robots_denied"  # never requested: robots.txt forbids it
     WITHDRAWN = "withdrawn"  # never requested, because the operator has withdrawn the page
+
+
+# The outcomes of a TLS handshake that failed.
+TLS_FAILURES = frozenset(
+    {
+        Outcome.CERTIFICATE_EXPIRED,
+        Outcome.CERTIFICATE_MISMATCH,
+        Outcome.CERTIFICATE_UNTRUSTED,
+        Outcome.TLS_ERROR,
+    }
+)
 
 
 class Blame(IntEnum):

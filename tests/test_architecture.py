@@ -352,7 +352,7 @@ METHODS_MAX = 24
 # Classes that still have more methods -> how many; no number here may rise.
 MANY_METHODS = {
     "Answer": 29,
-    "ChangingWeb": 31,
+    "ChangingWeb": 30,
     "Client": 27,
     "ClockCache": 27,
     "Delivery": 25,

@@ -204,3 +204,15 @@ def test_compilation_can_be_disabled(
     command = build(tmp_path / "out")
     command.build_extensions()
     assert not Path(command.get_ext_fullpath("crawler.extract.survey")).exists()
+
+
+def test_setup_names_a_way_out_if_it_may_not_write_its_folder(tmp_path: Path) -> None:
+    """In a checkout of another user, `scripts/setup` once asked to install a module that was there."""
+    (tmp_path / "file").touch()
+    setup = Path(__file__).parents[1] / "scripts" / "setup"
+    environment = {**os.environ, "CRAWLER_VENV": str(tmp_path / "file" / "venv")}
+    ran = subprocess.run([setup, "--quick"], env=environment, capture_output=True, text=True, check=False)
+    assert ran.returncode == 1
+    assert ran.stderr == (
+        f"setup: {tmp_path}/file/venv cannot be written; CRAWLER_VENV=FOLDER names another folder\n"
+    )

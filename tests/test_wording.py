@@ -14,9 +14,13 @@ from crawler.wording import several, words
 ROOT = Path(crawler.__file__).parent
 # The lab and the benchmarks print tables and figures of experiments, whose numbers are large.
 EXEMPT = {"lab", "bench"}
-AFTER_A_NUMBER = re.compile(
+NOUN = (
     r" (?:[a-z]+ )?(?:URLs|hosts|pages|links|copies|seeds|refreshes|tries|problems|answers|clients|tasks)\b"
 )
+AFTER_A_NUMBER = re.compile(NOUN)
+# how the source of such a message looks; the noun may begin the next of several adjacent strings
+SOURCE_AFTER_A_NUMBER = re.compile(r"\}[\s\"'rRfF]*" + NOUN)
+FILE_ERROR = re.compile(r"\b(?:OS|Permission|FileNotFound)Error\b")
 
 
 @pytest.mark.parametrize(
@@ -52,7 +56,10 @@ def _top(path: Path) -> str:
 
 def _plurals(path: Path) -> Iterator[str]:
     """Yield the places in a file where a message has a number and a noun in plural."""
-    tree = ast.parse(path.read_text(encoding="utf-8"))
+    source = path.read_text(encoding="utf-8")
+    if not SOURCE_AFTER_A_NUMBER.search(source):
+        return
+    tree = ast.parse(source)
     internal = {
         id(inner)
         for node in ast.walk(tree)
@@ -91,10 +98,9 @@ def test_a_message_does_not_repeat_the_number_and_path_of_an_error() -> None:
     """The text of an `OSError` is "[Errno 2] No such file or directory: 'x'". `reason_of` returns the words."""
     found = []
     for path in sorted(ROOT.rglob("*.py")):
-        if path.name not in NAMED_BY_THE_ERROR:
-            handlers = (
-                node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ExceptHandler)
-            )
+        source = path.read_text(encoding="utf-8")
+        if path.name not in NAMED_BY_THE_ERROR and FILE_ERROR.search(source):
+            handlers = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.ExceptHandler))
             found += [
                 f"{path.relative_to(ROOT)}:{line}" for handler in handlers for line in _repeats(handler)
             ]
@@ -104,7 +110,7 @@ def test_a_message_does_not_repeat_the_number_and_path_of_an_error() -> None:
 def _repeats(handler: ast.ExceptHandler) -> Iterator[int]:
     """Yield the lines of the messages that contain a caught `OSError` as it is."""
     caught = ast.unparse(handler.type) if handler.type is not None else ""
-    if re.search(r"\b(?:OS|Permission|FileNotFound)Error\b", caught):
+    if FILE_ERROR.search(caught):
         for node in ast.walk(handler):
             if isinstance(node, ast.FormattedValue) and ast.unparse(node.value) == handler.name:
                 yield from [node.lineno] if node.conversion != ord("r") else []

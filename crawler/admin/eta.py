@@ -12,6 +12,8 @@ least `GROWS`, the end cannot be estimated, because the crawl grows or nearly do
 At the present speed, the crawl would take `left` times the time per URL. But a single host can take longer: it
 may wait for its robots.txt or after a failure, or each gap between its requests may be long. The estimate is
 the longer one of the two times.
+
+If the run reaches `crawl.max_pages` before, the estimate is the time until then.
 """
 
 import math
@@ -31,7 +33,8 @@ class Eta(msgspec.Struct, frozen=True):
     """An estimate: `urls` is the number of URLs that wait, including the pending links that are probably new.
 
     `left` includes the URLs that are still to be found, and `seconds` is the time until all of them are fetched.
-    If the time depends on one host, `host` is its name; otherwise, `seconds` follows from the present speed.
+    If the time depends on one host, `host` is its name; otherwise, `seconds` follows from the present speed. If
+    `limited`, the run ends earlier, because only `left` more pages may be fetched in it.
     While the crawl grows, `left` and `seconds` are None. `brings` is the number of new URLs per page; it is None
     if no URL was done in the last minute.
     """
@@ -41,18 +44,31 @@ class Eta(msgspec.Struct, frozen=True):
     left: float | None = None
     seconds: float | None = None
     host: str = ""
+    limited: bool = False
 
 
-def eta(todo: int, pending: int, recent: Mapping[str, float], slowest: SlowestHost | None = None) -> Eta:
-    """Estimate the remaining work; `recent` is the growth of `done`, `new` and `known` over `span` seconds."""
+def eta(
+    todo: int,
+    pending: int,
+    recent: Mapping[str, float],
+    slowest: SlowestHost | None = None,
+    pages_left: int | None = None,
+) -> Eta:
+    """Estimate the remaining work.
+
+    `recent` is the growth of `done`, `new` and `known` over `span` seconds. `pages_left` is the number of pages
+    that may still be fetched in this run; None if there is no limit.
+    """
     done, new, known = (recent.get(name, 0.0) for name in ("done", "new", "known"))
     urls = todo + pending * (new / (new + known) if new + known > 0.0 else 1.0)
     if done <= 0.0:
         return Eta(urls, None, None, slowest.seconds, slowest.host) if slowest is not None else Eta(urls)
     brings = new / done
-    if brings >= GROWS:
+    left = urls / (1.0 - brings) if brings < GROWS else math.inf
+    if pages_left is not None and pages_left < left:
+        return Eta(urls, brings, pages_left, pages_left * recent["span"] / done, limited=True)
+    if left == math.inf:
         return Eta(urls, brings)
-    left = urls / (1.0 - brings)
     seconds = left * recent["span"] / done
     if slowest is not None and slowest.seconds > seconds:
         return Eta(urls, brings, left, slowest.seconds, slowest.host)
@@ -74,6 +90,8 @@ def describe_eta(view: Eta, refreshed: int = 0) -> str:
         waiting = several(round(view.urls), "URL", "wait")
         return f"about {waiting} and the crawl grows: each page adds {view.brings:.1f} new ones"
     time = duration(view.seconds)
+    if view.limited:
+        return f"{several(round(view.left), 'page')} until max_pages is reached, {time} at this rate"
     time = f"at least {time} because of {view.host}" if view.host else f"{time} at this rate"
     return f"about {several(round(view.left), 'URL')}, {time}; each page adds {view.brings:.2f} new ones"
 

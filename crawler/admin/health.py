@@ -20,12 +20,12 @@ from typing import Any, Protocol
 import msgspec
 
 from crawler.admin.wait_causes import describe_cause
-from crawler.records import FrontierCounts, Outcome, PeerStatus
+from crawler.records import TLS_FAILURES, FrontierCounts, Outcome, PeerStatus
 from crawler.wording import several
 
 # Outcomes of pages and robots.txt that show trouble with a server or with the network of the crawl.
 TROUBLE = (
-    Outcome.CONNECT_ERROR, Outcome.DNS_ERROR, Outcome.TLS_ERROR, Outcome.PROXY_ERROR, Outcome.HEADER_TIMEOUT,
+    Outcome.CONNECT_ERROR, Outcome.DNS_ERROR, *sorted(TLS_FAILURES), Outcome.PROXY_ERROR, Outcome.HEADER_TIMEOUT,
     Outcome.RESET, Outcome.TEMPORARY, Outcome.HOST_BUSY, Outcome.FRAMING, Outcome.BAD_STATUS, Outcome.INTERNAL_ERROR,
 )  # fmt: skip
 REQUESTS_MIN = 20  # with fewer requests than this in the last minute, the share of failures is not meaningful

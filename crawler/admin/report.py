@@ -19,6 +19,7 @@ _NO_COUNTERS: dict[str, Any] = {"pages": {}, "bytes": {}, "urls": {}, "robots": 
 SUCCESSES = ("fetched", "empty", "unchanged", "truncated")
 
 REASONS_SHOWN = 5  # the number of hosts that are named if no page could be fetched
+WHY_HINT = " (see `crawler why URL`)"  # ends a reason; misleading if the directory is not kept
 
 
 def with_share(splitter: SplitterCounts) -> dict[str, Any]:
@@ -146,7 +147,7 @@ class Report(msgspec.Struct, kw_only=True):
         told = {each.partition(": ")[2] for each in reasons}  # the causes that `reasons` already names
         said = [each for each in said if each.removeprefix("robots.txt ").rpartition(" ")[0] not in told]
         if said:
-            said[-1] += " (see `crawler why URL`)"
+            said[-1] += WHY_HINT
         if not (reasons or said or self.counters.get("urls.seeds")):
             return "no seeds were given"
         return "; ".join(reasons + said) or "no URL is left to fetch; see `crawler status`"

@@ -44,7 +44,8 @@ class Status(msgspec.Struct, kw_only=True):
     The fields from `processes` to `serve` are set only for running processes (`process/live_services.py`).
     `processes` contains the vital signs of each process. `run` contains the number of pages fetched in this
     run. `recent` is the growth in about the last minute (`process_metrics.LastMinute`). `slowest` is the host
-    whose URLs take the longest time; it is None if no host must wait. `timings` are
+    whose URLs take the longest time; it is None if no host must wait. `pages_left` is the
+    number of pages that may still be fetched in this run; it is None without `crawl.max_pages`. `timings` are
     histograms. `waited` contains, for each reason, the seconds in which no fetch could start. `errors` are
     the latest warnings. `serve` is the state of the page server.
     """
@@ -62,6 +63,7 @@ class Status(msgspec.Struct, kw_only=True):
     run: dict[str, int] = {}
     recent: dict[str, float] = {}
     slowest: SlowestHost | None = None
+    pages_left: int | None = None
     timings: dict[str, dict[str, Any]] = {}
     waited: dict[str, float] = {}
     paused: list[str] = []
@@ -73,7 +75,7 @@ class Status(msgspec.Struct, kw_only=True):
     @property
     def eta(self) -> Eta:
         """Estimate the remaining work of the crawl."""
-        return eta(self.frontier.todo, self.due.pending, self.recent, self.slowest)
+        return eta(self.frontier.todo, self.due.pending, self.recent, self.slowest, self.pages_left)
 
     @property
     def health(self) -> Health:
@@ -228,6 +230,7 @@ _BY_NAME: dict[str, Callable[[Sequence[Any]], Any]] = {
     "ended": max,
     "span": max,
     "why_slow": _mean,  # each value is a fraction of the run's time
+    "pages_left": min,  # each process reports the number for the whole crawl
     "slowest": lambda values: max(values, key=lambda host: host.seconds),
     "paused": lambda values: sorted({reason for value in values for reason in value}),
 }

@@ -5,6 +5,9 @@ from crawler.wording import words
 # Outcomes and causes whose names need an explanation; other names are shown as they are.
 _WORDS = {
     "connect_error": "connection refused or timed out",
+    "certificate_expired": "its certificate has expired or is not valid yet",
+    "certificate_mismatch": "its certificate is for another name",
+    "certificate_untrusted": "its certificate is self-signed or of an unknown authority",
     "tls_error": "no TLS connection",
     "dns_error": "no answer from DNS",
     "dns_not_found": "the host name does not exist",

@@ -15,6 +15,7 @@ from typing import Any, ParamSpec, TypeVar, Unpack
 from msgspec.structs import replace
 
 from crawler.admin.crawl_wait import next_wait
+from crawler.admin.report import WHY_HINT
 from crawler.api.crawl import Crawl
 from crawler.api.item_files import item_paths
 from crawler.api.item_formats import check_items
@@ -25,7 +26,7 @@ from crawler.config import Config
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.restart import rename_file_to_numbered, rename_to_numbered
 from crawler.crawl.start_checks import check_start
-from crawler.errors import UsageError
+from crawler.errors import NoSeedError, UsageError
 from crawler.printable import printable
 from crawler.wording import several
 
@@ -230,7 +231,8 @@ def run(*positional: Any, **options: Any) -> dict[str, Any]:
 def fetch(url: str, config: Settings = None) -> Page:
     """Fetch one page as politely as a crawl would, but store nothing. This is useful for trying selectors.
 
-    Redirects are followed; the last answer is returned.
+    Redirects are followed; the last answer is returned, whatever its status is. A failed request is not
+    repeated. If the host or its robots.txt does not answer, the error is raised at once.
 
         >>> crawler.fetch(url, settings).css("title").text
         'Home'
@@ -243,13 +245,34 @@ def fetch(url: str, config: Settings = None) -> Page:
         return asyncio.run(_fetch(url, config, Path(folder)))
 
 
+def _one_try(settings: Config) -> Config:
+    """Return settings with which one process ends at its first failure: each failure waits longer than the patience."""
+    wait = settings.crawl.patience + 60.0
+    politeness = settings.politeness
+    return replace(
+        settings,
+        seeds=(),
+        crawl=replace(settings.crawl, processes=1),
+        frontier=replace(settings.frontier, tries=1),
+        robots=replace(settings.robots, unreachable_delays=(wait,)),
+        politeness=replace(
+            politeness,
+            backoff_first=max(wait, politeness.backoff_first),
+            backoff_max=max(wait, politeness.backoff_max),
+        ),
+    )
+
+
 async def _fetch(url: str, config: Settings, folder: Path) -> Page:
-    settings = config if isinstance(config, Config) else configure(config)
-    settings = replace(settings, seeds=(), crawl=replace(settings.crawl, processes=1))
+    settings = _one_try(config if isinstance(config, Config) else configure(config))
     last = None
     async with Crawl(settings, directory=folder, seeds=url, follow=False) as crawl:
-        async for page in crawl.pages():
-            last = page
+        try:
+            async for page in crawl.pages():
+                last = page
+        except NoSeedError as error:
+            if last is None or not last.status:
+                raise NoSeedError(str(error).removesuffix(WHY_HINT)) from error
     if last is None:
         raise UsageError(f"{url}: nothing was fetched")
     return last

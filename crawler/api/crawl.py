@@ -41,7 +41,7 @@ from crawler.api.page_queue import PageQueue
 from crawler.api.request import PRIORITY, Callback, Request
 from crawler.api.stored import stored_pages
 from crawler.clock import SystemClock
-from crawler.config import Config, convert
+from crawler.config import Config
 from crawler.crawl import rendered_parts, safe_settings
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.identity import Contact
@@ -444,7 +444,7 @@ class Crawl:
             return
         self.directory.require()
         ready(self.directory)
-        config = convert(self.directory.settings.load())
+        config = self.directory.settings.config()
         for name in begun_names(self.directory):
             with reading(config, self.directory, name, clock=SystemClock()) as stages:
                 yield from stored_pages(stages, newest, allow)

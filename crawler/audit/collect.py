@@ -25,6 +25,7 @@ from crawler.pages.formats.rows import Known, known_rows, url_finder
 from crawler.pages.formats.selection import Say, Selection
 from crawler.records import NO_PAGE, LinkFlag, PageState
 from crawler.urls.canonical import canonical, resolve
+from crawler.urls.ports import BAD_PORTS, port_of
 
 _SITEMAP = LinkFlag.SITEMAP
 _PART = LinkFlag.REQUISITE
@@ -189,6 +190,7 @@ class PageReader:
         self._folders = folders
         self._fingerprint = fingerprint
         self._wanted = wanted
+        self._bad_ports = BAD_PORTS.difference(config.network.allow_ports)
 
     def __call__(self, piece: list[Known], careful: bool) -> Done:
         """Return the facts of each page that can be read."""
@@ -212,6 +214,10 @@ class PageReader:
         resolved = (
             resolve(found.base, href, encoding=found.encoding) for href in [*found.hrefs, *found.requisites]
         )
-        links = np.array([self._fingerprint(link) for link in resolved if link is not None], np.uint64)
+        targets = [link for link in resolved if link is not None]
+        links = np.array([self._fingerprint(link) for link in targets], np.uint64)
         matters = np.unique(links[np.isin(links, self._wanted)]) if len(self._wanted) else links[:0]
-        return facts(int(known.row["id"], 16), url, found, matters.tobytes(), self._fingerprint)
+        page = facts(int(known.row["id"], 16), url, found, matters.tobytes(), self._fingerprint)
+        refused = dict.fromkeys(link for link in targets if port_of(link) in self._bad_ports)
+        page.refused = [(self._fingerprint(link), link) for link in refused]
+        return page

@@ -20,6 +20,8 @@ from crawler.audit.check_table import CHECKS, DEEP_HOPS, SLOW_SECONDS, Source
 from crawler.audit.hreflang import ReturnLinks
 from crawler.audit.on_page import SOURCES_MAX, Finding, PageFacts
 from crawler.records import NO_PAGE, REDIRECT_LOOP, LinkFlag, Outcome, PageState
+from crawler.urls.canonical import hostname
+from crawler.urls.media_type import HTML_TYPES
 from crawler.wording import several, words
 
 LISTED_MAX = 1000  # default number of findings that are listed per section
@@ -40,7 +42,10 @@ _OUTCOMES = {
     Outcome.DNS_ERROR: "name not resolved",
     Outcome.DNS_NOT_FOUND: "no such host",
     Outcome.CONNECT_ERROR: "no connection",
-    Outcome.TLS_ERROR: "certificate or TLS error",
+    Outcome.CERTIFICATE_EXPIRED: "certificate expired or not valid yet",
+    Outcome.CERTIFICATE_MISMATCH: "certificate for another name",
+    Outcome.CERTIFICATE_UNTRUSTED: "certificate self-signed or of an unknown authority",
+    Outcome.TLS_ERROR: "no TLS connection",
     Outcome.HEADER_TIMEOUT: "no answer in time",
     Outcome.RESET: "connection closed",
     Outcome.TRUNCATED: "answer cut short",
@@ -210,7 +215,7 @@ class Auditor:
         self._types[kind] += 1
         if digest := row["digest"]:
             self._contents.add(digest, row["url"])
-        if kind not in ("text/html", "application/xhtml+xml"):
+        if kind not in HTML_TYPES:
             return
         self._pages += 1
         self._unstored += row["warc_file"] is None
@@ -288,6 +293,13 @@ class Auditor:
         self._translations.add(page.fingerprint, [fingerprint for fingerprint, _ in page.alternates])
         for fingerprint, translation in page.alternates:
             self._judge_target("hreflang_targets", page.url, fingerprint, translation)
+        for fingerprint, target in page.refused:  # the crawl rejected the link, so it has no record
+            flags = 0 if hostname(target) == hostname(page.url) else _EXTERNAL
+            if flags and not self._checks_external:
+                continue
+            if fingerprint not in (self._dead_external if flags else self._dead):
+                self.waiting(target, fingerprint, "port that browsers refuse", page.url, flags)
+            _count_in(self._sources, fingerprint, page.url)
         for link in np.frombuffer(page.links, np.uint64).tolist():
             if link in self._mapped:
                 self._linked.add(link)

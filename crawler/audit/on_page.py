@@ -42,7 +42,8 @@ class PageFacts(msgspec.Struct):
 
     `links` are the fingerprints (uint64) of the page's links to URLs in `Auditor.wanted`. `canonical` is the
     (fingerprint, URL) of the page's canonical link, if the page has only one and it leads to another page.
-    `alternates` are the (fingerprint, URL) pairs of the page's translations.
+    `alternates` are the (fingerprint, URL) pairs of the page's translations. `refused` are the (fingerprint,
+    URL) pairs of its links to ports that the crawler and browsers refuse.
     """
 
     fingerprint: int
@@ -52,6 +53,7 @@ class PageFacts(msgspec.Struct):
     description: str = ""
     canonical: tuple[int, str] | None = None
     alternates: list[tuple[int, str]] = []
+    refused: list[tuple[int, str]] = []
     findings: list[tuple[str, Finding]] = []
 
 

@@ -16,22 +16,19 @@ from typing import Any
 import numpy as np
 
 from crawler.bench import harness, streams
+from crawler.cli.parsing import OptionParser
 from crawler.urls import clock_cache
 from crawler.urls.clock_cache import ClockCache
 
 Add = Callable[[int], bool]
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: OptionParser) -> None:
     parser.add_argument("--bits", type=int, nargs="+", default=[16], help="cache sizes, as powers of two")
-    parser.add_argument(
-        "--requests", type=harness.count_argument, default=1_000_000, help="number of requests"
-    )
-    parser.add_argument(
-        "--hosts", type=harness.count_argument, default=500, help="hosts crawled at the same time (500)"
-    )
-    parser.add_argument("--seed", type=int, default=1, help="seed of the stream (1)")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.option("--requests", 1_000_000, "number of requests", type=harness.count_argument)
+    parser.option("--hosts", 500, "hosts crawled at the same time", type=harness.count_argument)
+    parser.option("--seed", 1, "seed of the stream")
+    parser.option("--json", False, "print JSON")
 
 
 class OrderedDictLru:

@@ -39,6 +39,7 @@ import numpy as np
 from crawler.bench import harness
 from crawler.bench.meters import anonymous_bytes
 from crawler.bench.streams import Fingerprints, mixed
+from crawler.cli.parsing import OptionParser
 from crawler.config import DueConfig
 from crawler.due import elias_fano
 from crawler.due.eliminator import Appended, Eliminator
@@ -58,17 +59,11 @@ _CHUNK_MAX = 1 << 25
 _TOLD_MIN = 100_000_000  # progress is printed while a set of at least this many known URLs is built
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--known", type=harness.count_argument, default=1_000_000, help="URLs in the known set (1,000,000)"
-    )
-    parser.add_argument(
-        "--buffer", type=harness.count_argument, default=1 << 16, help="URLs per flush (65,536)"
-    )
-    parser.add_argument("--flushes", type=harness.count_argument, default=64, help="number of flushes (64)")
-    parser.add_argument(
-        "--new", type=float, default=0.2, help="share of the submitted URLs that are new (0.2)"
-    )
+def add_arguments(parser: OptionParser) -> None:
+    parser.option("--known", 1_000_000, "URLs in the known set", type=harness.count_argument)
+    parser.option("--buffer", 1 << 16, "URLs per flush (65,536)", type=harness.count_argument)
+    parser.option("--flushes", 64, "number of flushes", type=harness.count_argument)
+    parser.option("--new", 0.2, "share of the submitted URLs that are new")
     parser.add_argument(
         "--only",
         nargs="+",
@@ -76,15 +71,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=installed(),
         help="contenders to measure (all that are installed)",
     )
-    parser.add_argument(
-        "--slow-flushes",
-        type=harness.count_argument,
-        default=4,
-        help="number of flushes measured for the one_file method (4)",
+    parser.option(
+        "--slow-flushes", 4, "number of flushes measured for the one_file method", type=harness.count_argument
     )
-    parser.add_argument("--directory", type=Path, help="folder for the files (the temporary directory)")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    parser.option("--directory", Path, "folder for the files (the temporary directory)", metavar="DIR")
+    parser.option("--seed", 1)
+    parser.option("--json", False, "print JSON")
 
 
 class Contender:

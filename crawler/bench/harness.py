@@ -8,14 +8,14 @@ import statistics
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
+from crawler.cli.parsing import OptionParser
+
 Row = Mapping[str, Any]
 
 
-def parser(description: str | None) -> argparse.ArgumentParser:
+def parser(description: str | None) -> OptionParser:
     """Return a parser whose help begins with `description`, the docstring of a script, and keeps its line breaks."""
-    return argparse.ArgumentParser(
-        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    return OptionParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
 
 
 def count_argument(text: str) -> int:

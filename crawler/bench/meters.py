@@ -52,12 +52,18 @@ def memory_below(pid: int) -> int:
     Shared pages count once.
     """
     try:
-        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
-        below = children(pid)
+        return proportional_memory(pid) + sum(map(memory_below, children(pid)))
     except OSError:
         return 0
-    own = sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
-    return 1024 * own + sum(map(memory_below, below))
+
+
+def proportional_memory(pid: int) -> int:
+    """Return the resident bytes of a process; of shared pages, only its share counts. Return 0 if it has ended."""
+    try:
+        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
+    except OSError:
+        return 0
+    return 1024 * sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
 
 
 def children(pid: int) -> list[int]:

@@ -34,7 +34,7 @@ from crawler.bench.planning import (
     plan,
 )
 from crawler.bench.sample_crawl import facts
-from crawler.cli.parsing import Parser, PlainHelp
+from crawler.cli.parsing import OptionParser, Parser, PlainHelp
 from crawler.config import PolitenessConfig
 from crawler.errors import UsageError
 
@@ -139,16 +139,15 @@ _NUMBERS = (
 _PAGES = _Number("pages", 0.0, "N", "pages to fetch, such as 1e9", **_NEEDED)
 
 
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
+def _add_arguments(parser: OptionParser) -> None:
     parser.add_argument(_PAGES.flag, type=float, required=True, metavar="N", help=_PAGES.help)
-    parser.add_argument("--sample", type=Path, metavar="DIR",
-                        help="crawl whose facts replace the defaults of the other arguments")  # fmt: skip
+    parser.option(
+        "--sample", Path, "crawl whose facts replace the defaults of the other arguments", metavar="DIR"
+    )
     for each in _NUMBERS:
         kind = type(each.default)
         parser.add_argument(each.flag, type=kind, default=each.default, metavar=each.metavar, help=each.help)
-    parser.add_argument(
-        "--units", type=Path, metavar="FILE", help="unit costs written by `crawler bench units --out`"
-    )
+    parser.option("--units", Path, "unit costs written by `crawler bench units --out`")
 
 
 def goal_of(args: argparse.Namespace) -> Goal:

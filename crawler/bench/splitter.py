@@ -26,6 +26,7 @@ from typing import Any
 import uvloop
 
 from crawler.bench import harness
+from crawler.cli.parsing import OptionParser
 from crawler.clock import SystemClock
 from crawler.config import SplitterConfig
 from crawler.records import Link
@@ -43,10 +44,10 @@ GROUP_LINKS = 1600  # number of links on 16 pages; in this benchmark, all of the
 SECRET = b"benchmark secret"
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--links", type=harness.count_argument, default=1_000_000)
-    parser.add_argument("--directory", type=Path, help="folder for the stores (the temporary directory)")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+def add_arguments(parser: OptionParser) -> None:
+    parser.option("--links", 1_000_000, type=harness.count_argument)
+    parser.option("--directory", Path, "folder for the stores (the temporary directory)", metavar="DIR")
+    parser.option("--json", False, "print JSON")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -52,6 +52,7 @@ from crawler.bench.planning import (
     UnitCosts,
     page_cpu,
 )
+from crawler.cli.parsing import OptionParser
 from crawler.errors import CrawlerError, UsageError
 from crawler.storage.engines import open_store
 from crawler.storage.files import atomic_write
@@ -116,12 +117,10 @@ class CrawlCost(NamedTuple):
     new: float
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--pages", type=int, default=2000, help="pages in each of the larger crawls (2000)")
-    parser.add_argument("--repeats", type=int, default=3, help="number of repetitions (3)")
-    parser.add_argument(
-        "--out", type=Path, help="write the unit costs to this JSON file, for `crawler plan --units`"
-    )
+def add_arguments(parser: OptionParser) -> None:
+    parser.option("--pages", 2000, "pages in each of the larger crawls")
+    parser.option("--repeats", 3, "number of repetitions")
+    parser.option("--out", Path, "write the unit costs to this JSON file, for `crawler plan --units`")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -16,7 +16,6 @@ from crawler.storage.files import is_held, lock_holder
 from crawler.upgrade.ready import ready
 
 if TYPE_CHECKING:
-    from crawler.config import Config
     from crawler.process.opening.stages import Stages
 
 END_WAIT = 600.0  # seconds to wait for the end of a crawl; the limits on its shutdown end it much earlier
@@ -207,8 +206,9 @@ def at_rest(directory: CrawlDirectory, name: str, *, lasting: bool = False) -> I
     with uncollected():
         from crawler.process.opening import stages
 
-    config = _saved(directory)
-    with stages.at_rest(config, directory, name, clock=SystemClock(), lasting=lasting) as opened:
+    with stages.at_rest(
+        directory.settings.config(), directory, name, clock=SystemClock(), lasting=lasting
+    ) as opened:
         yield opened
 
 
@@ -220,14 +220,8 @@ def reading(directory: CrawlDirectory, name: str) -> Iterator["Stages"]:
     with uncollected():
         from crawler.process.opening import stages
 
-    with stages.reading(_saved(directory), directory, name, clock=SystemClock()) as opened:
+    with stages.reading(directory.settings.config(), directory, name, clock=SystemClock()) as opened:
         yield opened
-
-
-def _saved(directory: CrawlDirectory) -> "Config":
-    from crawler.config import convert
-
-    return convert(directory.settings.load())
 
 
 def wait_for_end(path: Path) -> None:

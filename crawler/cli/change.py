@@ -9,12 +9,11 @@ from typing import Any, get_args
 
 from crawler.change_signals import NAMES, SIGNAL_SOURCES, Fate
 from crawler.cli import access, options
-from crawler.config import convert
 from crawler.config.schema import RenderWhen
 from crawler.crawl import rendered_parts, safe_settings
 from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import UsageError
-from crawler.upgrade.ready import ready
+from crawler.upgrade.ready import opened
 from crawler.wording import several
 
 _TEXTS = {
@@ -71,10 +70,11 @@ def main(command: str, argv: list[str]) -> int:
         parser.add_argument("arguments", nargs=nargs, metavar=metavar, type=options.url)
     if command == "seed":
         options.add_set(parser)
-        parser.add_argument(
+        parser.option(
             "--render",
+            str,
+            "whether a browser shows the pages under these seeds, as the column `render` of a seeds file says it",
             choices=get_args(RenderWhen),
-            help="whether a browser shows the pages under these seeds, as the column `render` of a seeds file says it",
         )
     if command == "signal":
         recipes = "; ".join(f"{each.name}: {each.recipe}" for each in SIGNAL_SOURCES)
@@ -84,9 +84,9 @@ def main(command: str, argv: list[str]) -> int:
             default="signal",
             help=f"source of the signal; each source is trusted according to its past precision. {recipes}",
         )
-        parser.add_argument("--json", action="store_true", help="print JSON, with the fate of each URL")
+        parser.option("--json", False, "print JSON, with the fate of each URL")
     if command == "stop":
-        parser.add_argument("--wait", action="store_true", help="return when all of its processes have ended")
+        parser.option("--wait", False, "return when all of its processes have ended")
     args = parser.parse_args(argv)
     if command == "set":
         return _set(args)
@@ -118,23 +118,16 @@ def main(command: str, argv: list[str]) -> int:
 
 def _parted(args: argparse.Namespace, request: dict[str, Any]) -> dict[str, Any]:
     """Apply the part of a `seed` request that says which pages a browser renders; return the rest of the request."""
-    directory = _directory(args)
-    scope = convert(directory.settings.load()).crawl.scope
+    directory = opened(args.dir)
+    scope = directory.settings.config().crawl.scope
     settings, rest = rendered_parts.separated(request | {"render": args.render}, scope)
     _apply(args, directory, settings)
     return rest
 
 
-def _directory(args: argparse.Namespace) -> CrawlDirectory:
-    directory = CrawlDirectory(args.dir)
-    directory.require()
-    ready(directory)
-    return directory
-
-
 def _apply(args: argparse.Namespace, directory: CrawlDirectory, wanted: dict[str, str]) -> bool:
     """Change settings of the crawl and save them; return whether it is running."""
-    safe_settings.changed(convert(directory.settings.load()), wanted)
+    safe_settings.changed(directory.settings.config(), wanted)
     running = access.is_running(args.dir)
     if not running and safe_settings.LOG_LEVEL in wanted:
         raise UsageError(
@@ -148,7 +141,7 @@ def _apply(args: argparse.Namespace, directory: CrawlDirectory, wanted: dict[str
 
 def _set(args: argparse.Namespace) -> int:
     """Change settings of a running crawl, or of the next run if none is running."""
-    directory, wanted = _directory(args), safe_settings.parse(args.arguments)
+    directory, wanted = opened(args.dir), safe_settings.parse(args.arguments)
     running = _apply(args, directory, wanted)
     said = ", ".join(f"{key} = {value}" for key, value in wanted.items())
     print(said if running else f"{said} from the next run on")

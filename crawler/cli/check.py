@@ -22,14 +22,12 @@ def main(_command: str, argv: list[str]) -> int:
         "Verify the counters, store, DUE runs and WARC records of a crawl that is not running.",
         "crawler check --dir example --repair",
     )
-    parser.add_argument(
+    parser.option(
         "--repair",
-        action="store_true",
-        help="repair the damage where possible, queue lost pages to be fetched again, and print each repair",
+        False,
+        "repair the damage where possible, queue lost pages to be fetched again, and print each repair",
     )
-    parser.add_argument(
-        "--processes", type=int, metavar="N", help="processes that read the WARC records (one for each core)"
-    )
+    parser.option("--processes", int, "processes that read the WARC records (one for each core)")
     args = parser.parse_args(argv)
     directory = CrawlDirectory(args.dir)
     directory.require()
@@ -99,11 +97,10 @@ def _check(directory: CrawlDirectory, workers: int) -> list[str]:
 def _repair(directory: CrawlDirectory, workers: int) -> list[str]:
     """Repair all processes, print each repair, and return the problems that remain."""
     from crawler.clock import SystemClock
-    from crawler.config import convert
     from crawler.upkeep.behind_peers import recover_behind
     from crawler.upkeep.check import begin_repair, repair
 
-    config, clock = convert(directory.settings.load()), SystemClock()
+    config, clock = directory.settings.config(), SystemClock()
     names = begun_names(directory)
     problems = [f"{name}: {_LOST_WHOLE}" for name in names if is_lost_whole(directory.process(name))]
     _print_repaired(begin_repair(directory, names))

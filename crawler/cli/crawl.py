@@ -8,10 +8,12 @@ import shutil
 import sys
 import tempfile
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from crawler.cli import flags, options
+from crawler.cli.parsing import add_option
 from crawler.cli.summary import exit_code, incomplete, summary
 from crawler.cli.url_arguments import add_logins, checked
 from crawler.config import Config, Layers
@@ -197,54 +199,50 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("urls", nargs="*", metavar="URL", help="seeds")
     groups = flags.grouped(parser)
-    what = groups[flags.WHAT].add_argument
+    what = partial(add_option, groups[flags.WHAT])
     what(
         "--seeds",
+        str,
+        "file of seeds, one per line; columns `url scope depth limit render` are allowed; - reads standard input",
         metavar="FILE",
-        help="file of seeds, one per line; columns `url scope depth limit render` are allowed; - reads standard input",
     )
-    what(
-        "--mirror",
-        action="store_true",
-        help="imply --requisites, and write a copy to read offline to DIR/mirror",
-    )
+    what("--mirror", False, "imply --requisites, and write a copy to read offline to DIR/mirror")
     what(
         "--spider",
-        action="store_true",
-        help="follow links but store nothing; then see `crawler report`; dead hosts are tried three times in 15 s",
+        False,
+        "follow links but store nothing; then see `crawler report`; dead hosts are tried three times in 15 s",
     )
-    what("--dry-run", action="store_true", help="print the URLs that would be fetched; keep nothing")
-    what("--fresh", action="store_true", help="start a new crawl; move the existing one to DIR.1, DIR.2, ...")
+    what("--dry-run", False, "print the URLs that would be fetched; keep nothing")
+    what("--fresh", False, "start a new crawl; move the existing one to DIR.1, DIR.2, ...")
     what(
         "--cached",
-        action="store_true",
-        help="as --fresh, but take the answers that earlier runs stored (DIR.1, DIR.2, ...) instead of requests",
+        False,
+        "as --fresh, but take the answers that earlier runs stored (DIR.1, DIR.2, ...) instead of requests",
     )
     flags.add_config_flags(groups, "crawl")
     what(
         "--accept",
-        action="append",
-        default=[],
-        metavar="LIST",
-        help="store only files with these extensions or media types (pdf,image/*); pages and style sheets are fetched "
+        [],
+        "store only files with these extensions or media types (pdf,image/*); pages and style sheets are fetched "
         "for their links and --requisites is implied",
+        metavar="LIST",
     )
     what(
         "--reject",
-        action="append",
-        default=[],
+        [],
+        "skip files with these extensions, name patterns or media types (zip,*.iso,video/*)",
         metavar="LIST",
-        help="skip files with these extensions, name patterns or media types (zip,*.iso,video/*)",
     )
-    login = groups[flags.LOGIN].add_argument
-    login("--http-user", metavar="USER", help="user name for HTTP Basic authentication at the seeds' hosts")
+    login = partial(add_option, groups[flags.LOGIN])
+    login("--http-user", str, "user name for HTTP Basic authentication at the seeds' hosts", metavar="USER")
     login(
         "--http-password",
+        str,
+        "password for --http-user; a seed http://USER:PASSWORD@HOST/ works too",
         metavar="PASSWORD",
-        help="password for --http-user; a seed http://USER:PASSWORD@HOST/ works too",
     )
-    login("--login", metavar="URL", help="log in first with the form on this page, and keep its cookies")
-    login(
+    login("--login", str, "log in first with the form on this page, and keep its cookies", metavar="URL")
+    groups[flags.LOGIN].add_argument(
         "-d",
         "--data",
         action="append",
@@ -258,14 +256,9 @@ def _parser() -> argparse.ArgumentParser:
 
 def add_output_flags(groups: "dict[str, argparse._ArgumentGroup]") -> None:
     """Add the flags for the report and the progress display."""
-    output = groups[flags.OUTPUT].add_argument
-    output(
-        "--report",
-        type=Path,
-        metavar="FILE",
-        help="copy the JSON summary (DIR/report.json) to FILE; - is standard output",
-    )
-    output("--progress", choices=("auto", "plain", "none"), default="auto", help="progress display (auto)")
+    output = partial(add_option, groups[flags.OUTPUT])
+    output("--report", Path, "copy the JSON summary (DIR/report.json) to FILE; - is standard output")
+    output("--progress", "auto", "progress display", choices=("auto", "plain", "none"))
 
 
 def _parse(argv: list[str]) -> argparse.Namespace:

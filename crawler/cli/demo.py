@@ -35,7 +35,9 @@ WITHOUT_BROWSER = (
     "on Debian: apt-get install chromium-headless-shell"
 )
 
-INTERPRETED = ("The kernels run interpreted here. For real crawls, compile them: scripts/setup",)
+INTERPRETED = (
+    "The kernels run interpreted here. For real crawls, compile them (Debian: gcc, python3-dev): scripts/setup",
+)
 STATIC: dict[str, Any] = {"render": {"when": "never"}}
 REFRESH_SECONDS = 12.0
 REFRESH: dict[str, Any] = {
@@ -54,9 +56,7 @@ def main(_command: str, argv: list[str]) -> int:
         settings=True,
     )
     parser.set_defaults(dir=Path("crawl-demo"))
-    parser.add_argument(
-        "--progress", choices=("auto", "plain", "none"), default="auto", help="progress display (auto)"
-    )
+    parser.option("--progress", "auto", "progress display", choices=("auto", "plain", "none"))
     args = parser.parse_args(argv)
     directory = CrawlDirectory(args.dir)
     aside = rename_to_numbered(directory)

@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from crawler.admin.report import WHY_HINT
 from crawler.config import Config
 from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import NoSeedError
@@ -40,7 +41,7 @@ def dry_run(config: Config, directory: CrawlDirectory, run: Crawling, given: Ite
         try:
             report = run(once, Path(folder))
         except NoSeedError as error:
-            _say(str(error))
+            _say(str(error).removesuffix(WHY_HINT))
             return NoSeedError.exit_code
         asked = [
             msgspec.json.decode(line) for line in (Path(folder) / "pages.jsonl").read_bytes().splitlines()

@@ -67,8 +67,8 @@ def _parse(argv: list[str]) -> argparse.Namespace:
         _EXAMPLES,
     )
     formats = "; ".join(f"{name}: {writer.about}" for name, writer in FORMATS.items())
-    parser.add_argument(
-        "--format", required=True, choices=tuple(FORMATS), metavar="FORMAT", help=formats.replace("%", "%%")
+    parser.option(
+        "--format", str, formats.replace("%", "%%"), required=True, choices=tuple(FORMATS), metavar="FORMAT"
     )
     parser.add_argument(
         "-o",
@@ -79,53 +79,34 @@ def _parse(argv: list[str]) -> argparse.Namespace:
         help="output file, or folder for a mirror or for parts; - is standard output (the default); s3://, gs://, "
         "az:// and file:// URLs name object storage",
     )
-    parser.add_argument(
+    parser.option(
         "--where",
-        default="",
+        "",
+        "export only rows that match, such as 'host == \"x.org\" and status == 200'",
         metavar="EXPR",
-        help="export only rows that match, such as 'host == \"x.org\" and status == 200'",
     )
-    parser.add_argument(
+    parser.option(
         "--allow",
-        default="",
+        "",
+        "export only copies that may be used for USE by their consent receipts: " + ", ".join(USE_NAMES),
         metavar="USE",
-        help="export only copies that may be used for USE by their consent receipts: " + ", ".join(USE_NAMES),
     )
-    parser.add_argument(
+    parser.option(
         "--unknown",
+        "",
+        "with --allow: take or leave out copies about which nothing is said (consent.unknown)",
         choices=("allow", "refuse"),
-        default="",
-        help="with --allow: take or leave out copies about which nothing is said (consent.unknown)",
     )
-    parser.add_argument(
-        "--fields",
-        default="",
-        metavar="A,B",
-        help=f"fields of a row, in this order; all: {', '.join(FIELDS)}",
+    parser.option("--fields", "", f"fields of a row, in this order; all: {', '.join(FIELDS)}", metavar="A,B")
+    parser.option(
+        "--main-content", False, "leave menus, headers and footers out of the text (needs resiliparse)"
     )
-    parser.add_argument(
-        "--main-content",
-        action="store_true",
-        help="leave menus, headers and footers out of the text (needs resiliparse)",
+    parser.option(
+        "--part-size", 0, "split into files of about this size in folder PATH", metavar="BYTES", type=_bytes
     )
-    parser.add_argument(
-        "--part-size",
-        type=_bytes,
-        default=0,
-        metavar="BYTES",
-        help="split into files of about this size in folder PATH",
-    )
-    parser.add_argument(
-        "--with-noarchive", action="store_true", help="include pages that ask not to be archived"
-    )
-    parser.add_argument(
-        "--static",
-        action="store_true",
-        help="export the server's answers, not what a browser showed (--render)",
-    )
-    parser.add_argument(
-        "--processes", type=int, default=processes(), metavar="N", help=f"worker processes ({processes()})"
-    )
+    parser.option("--with-noarchive", False, "include pages that ask not to be archived")
+    parser.option("--static", False, "export the server's answers, not what a browser showed (--render)")
+    parser.option("--processes", processes(), f"worker processes ({processes()})")
     return parser.parse_args(argv)
 
 

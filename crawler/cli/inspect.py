@@ -16,7 +16,7 @@ from crawler.admin.render_reasons import REASONS
 from crawler.admin.status import Status, group, whole
 from crawler.admin.wait_causes import describe_cause
 from crawler.cli import access, options
-from crawler.errors import CrawlerError, UsageError
+from crawler.errors import NoCopyError, UsageError
 from crawler.printable import printable
 from crawler.records import CACHED, HostStatus
 from crawler.wording import several, words
@@ -37,11 +37,9 @@ def _status(argv: list[str]) -> int:
         "Show what a crawl is doing or has done; with -v, every counter.",
         "crawler status --dir example --json",
     )
-    parser.add_argument("--json", action="store_true", help="print everything as JSON")
-    parser.add_argument("--hosts", type=int, default=5, metavar="N", help="list at most N hosts (5)")
-    parser.add_argument(
-        "--signals", action="store_true", help="show how reliable change signals are, by host and source"
-    )
+    parser.option("--json", False, "print everything as JSON")
+    parser.option("--hosts", 5, "list at most N hosts")
+    parser.option("--signals", False, "show how reliable change signals are, by host and source")
     args = parser.parse_args(argv)
     if args.signals:
         return _signals(args)
@@ -291,13 +289,11 @@ def _why(argv: list[str]) -> int:
         "crawler why https://example.org/page --dir example",
     )
     parser.add_argument("url", metavar="URL", type=options.url, help="any spelling of the URL")
-    parser.add_argument("--json", action="store_true", help="print JSON")
-    parser.add_argument(
+    parser.option("--json", False, "print JSON")
+    parser.option(
         "--search",
-        type=int,
-        default=SEARCHED_MAX,
-        metavar="N",
-        help="search at most N stored pages for a nofollow link to a URL that was never found (20,000)",
+        SEARCHED_MAX,
+        "search at most N stored pages for a nofollow link to a URL that was never found (20,000)",
     )
     args = parser.parse_args(argv)
     damage: list[str] = []
@@ -354,26 +350,14 @@ def _get(argv: list[str]) -> int:
         "crawler get https://example.org/ --headers",
     )
     parser.add_argument("url", metavar="URL", type=options.url, help="any spelling of the URL")
-    parser.add_argument(
-        "--headers", action="store_true", help="print status line and headers instead of the body"
-    )
-    parser.add_argument(
-        "--with-noarchive", action="store_true", help="allow pages that ask not to be archived"
-    )
-    parser.add_argument(
-        "--static",
-        action="store_true",
-        help="print the server's answer, not what a browser showed (--render)",
-    )
-    parser.add_argument(
-        "--screenshot",
-        action="store_true",
-        help="print the picture (PNG) that a browser took of the page (render.screenshot)",
+    parser.option("--headers", False, "print status line and headers instead of the body")
+    parser.option("--with-noarchive", False, "allow pages that ask not to be archived")
+    parser.option("--static", False, "print the server's answer, not what a browser showed (--render)")
+    parser.option(
+        "--screenshot", False, "print the picture (PNG) that a browser took of the page (render.screenshot)"
     )
     options.add_output(parser)
-    parser.add_argument(
-        "--allow", default="", metavar="USE", help="only a copy that may be used for USE, such as train-ai"
-    )
+    parser.option("--allow", "", "only a copy that may be used for USE, such as train-ai", metavar="USE")
     args = parser.parse_args(argv)
     if args.screenshot and (args.headers or args.static):
         raise UsageError("--screenshot prints a picture, without --headers and --static")
@@ -399,7 +383,7 @@ def _get(argv: list[str]) -> int:
 
 def _check_picture(args: argparse.Namespace, picture: bytes) -> None:
     if not picture:
-        raise CrawlerError(
+        raise NoCopyError(
             f"{args.url}: its copy has no picture; a crawl with --render and --set render.screenshot=true takes one"
         )
     if args.output is None and sys.stdout.isatty():
@@ -432,4 +416,4 @@ def _first_copy(args: Any) -> dict[str, Any]:
         if page is not None:
             return page
     use = f" that may be used for {args.allow}" if args.allow else ""
-    raise CrawlerError(f"{args.url}: no copy{use} to show. {printable(_explained(args, [])['verdict'])}")
+    raise NoCopyError(f"{args.url}: no copy{use} to show. {printable(_explained(args, [])['verdict'])}")

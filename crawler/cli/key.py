@@ -31,13 +31,9 @@ def main(_command: str, argv: list[str]) -> int:
         _EXAMPLES,
     )
     parser.add_argument("action", choices=("new", "rotate", "show"), help="what to do")
-    parser.add_argument("--file", type=Path, metavar="FILE", help=f"key file (DIR/{NAME})")
-    parser.add_argument(
-        "--now",
-        action="store_true",
-        help="rotate: drop the former keys at once, because others may know them",
-    )
-    parser.add_argument("--json", action="store_true", help="show: print the key directory")
+    parser.option("--file", Path, f"key file (DIR/{NAME})")
+    parser.option("--now", False, "rotate: drop the former keys at once, because others may know them")
+    parser.option("--json", False, "show: print the key directory")
     args = parser.parse_args(argv)
     if args.now and args.action != "rotate":
         raise UsageError("--now belongs to `crawler key rotate`")

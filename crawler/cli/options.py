@@ -13,7 +13,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from crawler.cli.flags import as_flags, flag_of
-from crawler.cli.parsing import Parser, PlainHelp
+from crawler.cli.parsing import Parser, PlainHelp, add_option
 from crawler.config import Config, Layers, LogsConfig, environment_overrides, read_file
 from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import UsageError
@@ -33,7 +33,7 @@ def url(argument: str) -> str:
 
 def parser(
     command: str, description: str, example: str, *, settings: bool = False, on_crawl: bool = True
-) -> argparse.ArgumentParser:
+) -> Parser:
     """Return a parser with the common flags; its help ends with an example.
 
     Args:
@@ -53,24 +53,12 @@ def parser(
     common = made.add_argument_group("common")
     common.add_argument("-h", "--help", action="help", help="show this help and exit")
     if on_crawl:
-        common.add_argument(
-            "--dir", type=_folder, default=Path("crawl"), metavar="DIR", help="crawl directory (./crawl)"
-        )
+        add_option(common, "--dir", Path("crawl"), "crawl directory (./crawl)", metavar="DIR", type=_folder)
     if settings:
-        common.add_argument(
-            "--config",
-            type=Path,
-            metavar="FILE",
-            help="TOML file of settings; config/default.toml lists them",
-        )
+        add_option(common, "--config", Path, "TOML file of settings; config/default.toml lists them")
         add_set(common)
     if on_crawl:
-        common.add_argument(
-            "--log-format",
-            choices=("text", "json"),
-            default="text",
-            help="format of the log on stderr (text)",
-        )
+        add_option(common, "--log-format", "text", "format of the log on stderr", choices=("text", "json"))
         common.add_argument("-v", "--verbose", action="count", default=0, help="show more")
         common.add_argument("-q", "--quiet", action="store_true", help="show errors only")
     return made
@@ -85,13 +73,7 @@ def _folder(argument: str) -> Path:
 
 
 def add_set(group: argparse._ActionsContainer) -> None:
-    group.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="SECTION.KEY=VALUE",
-        help="override one setting; repeatable",
-    )
+    add_option(group, "--set", [], "override one setting; repeatable", metavar="SECTION.KEY=VALUE")
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:

@@ -9,6 +9,7 @@ import re
 import shlex
 from collections.abc import Callable, Iterable
 from contextvars import ContextVar
+from pathlib import Path
 from typing import Any, NoReturn
 
 from crawler.errors import UsageError
@@ -79,7 +80,42 @@ class PlainHelp(argparse.RawDescriptionHelpFormatter):
         super().add_usage(usage, [optional, *needed], [], prefix)
 
 
-class Parser(argparse.ArgumentParser):
+# what stands for the value of an option in its help
+_METAVARS: dict[type, str] = {int: "N", float: "X", Path: "FILE"}
+
+
+def add_option(
+    group: argparse._ActionsContainer, flag: str, default: Any, text: str = "", **more: Any
+) -> None:
+    """Add an option to a parser or a group. The option has the type of its default, and its help ends with the default.
+
+    An option without a default gets a type instead, such as `Path`. False makes a switch, and [] an option that
+    can be repeated. If `text` ends with a parenthesis, nothing is appended to it. `more` is passed to argparse.
+    """
+    if default is False:
+        group.add_argument(flag, action="store_true", help=text, **more)
+        return
+    if default == []:
+        group.add_argument(flag, action="append", default=default, help=text, **more)
+        return
+    kind = default if isinstance(default, type) else Path if isinstance(default, Path) else type(default)
+    if default is not kind:
+        more["default"] = default
+        if default and not text.endswith(")"):
+            large = isinstance(default, int) and default >= 10_000
+            text += f" ({default:{',' if large else 'g' if kind in (int, float) else ''}})"
+    if "choices" not in more:
+        more.setdefault("metavar", _METAVARS.get(kind))
+    group.add_argument(flag, **{"type": kind, **more}, help=text.strip())
+
+
+class OptionParser(argparse.ArgumentParser):
+    """An argument parser with the method `option`."""
+
+    option = add_option
+
+
+class Parser(OptionParser):
     """An argument parser that raises UsageError where argparse would print its usage and exit."""
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:

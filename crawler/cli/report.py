@@ -36,34 +36,26 @@ def main(_command: str, argv: list[str]) -> int:
         "List dead links, redirect chains, slow pages, duplicates, orphans and more. The crawl may be running.",
         _EXAMPLES,
     )
-    parser.add_argument(
-        "--format",
-        choices=("text", "html", "json", "csv"),
-        default="text",
-        help="format of the report (text)",
-    )
+    parser.option("--format", "text", "format of the report", choices=("text", "html", "json", "csv"))
     options.add_output(parser)
-    parser.add_argument(
-        "--limit", type=int, default=1000, metavar="N", help="list at most N findings of each kind (1000)"
-    )
-    parser.add_argument(
+    parser.option("--limit", 1000, "list at most N findings of each kind")
+    parser.option(
         "--compare",
-        type=Path,
+        Path,
+        "show what is new, gone, changed and repaired since an earlier crawl: its directory, or its JSON report",
         metavar="OTHER",
-        help="show what is new, gone, changed and repaired since an earlier crawl: its directory, or its JSON report",
     )
-    parser.add_argument(
+    parser.option(
         "--fail-on",
-        action="append",
-        default=[],
-        metavar="LIST",
-        help=f"end with exit code {FAILED_CODE} if one of these checks found something: dead-links,soft-404; error, "
+        [],
+        f"end with exit code {FAILED_CODE} if one of these checks found something: dead-links,soft-404; error, "
         "warning or notice for all that are at least as bad; with --compare, new-... counts only new findings",
+        metavar="LIST",
     )
-    parser.add_argument(
+    parser.option(
         "--consent",
-        action="store_true",
-        help="show instead, by host and use, how many pages their sites allow to be used (text, json or csv)",
+        False,
+        "show instead, by host and use, how many pages their sites allow to be used (text, json or csv)",
     )
     args = parser.parse_args(argv)
     if args.limit < 1:

@@ -10,7 +10,7 @@ from crawler.config import Config
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.journal import Journal, end_journal, keep_journal
 from crawler.errors import DirectoryError, UsageError
-from crawler.upgrade.ready import ready
+from crawler.upgrade.ready import opened, ready
 from crawler.wording import several
 
 if TYPE_CHECKING:
@@ -31,16 +31,14 @@ def _reshard(argv: list[str]) -> int:
         "crawler reshard --dir example --to 4",
         settings=True,
     )
-    parser.add_argument(
-        "--to", required=True, metavar="N|TABLE", help="number of processes, or a bucket table (JSON file)"
+    parser.option(
+        "--to", str, "number of processes, or a bucket table (JSON file)", metavar="N|TABLE", required=True
     )
     args = parser.parse_args(argv)
     from crawler.clock import SystemClock
     from crawler.upkeep.reshard import Resharding, finish
 
-    directory = CrawlDirectory(args.dir)
-    directory.require()
-    ready(directory, "reshard")
+    directory = opened(args.dir, "reshard")
     if finish(directory):
         _say(args, "finished the reshard that was interrupted")
     ready(directory)
@@ -60,12 +58,11 @@ def _target(args: argparse.Namespace, directory: CrawlDirectory) -> "tuple[Confi
     """Return the configuration and the bucket table that the crawl has after the reshard."""
     from msgspec.structs import replace
 
-    from crawler.config import convert
     from crawler.crawl.process_names import process_names
     from crawler.crawl.topology import topology
     from crawler.splitter.partition import PROCESSES_MAX, Partition
 
-    saved = convert(directory.settings.load())
+    saved = directory.settings.config()
     old = topology(saved, directory.path, process_names(saved)[0]).partition
     config = options.load(args, directory)
     if args.to.isascii() and args.to.isdigit():
@@ -99,14 +96,11 @@ def _recover(argv: list[str]) -> int:
     parser.add_argument("name", metavar="NAME", help="name of the process that has lost links")
     args = parser.parse_args(argv)
     from crawler.clock import SystemClock
-    from crawler.config import convert
     from crawler.crawl.topology import process_names
     from crawler.upkeep.behind_peers import recover
 
-    directory = CrawlDirectory(args.dir)
-    directory.require()
-    ready(directory, "recover", args.name)
-    names, config = directory.process_names(), convert(directory.settings.load())
+    directory = opened(args.dir, "recover", args.name)
+    names, config = directory.process_names(), directory.settings.config()
     if args.name in names:
         raise DirectoryError(
             f"{directory.process(args.name)} exists; `crawler check --repair` brings back what it has lost; "

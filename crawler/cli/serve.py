@@ -46,9 +46,7 @@ def main(command: str, argv: list[str]) -> int:
         metavar="ADDRESS:PORT",
         help=f"address to listen on ({DEFAULT_ADDRESS})",
     )
-    parser.add_argument(
-        "--allow", default="", metavar="USE", help="serve only copies that may be used for USE (serve.allow)"
-    )
+    parser.option("--allow", "", "serve only copies that may be used for USE (serve.allow)", metavar="USE")
     args = parser.parse_args(argv)
     options.set_up_log(args)
     directory = CrawlDirectory(args.dir)

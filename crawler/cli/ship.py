@@ -3,15 +3,16 @@
 from msgspec.structs import replace
 
 from crawler.cli import options
+from crawler.cli.parsing import add_option
 from crawler.clock import SystemClock, iso_time
-from crawler.config import PagesConfig, convert
+from crawler.config import PagesConfig
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.shipper import folders, ship_waiting
 from crawler.errors import UsageError
 from crawler.pages import shipping
 from crawler.printable import printable
 from crawler.storage.object_store import ObjectStore
-from crawler.upgrade.ready import ready
+from crawler.upgrade.ready import opened
 
 _EXAMPLES = """\
 crawler ship --dir example --to s3://bucket/example
@@ -29,30 +30,24 @@ def main(_command: str, argv: list[str]) -> int:
         "from the environment: AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, AWS_ENDPOINT_URL and so on.",
         _EXAMPLES,
     )
-    parser.add_argument(
+    parser.option(
         "--to",
-        default="",
+        "",
+        "s3://, gs://, az:// or file:// (default: pages.ship, or the storage that was used last)",
         metavar="URL",
-        help="s3://, gs://, az:// or file:// (default: pages.ship, or the storage that was used last)",
     )
-    parser.add_argument(
-        "--delete", action="store_true", help="then delete the local files that the storage has confirmed"
-    )
+    parser.option("--delete", False, "then delete the local files that the storage has confirmed")
     how = parser.add_mutually_exclusive_group()
-    how.add_argument("--list", action="store_true", help="list the files that were shipped")
-    how.add_argument(
-        "--fetch", action="store_true", help="bring back the files that were deleted on this disk"
-    )
+    add_option(how, "--list", False, "list the files that were shipped")
+    add_option(how, "--fetch", False, "bring back the files that were deleted on this disk")
     args = parser.parse_args(argv)
-    directory = CrawlDirectory(args.dir)
-    directory.require()
-    ready(directory)
+    directory = opened(args.dir)
     options.set_up_log(args)
     if args.list:
         return _list(directory)
     if args.fetch:
         return _fetch(directory, quiet=args.quiet)
-    saved = convert(directory.settings.load()).pages
+    saved = directory.settings.config().pages
     storage = args.to or saved.ship or _latest_storage(directory)
     config = replace(saved, ship=storage, ship_delete=args.delete or saved.ship_delete)
     return _ship(directory, config, quiet=args.quiet)

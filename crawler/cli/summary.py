@@ -82,6 +82,6 @@ def summary(report: dict[str, Any], directory: Path, command: str = "crawl") -> 
 _FAILURES = {
     "bad_redirect", "gone", "client_error", "license_required", "temporary", "host_busy", "unexpected_status",
     "bad_status", "header_too_large", "framing", "header_timeout", "dns_error", "dns_not_found", "address_denied",
-    "connect_error", "tls_error", "reset", "proxy_error", "not_rendered", "internal_error",
-    "robots_denied",
+    "connect_error", "certificate_expired", "certificate_mismatch", "certificate_untrusted", "tls_error", "reset",
+    "proxy_error", "not_rendered", "internal_error", "robots_denied",
 }  # fmt: skip

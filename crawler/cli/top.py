@@ -25,13 +25,9 @@ def main(command: str, argv: list[str]) -> int:
         "Show a running crawl live on the terminal, like top(1).",
         "crawler top --dir example --order failing",
     )
-    parser.add_argument(
-        "--interval", type=float, default=1.0, metavar="S", help="seconds between updates (1)"
-    )
-    parser.add_argument(
-        "--count", type=int, default=0, metavar="N", help="exit after N updates (0 = run until Ctrl-C)"
-    )
-    parser.add_argument("--order", choices=ORDERS, default="busy", help="order of the hosts (busy)")
+    parser.option("--interval", 1.0, "seconds between updates", metavar="S")
+    parser.option("--count", 0, "exit after N updates (0 = run until Ctrl-C)")
+    parser.option("--order", "busy", "order of the hosts", choices=ORDERS)
     args = parser.parse_args(argv)
     looks = _looks(args)
     if sys.stdout.isatty():

@@ -11,15 +11,15 @@ import msgspec
 from crawler.admin import withdrawal
 from crawler.admin.withdrawal import TakeDown, Withdrawn
 from crawler.cli import access, options
+from crawler.cli.parsing import add_option
 from crawler.clock import SystemClock, iso_time
-from crawler.config import convert
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.journal import Journal, end_journal, keep_journal, load_journal
 from crawler.errors import UsageError
 from crawler.pages.withdrawals import RuleFile, Withdrawal, load_rules
 from crawler.printable import printable
 from crawler.storage.files import Lock
-from crawler.upgrade.ready import ready
+from crawler.upgrade.ready import opened
 
 COMMAND = "withdraw"
 _EXAMPLES = """\
@@ -53,25 +53,22 @@ def main(_command: str, argv: list[str]) -> int:
     what.add_argument(
         "--prefix", type=options.url, metavar="URL", help="all pages whose URLs begin with this one"
     )
-    what.add_argument(
+    add_option(
+        what,
         "--before",
-        default="",
+        "",
+        "only copies fetched before this date or time (UTC); the pages may be fetched again",
         metavar="DATE",
-        help="only copies fetched before this date or time (UTC); the pages may be fetched again",
     )
-    parser.add_argument("--reason", default="", metavar="TEXT", help="shown to clients, and by `crawler why`")
+    parser.option("--reason", "", "shown to clients, and by `crawler why`", metavar="TEXT")
     how = parser.add_mutually_exclusive_group()
-    how.add_argument("--dry-run", action="store_true", help="only count the pages and their bytes")
-    how.add_argument(
-        "--erase", action="store_true", help="overwrite the copies in the WARC files; keep only a tombstone"
-    )
-    how.add_argument("--undo", action="store_true", help="show withdrawn pages again")
-    how.add_argument("--list", action="store_true", help="list what is withdrawn")
-    parser.add_argument("--json", action="store_true", help="print JSON")
+    add_option(how, "--dry-run", False, "only count the pages and their bytes")
+    add_option(how, "--erase", False, "overwrite the copies in the WARC files; keep only a tombstone")
+    add_option(how, "--undo", False, "show withdrawn pages again")
+    add_option(how, "--list", False, "list what is withdrawn")
+    parser.option("--json", False, "print JSON")
     args = parser.parse_args(argv)
-    directory = CrawlDirectory(args.dir)
-    directory.require()
-    ready(directory, COMMAND)
+    directory = opened(args.dir, COMMAND)
     if args.list:
         return _list(args)
     named = any((args.urls, args.host, args.prefix, args.before))
@@ -136,7 +133,7 @@ def _end_journal(directory: CrawlDirectory) -> None:
 def _lead(
     directory: CrawlDirectory, order: TakeDown, ask: Callable[[dict[str, Any]], list[Any]]
 ) -> Withdrawn:
-    rules = RuleFile(directory.path, convert(directory.settings.load()).pages.withdrawals_max)
+    rules = RuleFile(directory.path, directory.settings.config().pages.withdrawals_max)
     steps = withdrawal.conduct(order, rules, SystemClock().now())
     try:
         request = next(steps)

@@ -29,12 +29,13 @@ from crawler.consent.resolving import HostStatements
 from crawler.consent.rsl import ANNOUNCED_MAX, RslDocument, announced_licenses, read_rsl, terms_paths
 from crawler.consent.tdmrep import TdmFile, read_tdm_file
 from crawler.errors import DamageError
-from crawler.records import Fetch
+from crawler.records import Fetch, Outcome
 from crawler.robots.cache import RobotsCache, RobotsCopy
 from crawler.robots.rules import Parsed, RobotsRules
 from crawler.storage.keys import SITE_FILES
 from crawler.storage.kv import KeyValue, seal, unseal
 from crawler.urls.canonical import canonical, resolve
+from crawler.urls.media_type import HTML_TYPES
 
 TDMREP, RSL = "tdmrep", "rsl"
 WELL_KNOWN = "/.well-known/tdmrep.json"
@@ -43,7 +44,7 @@ SITES_MAX = 4096
 SITE_BYTES = 2000  # memory of a site without statements
 FILES_OVERHEAD = 200  # bytes of memory per site, in addition to the size of its files
 PROBLEM_CHARS_MAX = 200
-_HTML_TYPES = ("text/html", "application/xhtml+xml")
+_ABSENT = (Outcome.GONE, Outcome.CLIENT_ERROR)
 
 
 class KnownFile(msgspec.Struct, frozen=True, array_like=True):
@@ -263,11 +264,9 @@ def _size(site: Site) -> int:
 def _read(authority: str, url: str, fetch: Fetch, now: float) -> KnownFile:
     kind = TDMREP if url == canonical(f"{authority}{WELL_KNOWN}") else RSL
     at, body = fetch.began or now, fetch.content
-    # A site without a tdmrep.json states nothing. A failed fetch is a problem, because the file might contain
-    # a reservation.
-    page = fetch.content_type in _HTML_TYPES  # some sites answer every request with a page
-    absent = kind == TDMREP and (400 <= fetch.status < 500 or page)
-    if absent or not 200 <= fetch.status < 300 or fetch.truncated or fetch.undecoded:
+    if (absent := kind == TDMREP and _is_absent(fetch)) or not _is_whole(fetch):
+        # A site without a tdmrep.json states nothing. A failed fetch is a problem, because the file might
+        # contain a reservation.
         problem = "" if absent else (fetch.error or str(fetch.outcome))[:PROBLEM_CHARS_MAX]
         return KnownFile(SiteFile(kind, url, at, fetch.status, problem=problem))
     digest = hashlib.sha256(body).digest()
@@ -276,3 +275,13 @@ def _read(authority: str, url: str, fetch: Fetch, now: float) -> KnownFile:
         return KnownFile(SiteFile(kind, url, at, fetch.status, digest, tdm.problem), tdm=tdm)
     rsl = read_rsl(body)
     return KnownFile(SiteFile(kind, url, at, fetch.status, digest, rsl.problem), rsl=rsl)
+
+
+def _is_absent(fetch: Fetch) -> bool:
+    """Return whether the site has no such file: it refuses the file for good, or sends a page instead."""
+    return fetch.outcome in _ABSENT or (200 <= fetch.status < 300 and fetch.content_type in HTML_TYPES)
+
+
+def _is_whole(fetch: Fetch) -> bool:
+    """Return whether the answer is the whole file."""
+    return 200 <= fetch.status < 300 and not fetch.truncated and not fetch.undecoded

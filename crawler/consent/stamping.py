@@ -26,13 +26,13 @@ from crawler.consent.rsl import ANNOUNCED_MAX, announced_licenses
 from crawler.consent.site_book import Site, SiteBook
 from crawler.consent.statements import FIELD_OCTETS_MAX, LINES_MAX, USES
 from crawler.errors import DamageError
+from crawler.extract.types import is_page
 from crawler.records import Extracted, Fetch, ReceiptStamp
 from crawler.storage.kv import Batch, KeyValue
 from crawler.urls.canonical import authority
 
 RECEIPTS_CACHED_MAX = 8192  # maximum number of cached receipts, about 1 kB each
 KEYS_CACHED_MAX = 65_536  # maximum number of keys that are known to be in the store, 100 bytes each
-HTML_TYPES = frozenset({"text/html", "application/xhtml+xml"})
 _FIELDS = frozenset(
     {b"content-usage", b"content-signal", b"x-robots-tag", b"tdm-reservation", b"tdm-policy", b"link"}
 )
@@ -181,7 +181,7 @@ def own_statements(
         metas, complete = (earlier.metas, earlier.complete) if earlier is not None else ((), False)
         linked = tuple(url for name, url in metas if name == "license")
     else:
-        metas, complete = (), fetch.content_type not in HTML_TYPES
+        metas, complete = (), not is_page(fetch.content_type, fetch.content)
     links = [value for name, value in fields if name == "link"]
     licenses = (*announced_licenses((), links), *linked) if links or linked else ()
     complete = complete and len(metas) <= LINES_MAX and len(fields) <= LINES_MAX

@@ -2,7 +2,6 @@
 
 from pathlib import Path
 
-from crawler.config import convert
 from crawler.crawl.directory import BEGUN, CrawlDirectory
 from crawler.crawl.process_names import process_names
 from crawler.errors import DamageError
@@ -12,7 +11,7 @@ def begun_names(directory: CrawlDirectory) -> list[str]:
     """Return the names of the processes of a crawl that is ready, even of those whose store or folder is lost."""
     names = set(directory.process_names())
     if directory.begun_names() - names:
-        configured = process_names(convert(directory.settings.load()))
+        configured = process_names(directory.settings.config())
         names.update(name for name in configured if directory.has_begun(name))
     return sorted(names, key=lambda name: (len(name), name))
 

@@ -90,7 +90,7 @@ def _is_part(table: Mapping[str, Any]) -> bool:
 
 def record(directory: CrawlDirectory, settings: Mapping[str, str]) -> None:
     """Save the settings in crawl.toml, so that they apply when the crawl is continued."""
-    directory.settings.save(changed(convert(directory.settings.load()), settings))
+    directory.settings.save(changed(directory.settings.config(), settings))
 
 
 def with_live_changes(config: Config, before: Mapping[str, Any], saved: Mapping[str, Any]) -> Config:

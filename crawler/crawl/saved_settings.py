@@ -151,6 +151,10 @@ class SavedSettings:
             )
         return read_file(self.file) if self.file.exists() else {}
 
+    def config(self) -> Config:
+        """Return the saved settings as a configuration; see `load`."""
+        return convert(self.load())
+
     def load(self) -> dict[str, Any]:
         """Return the configuration of the crawl as a nested mapping; {} if there is none.
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import msgspec
 
-from crawler.config import Config, convert
+from crawler.config import Config
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.process_names import process_names
 from crawler.errors import ConfigError, DirectoryError, UsageError
@@ -72,7 +72,7 @@ def check_processes(config: Config, directory: CrawlDirectory) -> None:
         # Either the directory is new, or a reshard has created the folder of this process. In the second case,
         # the bucket table is in the store of the process.
         return
-    held, names = process_names(convert(directory.settings.load())), process_names(config)
+    held, names = process_names(directory.settings.config()), process_names(config)
     if held != names:
         raise UsageError(
             f"{directory.path}: the processes of this crawl are {', '.join(held)}, not {', '.join(names)}; "

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from crawler.clock import iso_time
-from crawler.config import Config, convert
+from crawler.config import Config
 from crawler.consent.use_rule import UseRule
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.lost_processes import begun_names, check_for_loss
@@ -124,7 +124,7 @@ def opened(path: Path) -> Iterator[Crawled]:
         check_for_loss(directory.process(name))
     if not names:
         raise DirectoryError(f"{path}: nothing was crawled here yet; `crawler crawl` starts a crawl")
-    config = convert(directory.settings.load())
+    config = directory.settings.config()
     with contextlib.ExitStack() as stack:
         archives = []
         withdrawals = Withdrawals(path)

@@ -26,6 +26,7 @@ from crawler.extract.decode import to_utf8
 from crawler.extract.link_attributes import FOLLOWED
 from crawler.records import Extracted
 from crawler.shadow_roots import open_shadow_roots
+from crawler.urls.media_type import HTML_TYPES
 
 ANCHOR_CHARACTERS_MAX = 250
 TITLE_PREFIX_BYTES = 8 << 10  # bytes read first if only the title is wanted; they contain most titles
@@ -47,7 +48,6 @@ _OTHERS = frozenset((*_FOLLOWED_BY_ID, _LINK, _META, _BASE)) - {_A}
 # Elements that begin SVG and MathML, and elements inside which HTML begins again.
 _FOREIGN = frozenset(["svg", "math"])
 _INTEGRATION_POINTS = frozenset(["foreignObject", "desc", "title", "mi", "mo", "mn", "ms", "mtext"])
-_HTML_ENCODINGS = frozenset(["text/html", "application/xhtml+xml"])
 # maximum number of ancestors examined per <base>; if there are more, the <base> is ignored
 _ANCESTORS_MAX = 100
 # Self-closed elements of XML, such as `<script src="x"/>`. An HTML parser would search in vain for their end
@@ -153,7 +153,7 @@ def _is_html(node: LexborNode) -> bool:
         if above.tag in _INTEGRATION_POINTS:
             return True
         if above.tag == "annotation-xml":
-            return (above.attrs.get("encoding") or "").lower() in _HTML_ENCODINGS
+            return (above.attrs.get("encoding") or "").lower() in HTML_TYPES
         above = above.parent
     return False
 

@@ -2,7 +2,8 @@
 
 import re
 
-_HTML_TYPES = frozenset({"text/html", "application/xhtml+xml"})
+from crawler.urls.media_type import HTML_TYPES, XHTML
+
 # Types that say nothing about the body (WHATWG MIME Sniffing, section 7, step 1).
 _UNUSABLE = frozenset({"", "unknown/unknown", "application/unknown", "*/*"})
 _HTML_START = re.compile(
@@ -19,12 +20,12 @@ def essence(content_type: str) -> str:
 
 def is_html(content_type: str) -> bool:
     """Return whether a body of this type is read for links."""
-    return content_type == "text/html" or essence(content_type) in _HTML_TYPES
+    return content_type == "text/html" or essence(content_type) in HTML_TYPES
 
 
 def is_xhtml(content_type: str) -> bool:
     """Return whether `<script/>` and similar tags are complete elements in this type."""
-    return content_type != "text/html" and essence(content_type) == "application/xhtml+xml"
+    return content_type != "text/html" and essence(content_type) == XHTML
 
 
 def is_css(content_type: str) -> bool:

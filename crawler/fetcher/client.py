@@ -37,7 +37,7 @@ from crawler.fetcher.proxy_health import ProxyHealth
 from crawler.fetcher.read_turns import SHARE, ReadTurns
 from crawler.fetcher.redaction import redacted_fields, redacted_head, redacted_request, redacted_signature
 from crawler.fetcher.throttle import Throttle
-from crawler.records import Blame, Fetch, Outcome
+from crawler.records import TLS_FAILURES, Blame, Fetch, Outcome
 from crawler.signing.request_signer import make_signer
 
 _TICK_MAX = 0.25  # seconds between checks of the time limits
@@ -348,7 +348,7 @@ class Client:
         try:
             return await self._connect(target, request, limits, mode, deadline, verified)
         except ConnectionNotOpened as error:
-            if not (verified and mode == "record" and error.outcome is Outcome.TLS_ERROR):
+            if not (verified and mode == "record" and error.outcome in TLS_FAILURES):
                 raise
         connection = await self._connect(target, request, limits, mode, deadline, False)
         self._broken[target.host] = None

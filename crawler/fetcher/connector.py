@@ -30,6 +30,7 @@ from crawler.fetcher.connection import READ_BYTES, Connection
 from crawler.fetcher.connection_error import ConnectionNotOpened, one_line
 from crawler.fetcher.fetch_request import FetchLimits, Target
 from crawler.fetcher.throttle import WINDOW_BYTES
+from crawler.fetcher.tls import tls_outcome
 from crawler.fetcher.tls_transport import Handshakes, TlsTransport
 from crawler.records import Outcome
 
@@ -178,7 +179,7 @@ class Connector:
             return TlsTransport(connection, context, target.hostname, self._view, self.handshakes)
         # ValueError is raised for a name that no certificate can contain
         except (ValueError, ssl.SSLError) as error:
-            raise ConnectionNotOpened(Outcome.TLS_ERROR, one_line(error)) from error
+            raise ConnectionNotOpened(tls_outcome(error), one_line(error)) from error
 
     async def _handshake(self, stream: TlsTransport, limits: FetchLimits, deadline: float) -> None:
         try:
@@ -187,7 +188,7 @@ class Connector:
         except TimeoutError as error:
             raise ConnectionNotOpened(Outcome.TLS_ERROR, "no TLS handshake in time") from error
         except (OSError, ValueError) as error:  # ssl.SSLError is an OSError
-            raise ConnectionNotOpened(Outcome.TLS_ERROR, one_line(error)) from error
+            raise ConnectionNotOpened(tls_outcome(error), one_line(error)) from error
 
     def _allowed(self, target: Target, addresses: tuple[str, ...]) -> tuple[str, ...]:
         if not self._guard.allows_port(target.port):

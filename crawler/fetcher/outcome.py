@@ -20,7 +20,7 @@ from datetime import UTC, datetime
 
 from crawler.fetcher.answer import Answer
 from crawler.fetcher.framing import Head
-from crawler.records import BUSY_STATUSES, Blame, Outcome
+from crawler.records import BUSY_STATUSES, TLS_FAILURES, Blame, Outcome
 from crawler.urls.media_type import field_text, media_type
 
 REDIRECTS = frozenset((301, 302, 303, 307, 308))
@@ -36,7 +36,7 @@ _BLAME = {
     Outcome.DNS_ERROR: Blame.HOST,
     Outcome.CONNECT_ERROR: Blame.HOST,
     Outcome.RESET: Blame.HOST,
-    Outcome.TLS_ERROR: Blame.HOST,
+    **dict.fromkeys(TLS_FAILURES, Blame.HOST),
     Outcome.PROXY_ERROR: Blame.HOST,
     Outcome.DNS_NOT_FOUND: Blame.NONE,
     Outcome.ADDRESS_DENIED: Blame.NONE,

@@ -18,6 +18,23 @@ import ssl
 from collections.abc import Callable
 from typing import Any
 
+from crawler.records import Outcome
+
+# Codes of OpenSSL (X509_V_ERR_*): not yet valid, expired; wrong host name, wrong address.
+_NOT_VALID_NOW = frozenset({9, 10})
+_WRONG_NAME = frozenset({62, 64})
+
+
+def tls_outcome(error: BaseException) -> Outcome:
+    """Return the outcome of a TLS handshake that failed with `error`."""
+    if not isinstance(error, ssl.SSLCertVerificationError):
+        return Outcome.TLS_ERROR
+    if error.verify_code in _NOT_VALID_NOW:
+        return Outcome.CERTIFICATE_EXPIRED
+    if error.verify_code in _WRONG_NAME:
+        return Outcome.CERTIFICATE_MISMATCH
+    return Outcome.CERTIFICATE_UNTRUSTED
+
 
 class ResumingContext(ssl.SSLContext):
     """A client context that offers each host its last session, and reports the start of a handshake."""

@@ -19,7 +19,7 @@ from yarl import URL
 from crawler.fetcher.connection import Connection
 from crawler.fetcher.connection_error import ConnectionNotOpened, one_line
 from crawler.fetcher.fetch_request import FetchLimits, Target
-from crawler.fetcher.tls import ResumingContext
+from crawler.fetcher.tls import ResumingContext, tls_outcome
 from crawler.records import Outcome
 
 _NO_TIMEOUT = aiohttp.ClientTimeout(total=None)
@@ -146,10 +146,14 @@ def _no_tunnel(tunnel: _Tunnel, error: Exception) -> ConnectionNotOpened:
         return ConnectionNotOpened(
             Outcome.PROXY_ERROR, f"the proxy answers {error.status} {error.message}"[:300]
         )
-    message = one_line(error.os_error if isinstance(error, aiohttp.ClientConnectorError) else error)
+    cause: BaseException = error
+    if isinstance(error, aiohttp.ClientConnectorError):
+        cause = error.os_error
+    elif isinstance(error, aiohttp.ClientConnectorCertificateError):
+        cause = error.certificate_error
+    message = one_line(cause)
     if isinstance(error, aiohttp.ClientProxyConnectionError):
         return ConnectionNotOpened(Outcome.PROXY_ERROR, message)
     failed = isinstance(error, ssl.SSLError | ssl.CertificateError | aiohttp.ClientSSLError)
-    return ConnectionNotOpened(
-        Outcome.TLS_ERROR if failed or tunnel.handshaking else Outcome.PROXY_ERROR, message
-    )
+    outcome = tls_outcome(cause) if failed or tunnel.handshaking else Outcome.PROXY_ERROR
+    return ConnectionNotOpened(outcome, message)

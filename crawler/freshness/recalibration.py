@@ -3,22 +3,30 @@
 Every crawl tests the P[fresh] that was predicted before it. The model's hazard is H = -ln P, and the
 corrected hazard is
 
-    H' = H exp(a + b min(f, 0) + b' max(f, 0) + c [told] + d [unsaid] + e [new] / (1 + H) + g ln(haste)
-               + h [told] max(ln H, 0) + i [unsaid] f),    f = ln(H / H0)
+    H' = H exp(a + b min(f, 0) + b' max(f, 0) + c told + d unsaid + e [new] / (1 + H) + g ln(haste)
+               + h told max(ln H, 0) + i unsaid f),    f = ln(H / H0)
 
 with nine coefficients for the whole crawl. The coefficient a corrects for changes that are faster or slower
 than expected. The coefficients b and b' correct hazards that are estimated too far from their centre H0. If b
 is negative, small hazards are increased, because fresh pages were predicted as too fresh. If b' is negative,
-large hazards are reduced, because stale pages were predicted as too stale. The coefficients c and h apply to
-pages with signals since their last crawl: if h is negative, such pages are less often stale than their many
-signals say. The coefficients d and i apply to pages without a signal since their last crawl, if a source of
-signals is in use on their site: if i is negative, the hazards of such pages are too large, above all large
-hazards, because the source would probably have reported a change. The coefficient e applies to new pages,
-that is, pages that appeared while the crawl was watching their site and that were never fetched again. Pages
-change more often while they are new. The coefficient e does not apply if a source of signals is in use on the
-site. The haste of a page is the ratio of the neighbourhood clock to the elapsed time, but at least 1. Changes
-of neighbours say less about a page than the clock assumes, so g is negative. H0 is the geometric mean of the
+large hazards are reduced, because stale pages were predicted as too stale. H0 is the geometric mean of the
 hazards that pages have when they are crawled, times a constant.
+
+The coefficients c and h apply to pages with signals since their last crawl: if h is negative, such pages are
+less often stale than their many signals say. The coefficients d and i apply to pages without a signal since
+their last crawl, if a source of signals is in use on their site: if i is negative, the hazards of such pages
+are too large, above all large hazards, because the source would probably have reported a change. Within a
+site, the signals of some pages may be worthless (`page_kinds.py`). What crawls show about good signals says
+nothing about these pages: a page with good signals is crawled as soon as a signal arrives, so most crawls of
+pages with signals find a change. Therefore `told` and `unsaid` are not 1, but the probability that the page's
+signals are good (its `reliability`). On simulated sites of which half of the pages have worthless signals,
+this reduces the largest error of a decile from .078 to .037.
+
+The coefficient e applies to new pages, that is, pages that appeared while the crawl was watching their site
+and that were never fetched again. Pages change more often while they are new. The coefficient e does not
+apply if a source of signals is in use on the site. The haste of a page is the ratio of the neighbourhood
+clock to the elapsed time, but at least 1. Changes of neighbours say less about a page than the clock assumes,
+so g is negative.
 
 Crawls are not an even sample of the copies: a site that is changing may get eighty crawls in a week, and a
 quiet site two. So a plain average over crawls mainly describes the sites that are changing. But users may ask
@@ -131,6 +139,7 @@ class Recalibration:
         changed: bool,
         new: bool = False,
         haste: float = 1.0,
+        reliability: float = 1.0,
     ) -> None:
         """Learn from a crawl of a page whose copy was fresh with probability `fresh` according to the model.
 
@@ -138,6 +147,7 @@ class Recalibration:
             weight: the time since the last crawl of the page's site, over the mean of that time.
             new: the page appeared while the crawl was watching, and this was the first time that it was fetched again.
             haste: the neighbourhood clock divided by the elapsed time, at least 1.
+            reliability: the probability that the page's signals are good.
         """
         constants = self._constants
         weight = min(max(weight, 0.0), WEIGHT_MAX)
@@ -146,7 +156,7 @@ class Recalibration:
         if self._weight > 0.0:
             share = weight / self._weight
             self._centre += share * (_log(said) + math.log(constants.centre) - self._centre)
-        x = self._features(said, hearing, new, haste)
+        x = self._features(said, hearing, new, haste, reliability)
         hazard = max(said * math.exp(float(x @ self._coefficients)), 1e-12)
         unchanged = math.exp(-hazard)
         ratio = hazard * unchanged / -math.expm1(-hazard)
@@ -159,26 +169,38 @@ class Recalibration:
         self._coefficients = np.clip(self._coefficients + step, LOW, HIGH)
         self._renew_told()
 
-    def corrected(self, fresh: float, hearing: Hearing, new: bool = False, haste: float = 1.0) -> float:
+    def corrected(
+        self,
+        fresh: float,
+        hearing: Hearing,
+        new: bool = False,
+        haste: float = 1.0,
+        reliability: float = 1.0,
+    ) -> float:
         """Return the corrected P[fresh] of a page for which the model predicts `fresh`.
 
-        `new`: the page appeared while the crawl was watching, and was never fetched again.
+        `new`: the page appeared while the crawl was watching, and was never fetched again. `haste` and `reliability`:
+        see `observe`.
         """
         if not 0.0 < fresh < 1.0:
             return fresh
         said = -math.log(fresh)
-        return math.exp(-said * math.exp(float(self._features(said, hearing, new, haste) @ self._told)))
+        x = self._features(said, hearing, new, haste, reliability)
+        return math.exp(-said * math.exp(float(x @ self._told)))
 
     def _renew_told(self) -> None:
         """Compute the coefficients of the corrected P[fresh] from those that crawls have shown."""
         more = np.array(self._constants.beyond) * (self._coefficients - self._prior)
         self._told = np.clip(self._coefficients + more, LOW, HIGH)
 
-    def _features(self, hazard: float, hearing: Hearing, new: bool, haste: float) -> np.ndarray:
+    def _features(
+        self, hazard: float, hearing: Hearing, new: bool, haste: float, reliability: float
+    ) -> np.ndarray:
         log = _log(hazard)
         far = log - self._centre if self._weight > 0.0 else 0.0
         below, above = min(far, 0.0), max(far, 0.0)
-        told, unsaid = float(hearing is Hearing.TOLD), float(hearing is Hearing.UNSAID)
+        told = reliability if hearing is Hearing.TOLD else 0.0
+        unsaid = reliability if hearing is Hearing.UNSAID else 0.0
         fresher = 1.0 / (1.0 + math.exp(log)) if new and hearing is Hearing.NONE else 0.0
         hurry = math.log(max(haste, 1.0))
         return np.array((1.0, below, above, told, unsaid, fresher, hurry, told * max(log, 0.0), unsaid * far))

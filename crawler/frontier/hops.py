@@ -4,7 +4,6 @@ Politeness applies to hops as to any other request (`hosts/borrowed_hosts.py`). 
 for a hop, it gives up its fetch slot (`outstanding.py`).
 """
 
-from crawler.config import Override
 from crawler.frontier.discovery import entries
 from crawler.frontier.hosts.borrowed_hosts import ASK_AGAIN
 from crawler.frontier.hosts.dispatch_gates import DispatchGates
@@ -87,32 +86,26 @@ class Hops:
 
     def give_back(self, fetch: Fetch, now: float) -> None:
         """End the request for `fetch.url` on a borrowed host; the host's politeness gap starts now."""
-        name, crawl_delay, override = self._gap_of(fetch)
-        self._gates.visits.give_back(name, fetch, now, crawl_delay=crawl_delay, override=override)
+        name = entries.split_url(fetch.url)[0]
+        self._gates.visits.give_back(name, fetch, now, self._permission.gap_rule(fetch.url, name))
 
     def pause(self, fetch_task: FetchTask, before: Fetch, now: float) -> None:
         """Start the politeness gap of the task's own host between its answer `before` and the task's next request."""
-        _, crawl_delay, override = self._gap_of(before)
         slot = self._outstanding.held[fetch_task.host].slot
-        self._gates.politeness.pause(slot, before, now, crawl_delay=crawl_delay, override=override)
+        rule = self._permission.gap_rule(before.url, fetch_task.hostname)
+        self._gates.politeness.pause(slot, before, now, rule)
 
     def end_site_file(self, fetch_task: FetchTask, fetch: Fetch, now: float) -> None:
         """End the request for a file of the task's own host; the host's politeness gap starts now."""
-        _, crawl_delay, override = self._gap_of(fetch)
         slot = self._outstanding.held[fetch_task.host].slot
-        self._gates.politeness.hop(slot, fetch, now, crawl_delay=crawl_delay, override=override)
+        rule = self._permission.gap_rule(fetch.url, fetch_task.hostname)
+        self._gates.politeness.hop(slot, fetch, now, rule)
 
     def end_subresource(self, fetch_task: FetchTask, fetch: Fetch, now: float) -> None:
         """End a request of a page in a browser to the page's own host, and free its address. No gap follows."""
         host = self._outstanding.held[fetch_task.host]
         self._gates.politeness.count_answer(host.slot, fetch, now)
         self._gates.release_address(host, now, now)
-
-    def _gap_of(self, fetch: Fetch) -> tuple[str, float, Override]:
-        """Return (the host that answered, its Crawl-delay, the user's override), which decide on the gap."""
-        name = entries.split_url(fetch.url)[0]
-        crawl_delay = self._permission.crawl_delay(name, *entries.split_authority(fetch.url))
-        return name, crawl_delay, self._permission.override(fetch.url, name)
 
     def is_closed(self, hostname: str) -> bool:
         """Return whether the host gets no requests: the user blocked it, it refused too often, or it was given up."""

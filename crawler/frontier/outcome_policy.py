@@ -24,7 +24,7 @@ from enum import StrEnum
 
 import msgspec
 
-from crawler.config import Config, Overrides
+from crawler.config import Config
 from crawler.frontier.discovery import entries
 from crawler.frontier.discovery.waiting_index import index_key
 from crawler.frontier.hosts.authorities import (
@@ -36,7 +36,7 @@ from crawler.frontier.hosts.authorities import (
     names_port,
 )
 from crawler.frontier.hosts.front_host import FrontHost
-from crawler.frontier.hosts.politeness import NO_OVERRIDE, HostPoliteness
+from crawler.frontier.hosts.politeness import GapRule, HostPoliteness
 from crawler.frontier.hosts.registry import Registry
 from crawler.records import Blame, Fetch, FetchTask, LinkFlag, Outcome, TaskKind
 from crawler.storage.kv import Batch
@@ -94,7 +94,6 @@ def _ended_elsewhere(fetch_task: FetchTask, fetch: Fetch) -> bool:
 class OutcomePolicy:
     """Decides what follows from the outcome of a fetch task.
 
-    `crawl_delay` is the Crawl-delay of the fetch task's authority in seconds, or 0 if the authority has none.
     `indexes` is True if there is an index of waiting URLs (`discovery/waiting_index.py`).
     """
 
@@ -109,7 +108,6 @@ class OutcomePolicy:
     ) -> None:
         self._config = config.frontier
         self._pause_max = config.politeness.backoff_first
-        self._overrides = Overrides(config.override)
         self._registry = registry
         self._politeness = politeness
         self._rng = rng
@@ -117,7 +115,7 @@ class OutcomePolicy:
         self.authorities = Authorities()
 
     def decide(
-        self, host: FrontHost, fetch_task: FetchTask, fetch: Fetch, now: float, crawl_delay: float
+        self, host: FrontHost, fetch_task: FetchTask, fetch: Fetch, now: float, rule: GapRule
     ) -> Decision:
         """Charge the outcome to the URL, its host or its authority, and return the decision.
 
@@ -127,9 +125,9 @@ class OutcomePolicy:
         if fetch.blame is Blame.HOST and _ended_elsewhere(fetch_task, fetch):
             fetch.blame = Blame.URL
         if fetch_task.flags & _REFRESH:
-            return self._refetched(host, fetch_task, fetch, now, crawl_delay)
+            return self._refetched(host, fetch_task, fetch, now, rule)
         if fetch_task.kind is TaskKind.PAGE:
-            return self._page(host, fetch_task, fetch, now, crawl_delay)
+            return self._page(host, fetch_task, fetch, now, rule)
         if fetch_task.kind is TaskKind.DENIED:
             hosts = self._registry.hosts
             hosts.ready[host.slot] = until = max(hosts.ready[host.slot], now + _DENIED_GAP)
@@ -137,7 +135,7 @@ class OutcomePolicy:
         if fetch_task.kind is TaskKind.RESOLVE:
             return self._look_up(host, fetch_task, fetch, now)
         charged = self._charges_host(host, fetch_task, fetch, now)
-        until = self._finish(host, fetch_task, fetch, now, crawl_delay, charged=charged)
+        until = self._finish(host, fetch_task, fetch, now, rule, charged=charged)
         end = End.HOST if charged and fetch.blame is Blame.HOST else End.READY
         return self._with_record(host, Decision(fetch_task, end, now, until))
 
@@ -173,12 +171,12 @@ class OutcomePolicy:
             self._registry.notes[failing_key(host.key, authority)] = None
 
     def _refetched(
-        self, host: FrontHost, fetch_task: FetchTask, fetch: Fetch, now: float, crawl_delay: float
+        self, host: FrontHost, fetch_task: FetchTask, fetch: Fetch, now: float, rule: GapRule
     ) -> Decision:
         """Return the decision after a refetch. The task is done, and the schedule plans the page's next fetch."""
         until = now
         if fetch_task.kind is TaskKind.PAGE:
-            until = self._finish(host, fetch_task, fetch, now, crawl_delay)
+            until = self._finish(host, fetch_task, fetch, now, rule)
         return self._with_record(host, Decision(fetch_task, End.DONE, now, until))
 
     def _finish(
@@ -187,19 +185,14 @@ class OutcomePolicy:
         fetch_task: FetchTask,
         fetch: Fetch,
         now: float,
-        crawl_delay: float,
+        rule: GapRule,
         *,
         charged: bool = True,
     ) -> float:
         """Record the end of a page or a robots.txt. Return the time from which the host may be requested again."""
-        override = self._overrides.for_url(fetch_task.url, host.name) if self._overrides else NO_OVERRIDE
         if _ended_elsewhere(fetch_task, fetch):
-            return self._politeness.finish_elsewhere(
-                host.slot, now, crawl_delay=crawl_delay, override=override
-            )
-        return self._politeness.finish(
-            host.slot, fetch, now, crawl_delay=crawl_delay, override=override, charged=charged
-        )
+            return self._politeness.finish_elsewhere(host.slot, now, rule)
+        return self._politeness.finish(host.slot, fetch, now, rule, charged=charged)
 
     def _look_up(self, host: FrontHost, fetch_task: FetchTask, fetch: Fetch, now: float) -> Decision:
         if fetch.outcome in _NO_ADDRESS:
@@ -210,13 +203,13 @@ class OutcomePolicy:
         return self._with_record(host, Decision(fetch_task, End.HOST, now, until))
 
     def _page(
-        self, host: FrontHost, fetch_task: FetchTask, fetch: Fetch, now: float, crawl_delay: float
+        self, host: FrontHost, fetch_task: FetchTask, fetch: Fetch, now: float, rule: GapRule
     ) -> Decision:
         assert host.busy is not None and host.busy[0] == fetch_task.order, (host, fetch_task)
         entry = host.busy[1]
         was_well = not self._registry.hosts.failures[host.slot]
         charged = self._charges_host(host, fetch_task, fetch, now)
-        until = self._finish(host, fetch_task, fetch, now, crawl_delay, charged=charged)
+        until = self._finish(host, fetch_task, fetch, now, rule, charged=charged)
         decision = Decision(fetch_task, End.DONE, now, until, attempt=entry.attempt)
         if not charged:
             return self._host_failed(host, decision, struck=False)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from crawler.frontier.discovery.intake import Intake
 from crawler.frontier.hosts.dispatch_gates import DispatchGates
 from crawler.frontier.hosts.front_host import NO_PLAN, FrontHost
+from crawler.frontier.hosts.politeness import NO_RULE
 from crawler.frontier.hosts.table import SILENCED
 from crawler.frontier.outcome_policy import Decision, End, OutcomePolicy
 from crawler.frontier.outstanding import Outstanding
@@ -57,13 +58,13 @@ class Outcomes:
         Pass every decision to `stage`, because it may also carry records of other hosts.
         """
         host = self._outstanding.held[fetch_task.host]
-        crawl_delay = 0.0
+        rule = NO_RULE
         if fetch_task.kind in (TaskKind.PAGE, TaskKind.ROBOTS):
-            crawl_delay = self._permission.crawl_delay_of(fetch_task)
+            rule = self._permission.gap_rule(fetch_task.url, fetch_task.hostname)
             self._gates.shares.record_outcome(host.slot, fetch, now, fetch_task.kind)
             if fetch.status:
                 self._registry.reach(host.slot)
-        decision = self._outcome_policy.decide(host, fetch_task, fetch, now, crawl_delay)
+        decision = self._outcome_policy.decide(host, fetch_task, fetch, now, rule)
         decision.requested = not fetch.is_cached
         if fetch_task.flags & _REFRESH:
             host.refetch = None  # the result processor reports the result to the schedule

@@ -10,8 +10,7 @@ from typing import Protocol
 
 from crawler.config import Config, Override, Overrides
 from crawler.frontier.discovery import entries
-from crawler.frontier.hosts.politeness import NO_OVERRIDE
-from crawler.records import FetchTask
+from crawler.frontier.hosts.politeness import NO_OVERRIDE, GapRule
 from crawler.robots.cache import ALLOWED, DENIED, Verdict
 
 
@@ -69,9 +68,10 @@ class Permission:
             return 0.0
         return self._robots.crawl_delay(authority) or 0.0
 
-    def crawl_delay_of(self, fetch_task: FetchTask) -> float:
-        """Return the Crawl-delay for a fetch task's URL."""
-        return self.crawl_delay(fetch_task.hostname, *entries.split_authority(fetch_task.url))
+    def gap_rule(self, url: str, name: str) -> GapRule:
+        """Return what robots.txt and the user's override require of the gap after the URL."""
+        crawl_delay = self.crawl_delay(name, *entries.split_authority(url))
+        return GapRule(crawl_delay, self.override(url, name))
 
     def override(self, url: str, name: str) -> Override:
         """Return the user's override for this URL."""
@@ -86,8 +86,8 @@ class Permission:
 
         The gap of the host is not included.
         """
-        crawl_delay = self.crawl_delay(name, *entries.split_authority(url))
-        return max(crawl_delay, self.override(url, name).delay or 0.0)
+        rule = self.gap_rule(url, name)
+        return max(rule.crawl_delay, rule.override.delay or 0.0)
 
     def _asks_robots(self, name: str, authority: str, target: str) -> bool:
         policy = self._policy

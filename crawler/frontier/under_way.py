@@ -23,8 +23,8 @@ class UnderWay:
     def gap_terms(self, fetch_task: FetchTask) -> tuple[float, float]:
         """Return (the minimum wait of the host after this task, in seconds; the wait per second of answer time)."""
         slot = self._outstanding.held[fetch_task.host].slot
-        override = self._permission.override(fetch_task.url, fetch_task.hostname)
-        return self._gates.politeness.gap_terms(slot, self._permission.crawl_delay_of(fetch_task), override)
+        rule = self._permission.gap_rule(fetch_task.url, fetch_task.hostname)
+        return self._gates.politeness.gap_terms(slot, rule)
 
     def yields(self, fetch_task: FetchTask, now: float) -> bool:
         """Return whether the fetch task's request must end now because another host needs its place.

@@ -1,4 +1,4 @@
-"""Imports packages of the extra `lab` when a command needs them."""
+"""Imports packages of the extra `lab`, and the loops that numba compiles, when a command needs them."""
 
 import importlib
 from typing import Any
@@ -15,3 +15,9 @@ def require(name: str) -> Any:
         raise UsageError(
             f"this command needs {package}; install it with pip install 'crawler[lab]'"
         ) from None
+
+
+def compiled(module: str) -> Any:
+    """Import and return a module of `crawler.lab.caches`; raise UsageError if numba is not installed."""
+    require("numba")
+    return importlib.import_module(f"crawler.lab.caches.{module}")

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from typing import TypeVar
 
+from crawler.lab.progress_line import OnProgress, silent
+
 PROCESSES_MAX = 16  # a process holds the worlds of one or two tasks, which take about 50 MB
 
 Task = TypeVar("Task")
@@ -18,11 +20,20 @@ def cores() -> int:
     return min(own, PROCESSES_MAX)
 
 
-def results(play: Callable[[Task], Result], tasks: Sequence[Task], processes: int) -> Iterator[Result]:
-    """Yield `play(task)` for each task, in order.
+def results(
+    play: Callable[[Task], Result], tasks: Sequence[Task], processes: int = 0, report: OnProgress = silent
+) -> Iterator[Result]:
+    """Yield `play(task)` for each task, in order. `report` gets the share of the tasks that are done.
 
-    `play` must be a module-level function. With `processes` 1, the tasks run in this process.
+    `play` must be a module-level function. With `processes` 0, there is a process for each core. With 1, the
+    tasks run in this process.
     """
+    for done, result in enumerate(_results(play, tasks, processes or cores()), 1):
+        yield result
+        report(done / len(tasks))
+
+
+def _results(play: Callable[[Task], Result], tasks: Sequence[Task], processes: int) -> Iterator[Result]:
     if min(processes, len(tasks)) <= 1:
         yield from map(play, tasks)
         return

@@ -8,6 +8,7 @@ from crawler.pages import change_detection
 from crawler.pages.captures import StoredPage
 from crawler.pages.change_detection import Comparison
 from crawler.records import Fetch, FetchTask, LinkFlag, Outcome, PageRecord
+from crawler.urls.media_type import HTML_TYPES
 
 _KNOWN = LinkFlag.REFRESH | LinkFlag.AGAIN
 
@@ -80,11 +81,7 @@ class AnswerDigests:
         self, fingerprint: int, fetch: Fetch, previous: PageRecord, comparison: Comparison
     ) -> bool:
         """Return whether an answer equals the copy stored at the last change, apart from differences that are ignored."""
-        if (
-            comparison.kind == "raw"
-            or fetch.content_type not in change_detection.HTML_TYPES
-            or not previous.content_digest
-        ):
+        if comparison.kind == "raw" or fetch.content_type not in HTML_TYPES or not previous.content_digest:
             return False
         if fetch.undecoded or len(fetch.content) > change_detection.TEXT_BYTES_MAX:
             return False

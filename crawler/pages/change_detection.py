@@ -36,6 +36,7 @@ from crawler.pages.content_distance import distance, simhash
 from crawler.records import (
     META_NOARCHIVE,
     META_NOINDEX,
+    TLS_FAILURES,
     Directives,
     Extracted,
     Fetch,
@@ -71,7 +72,7 @@ _NO_VERDICT = frozenset(
         Outcome.DNS_NOT_FOUND,
         Outcome.ADDRESS_DENIED,
         Outcome.CONNECT_ERROR,
-        Outcome.TLS_ERROR,
+        *TLS_FAILURES,
         Outcome.RESET,
         Outcome.PROXY_ERROR,
         Outcome.NOT_RENDERED,
@@ -95,7 +96,6 @@ _INVISIBLE = re.compile(
     rb"<!--.*?(?:-->|\Z)|<(script|style|template)\b.*?(?:</\1\b[^<>]*>|\Z)|<[a-z/!?][^>]*(?:>|\Z)",
     re.DOTALL | re.IGNORECASE,
 )
-HTML_TYPES = ("text/html", "application/xhtml+xml")
 TEXT_BYTES_MAX = 256 << 10  # larger pages are compared byte by byte; extracting text would block the loop
 _WEAK_SECONDS = 2.0  # minimum seconds from Last-Modified to Date; see RFC 9110, 8.8.2.2
 

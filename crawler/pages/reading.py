@@ -1,12 +1,11 @@
-"""Reads WARC files that were written by this crawler or by other programs.
+"""Reads WARC records that were written by this crawler or by other programs.
 
     bytes --expand--> record --parse_record--> fields, block
           block --parse_http--> status, headers, payload --decode_payload--> content
 
-Files of other programs may be plain or compressed with gzip (one member or many). The WARC version may be 1.0
-or 1.1. Lines may end in bare line feeds, and blocks may have transfer codings. If data cannot be read, a
-DamageError states its position. Sizes are bounded by the caller's `bytes_max`, regardless of length fields
-and compressed streams.
+In records of other programs, the WARC version may be 1.0, lines may end in bare line feeds, and blocks may
+have transfer codings. If data cannot be read, a DamageError states its position. Sizes are bounded by the
+caller's `bytes_max`, regardless of length fields and compressed streams.
 """
 
 import base64
@@ -15,7 +14,6 @@ import itertools
 import re
 import zlib
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 from typing import Any, BinaryIO
 
 import brotli
@@ -61,12 +59,8 @@ class Record(msgspec.Struct):
 
 
 class HttpMessage(msgspec.Struct):
-    """An HTTP message as it is stored.
+    """An HTTP message as it is stored. The status of a request is 0."""
 
-    For a request, `status` is 0, and `start_line` holds the method and the target.
-    """
-
-    start_line: str
     status: int
     reason: str
     version: str
@@ -270,104 +264,6 @@ def _content_length(fields: dict[str, str], where: str) -> int:
     return int(text)
 
 
-def records(path: Path, *, bytes_max: int = RECORD_BYTES_MAX) -> Iterator[Record]:
-    """Yield the records of a WARC file, plain or gzip, in order.
-
-    Raises:
-        DamageError: the file cannot be read further.
-    """
-    try:
-        with path.open("rb") as file:
-            yield from _records_of(_Stream(_plain_chunks(file, str(path))), bytes_max, path.name)
-    except OSError as error:
-        raise DamageError(f"{path}: cannot read: {error.strerror}") from error
-
-
-def _plain_chunks(file: BinaryIO, where: str) -> Iterator[bytes]:
-    start = file.read(2)
-    file.seek(0)
-    if start != b"\x1f\x8b":
-        yield from iter(lambda: file.read(_CHUNK_BYTES), b"")
-        return
-    inflater = isal_zlib.decompressobj(_GZIP)
-    data = b""
-    while data or (data := file.read(_CHUNK_BYTES)):
-        if inflater.eof:
-            inflater = isal_zlib.decompressobj(_GZIP)
-        try:
-            yield from _inflated(inflater, data)
-        except _IsalError as error:
-            raise DamageError(f"{where}: broken gzip member: {error}") from error
-        data = inflater.unused_data if inflater.eof else b""
-    if not inflater.eof:
-        raise DamageError(f"{where}: gzip member is cut short")
-
-
-class _Stream:
-    """A stream of chunks that `line` and `take` read."""
-
-    def __init__(self, chunks: Iterator[bytes]) -> None:
-        self._chunks = chunks
-        self._data = b""
-        self._at = 0
-
-    def _more(self) -> bool:
-        """Append the next chunk to the buffer; return False at the end of the stream."""
-        chunk = next(self._chunks, None)
-        if chunk is None:
-            return False
-        self._data = self._data[self._at :] + chunk
-        self._at = 0
-        return True
-
-    def line(self) -> bytes:
-        """Return the next line with its line end, or b"" at the end of the stream."""
-        while (end := self._data.find(b"\n", self._at) + 1) == 0:
-            if len(self._data) - self._at > _HEAD_BYTES_MAX or not self._more():
-                end = len(self._data)
-                break
-        line = self._data[self._at : end]
-        self._at = end
-        return line
-
-    def take(self, length: int) -> bytes:
-        """Return the next `length` bytes, or fewer at the end of the stream."""
-        parts = [self._data[self._at :]]
-        have = len(parts[0])
-        while have < length and (chunk := next(self._chunks, None)) is not None:
-            parts.append(chunk)
-            have += len(chunk)
-        self._data = b"".join(parts)
-        self._at = min(length, have)
-        return self._data[: self._at]
-
-
-def _records_of(stream: _Stream, bytes_max: int, where: str) -> Iterator[Record]:
-    while line := stream.line():
-        if line.strip() == b"":
-            continue
-        version, fields = _parse_fields(_head_of(stream, line, where), where)
-        length = _content_length(fields, where)
-        if length > bytes_max:
-            raise DamageError(f"{where}: record is larger than {bytes_max} bytes")
-        block = stream.take(length)
-        if len(block) < length:
-            raise DamageError(f"{where}: record has {len(block)} bytes, but its header says {length}")
-        yield Record(version.strip(), fields, block)
-
-
-def _head_of(stream: _Stream, first: bytes, where: str) -> bytes:
-    """Return the lines of a record's head; the first line, `first`, has been read already."""
-    lines = [first]
-    size = len(first)
-    while (line := stream.line()).strip():
-        lines.append(line)
-        size += len(line)
-        if size > _HEAD_BYTES_MAX:
-            raise DamageError(f"{where}: WARC header of more than {_HEAD_BYTES_MAX} bytes")
-    return b"".join(lines).rstrip(b"\r\n")
-
-
 def parse_http(block: bytes) -> HttpMessage:
     """Parse the HTTP message in a block, and undo its transfer codings.
 
@@ -382,7 +278,6 @@ def parse_http(block: bytes) -> HttpMessage:
     is_response = words[0].upper().startswith("HTTP/")
     code = words[1] if is_response and len(words) > 1 else ""
     message = HttpMessage(
-        start_line=start,
         status=int(code) if code.isascii() and code.isdigit() and len(code) <= 3 else 0,
         reason=words[2] if is_response and len(words) > 2 else "",
         version=words[0] if is_response else words[-1],

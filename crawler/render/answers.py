@@ -9,7 +9,7 @@ import base64
 from collections.abc import Mapping
 from typing import Any
 
-from crawler.records import Fetch, Outcome
+from crawler.records import TLS_FAILURES, Fetch, Outcome
 
 # An image of one transparent pixel. The image is valid, so scripts that wait for its load event continue.
 PIXEL = (
@@ -45,7 +45,7 @@ _REASONS = {
     Outcome.ADDRESS_DENIED: "AddressUnreachable",
     Outcome.ROBOTS_DENIED: "BlockedByClient",
     Outcome.CONNECT_ERROR: "ConnectionRefused",
-    Outcome.TLS_ERROR: "ConnectionFailed",
+    **dict.fromkeys(TLS_FAILURES, "ConnectionFailed"),
     Outcome.RESET: "ConnectionReset",
     Outcome.HEADER_TIMEOUT: "TimedOut",
     Outcome.TRUNCATED: "ConnectionAborted",

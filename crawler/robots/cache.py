@@ -35,7 +35,7 @@ import msgspec
 from crawler.clock import past
 from crawler.config import RobotsConfig
 from crawler.errors import DamageError
-from crawler.records import BUSY_STATUSES, Outcome
+from crawler.records import BUSY_STATUSES, TLS_FAILURES, Outcome
 from crawler.robots.rules import Parsed, RobotsRules, reading
 from crawler.storage.keys import ROBOTS
 from crawler.storage.kv import Batch, KeyValue, seal, unseal
@@ -364,7 +364,7 @@ class RobotsCache:
 
     def _delay(self, failures: int, outcome: str) -> float:
         """Return the retry delay after a failure that follows `failures` consecutive failures."""
-        if outcome == Outcome.TLS_ERROR and failures:
+        if outcome in TLS_FAILURES and failures:
             # The delay is as long as for pages (`TLS_WAIT`), because a bad certificate is seldom replaced
             # within hours.
             return float(self._config.copy_max_age)

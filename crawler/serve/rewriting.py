@@ -13,9 +13,8 @@ from html import escape
 from crawler.serve.memento import page_path
 from crawler.serve.representation import Rewriter
 from crawler.urls.canonical import resolve
-from crawler.urls.media_type import field_text, media_type
+from crawler.urls.media_type import XHTML, field_text, media_type
 
-_HTML = ("text/html", "application/xhtml+xml")
 _NOTE = (
     '<p style="all: initial; display: block; padding: 8px; background: #fff; font: 16px sans-serif; color: #000">'
     'This page sends its readers on to <a href="{path}">{target}</a></p>'
@@ -27,12 +26,13 @@ def rewriter() -> Rewriter | None:
     from crawler.extract.decode import to_utf8
     from crawler.extract.headers import refresh
     from crawler.extract.rewrite import Kind, python_codec, rewrite_css_bytes, rewrite_html
+    from crawler.extract.types import is_page
 
     def rewrite(content: bytes, content_type: bytes, url: str, refresh_field: bytes) -> bytes | None:
         kind, charset = media_type([content_type])
         if kind == "text/css":
             return rewrite_css_bytes(content, charset, url, lambda target, _: page_path(target, rewrite=True))
-        if kind not in _HTML and (kind or content[:512].lstrip()[:1] != b"<"):
+        if not is_page(kind, content):
             return None
         said = refresh(field_text(refresh_field))
         targets = [resolve(url, said[1])] if said is not None else []
@@ -42,7 +42,7 @@ def rewriter() -> Rewriter | None:
                 targets.append(target)
             return "" if kind is Kind.BASE else page_path(target, rewrite=True)
 
-        encoding, xhtml = to_utf8(content, charset)[1], kind == _HTML[1]
+        encoding, xhtml = to_utf8(content, charset)[1], kind == XHTML
         changed = rewrite_html(content, encoding, url, mapped, xhtml=xhtml)
         onward = next((target for target in targets if target and target != url), "")
         if not onward:

@@ -14,6 +14,7 @@ module may be repeated.
 
 import contextlib
 import hashlib
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,11 @@ _READ_BYTES = 1 << 20
 # The codes of S3, of Google Cloud Storage and of Azure for a bucket that does not exist.
 _NO_BUCKET = ("NoSuchBucket", "bucket does not exist", "ContainerNotFound")
 _RETRIES: Any = {"max_retries": 4}
+# The message of obstore about a request that failed.
+_REQUEST_FAILED = re.compile(
+    r"Error performing \w+ \S+ in \S+?(?:, after (?P<retries>\d+) retries,.*?)? - "
+    r"(?:Server returned non-2xx status code: )?(?P<reason>.*?):?$"
+)
 
 
 def is_url(text: str) -> bool:
@@ -187,10 +193,21 @@ def _named(place: str, *, writing: bool = False) -> Iterator[None]:
         raise ObjectStoreError(f"{place}: there is no such object") from error
     except (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError) as error:
         raise ObjectPlaceError(
-            f"{place}: the storage rejects the credentials in the environment ({_first_line(error)})"
+            f"{place}: the storage rejects the credentials in the environment ({_reason(error)})"
         ) from error
     except (exceptions.BaseError, OSError) as error:
-        raise ObjectStoreError(f"{place}: {_first_line(error)}") from error
+        raise ObjectStoreError(
+            f"{place}: the storage cannot be reached or fails ({_reason(error)}); try again later"
+        ) from error
+
+
+def _reason(error: Exception) -> str:
+    """Return why a request failed, without its URL and the settings of the retries, which obstore's message contains."""
+    text = _first_line(error)
+    found = _REQUEST_FAILED.search(text)
+    if found is None:
+        return text
+    return found["reason"] + (f", after {found['retries']} retries" if found["retries"] else "")
 
 
 def _first_line(error: Exception) -> str:

@@ -28,6 +28,18 @@ log = logging.getLogger("crawler")
 FORMER_JOURNAL = "reshard.json"
 
 
+def opened(path: Path, finishing: str = "", subject: str = "") -> CrawlDirectory:
+    """Return the directory of an existing crawl, after `ready` has upgraded it.
+
+    Raises:
+        DirectoryError: there is no crawl, or `ready` refuses the directory.
+    """
+    directory = CrawlDirectory(path)
+    directory.require()
+    ready(directory, finishing, subject)
+    return directory
+
+
 def ready(directory: CrawlDirectory, finishing: str = "", subject: str = "") -> None:
     """Upgrade the directory to the current format.
 

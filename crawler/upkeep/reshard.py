@@ -23,7 +23,7 @@ import msgspec
 from msgspec.structs import replace
 
 from crawler.clock import Clock
-from crawler.config import Config, convert
+from crawler.config import Config
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.journal import BUILT, REPLACED, Journal, end_journal, keep_journal, load_journal
 from crawler.crawl.process_names import process_names
@@ -71,7 +71,7 @@ class Resharding:
         say: Callable[[str], None],
     ) -> None:
         self._directory = directory
-        self._old_config = convert(directory.settings.load())
+        self._old_config = directory.settings.config()
         self._old = process_names(self._old_config)
         self._config, self._target = config, target
         self._clock, self._say = clock, say

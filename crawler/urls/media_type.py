@@ -1,8 +1,11 @@
-"""Parses Content-Type fields in the same way as browsers."""
+"""Parses Content-Type fields in the same way as browsers, and names the media types of HTML."""
 
 import re
 from collections.abc import Sequence
 from functools import lru_cache
+
+XHTML = "application/xhtml+xml"
+HTML_TYPES = frozenset(("text/html", XHTML))
 
 _CACHED_BYTES_MAX = 128
 _CHARSET = re.compile(rb"(?:^|;)[ \t]*charset[ \t]*=[ \t]*(?:\"([^\"]*)\"?|([^;]*))", re.IGNORECASE)

@@ -20,8 +20,6 @@ import shutil
 import signal
 import socket
 import subprocess
-import sys
-import tempfile
 import threading
 import time
 import urllib.request
@@ -33,34 +31,22 @@ import msgspec
 import numpy as np
 from filled import CHUNK
 from msgspec.structs import replace
-from serve import CRAWLER, running
-from serve_cases import free_ports
+from programs import CRAWLER, ROOT, needed, running, scratch
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-sys.path.insert(0, str(ROOT))
-
-from crawler.bench import harness  # noqa: E402
-from crawler.due.eliminator import Appended, Flushed  # noqa: E402
-from crawler.due.run_list import Manifest  # noqa: E402
-from crawler.due.runs import DiskRuns  # noqa: E402
-from crawler.storage.engines import open_store  # noqa: E402
-from crawler.storage.keys import DUE_FLUSHED, DUE_LINKS, DUE_RUNS  # noqa: E402
-from crawler.storage.kv import seal, unseal  # noqa: E402
-from tests.end_to_end.web import Web, endless  # noqa: E402
+from crawler.bench import harness
+from crawler.cli.loopback import free_port, free_ports
+from crawler.due.eliminator import Appended, Flushed
+from crawler.due.run_list import Manifest
+from crawler.due.runs import DiskRuns
+from crawler.storage.engines import open_store
+from crawler.storage.keys import DUE_FLUSHED, DUE_LINKS, DUE_RUNS
+from crawler.storage.kv import seal, unseal
+from tests.end_to_end.web import Web, endless
 
 RULES = ROOT / "config" / "prometheus" / "alerts.yaml"
 # seconds within which an alert must fire; alerts that look at the last minute need this long
 LIMIT = 180.0
-POLITE = [
-    "--delay",
-    "0.1",
-    "--scope",
-    "any",
-    "--robots",
-    "ignore",
-    "--set",
-    "network.allow_networks=['127.0.0.0/8']",
-]
+POLITE = ["--delay", "0.1", "--scope", "any", "--robots", "ignore", "--allow-network", "127.0.0.0/8"]
 POLITE += ["--set", "network.allow_ports=[1]", "--set", "identity.contact=me@example.org"]
 
 
@@ -207,15 +193,8 @@ def start(name: str, fault: Fault, folder: Path, site: str, stack: contextlib.Ex
         subprocess.run(["mount", "-o", "loop", image, folder], check=True)
         stack.callback(lambda: subprocess.run(["umount", "-l", folder], check=False))
     (folder / "seeds").write_text("".join(f"{seed}\n" for seed in fault.seeds or (f"{site}/0",)))
-    command = [
-        *CRAWLER,
-        fault.command,
-        "--seeds",
-        str(folder / "seeds"),
-        "--dir",
-        str(folder / "crawl"),
-        *POLITE,
-    ]
+    where = ["--seeds", str(folder / "seeds"), "--dir", str(folder / "crawl")]
+    command = [*CRAWLER, fault.command, *where, *POLITE]
     command += ["--admin", f"127.0.0.1:{admin}", "--serve", f"127.0.0.1:{serve}", *fault.flags]
     if fault.command == "node":
         peers = f'splitter.peers=["p0=127.0.0.1:{peer}", "p1=127.0.0.1:{nobody}"]'
@@ -251,7 +230,7 @@ def firing(port: int) -> set[tuple[str, str]]:
 
 def prometheus(folder: Path, targets: list[str], stack: contextlib.ExitStack) -> int:
     """Start Prometheus; return its port."""
-    (port,) = free_ports(1)
+    port = free_port()
     rules = re.sub(r"for: \d+m", "for: 1s", RULES.read_text())
     (folder / "alerts.yaml").write_text(rules)
     config = {
@@ -309,10 +288,9 @@ def main() -> None:
     parser = harness.parser(__doc__)
     parser.add_argument("--only", nargs="+", choices=FAULTS, default=list(FAULTS))
     options = parser.parse_args()
-    if shutil.which("prometheus") is None:
-        raise SystemExit("prometheus is needed: apt install prometheus")
-    with tempfile.TemporaryDirectory() as name:
-        raise SystemExit(not walk(Path(name), options.only))
+    needed("prometheus")
+    with scratch("alerts") as folder:
+        raise SystemExit(not walk(folder, options.only))
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ robots.txt and no delay, and stores nothing on disk. At the end, the script prin
 fetched.
 """
 
-import argparse
 import asyncio
 import re
 from collections import Counter, defaultdict, deque
@@ -21,6 +20,8 @@ import uvloop
 from ada_url import join_url
 from selectolax.lexbor import LexborHTMLParser
 from yarl import URL
+
+from crawler.bench import harness
 
 
 class Queues:
@@ -117,13 +118,11 @@ async def crawl(seeds: Path, pattern: str, concurrency: int, per_host: int) -> i
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = harness.parser(__doc__)
     parser.add_argument("seeds", type=Path)
     parser.add_argument("pattern")
-    parser.add_argument("--concurrency", type=int, default=64)
-    parser.add_argument("--per-host", type=int, default=8)
+    parser.option("--concurrency", 64)
+    parser.option("--per-host", 8)
     args = parser.parse_args()
     print(uvloop.run(crawl(args.seeds, args.pattern, args.concurrency, args.per_host)))
 

@@ -17,7 +17,6 @@ as much. If a contender does not fetch the same number of pages in every round, 
 """
 
 import os
-import re
 import shlex
 import shutil
 import statistics
@@ -28,10 +27,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
+from programs import CRAWLER, ROOT, Set, bench_set
 
 from crawler.bench import harness
 
-ROOT = Path(__file__).resolve().parent.parent.parent
 LOOP = "bare loop"
 OTHER = "other"
 
@@ -47,20 +46,6 @@ class Cost(NamedTuple):
     def each(self) -> float:
         """Return the CPU time per page in microseconds."""
         return self.cpu / self.pages * 1e6
-
-
-class Set(NamedTuple):
-    """The seeds of a set of the crawl bench, and the pattern of the URLs that belong to it."""
-
-    seeds: Path
-    pattern: str
-
-
-def bench_set(name: str) -> Set:
-    seeds = Path(os.environ["BENCH_DATA"]) / "sets" / name / "seeds.txt"
-    port = re.search(r":(\d+)/", seeds.read_text())
-    assert port is not None, seeds
-    return Set(seeds, rf"^http://127\.0\.[0-9]+\.[0-9]+:{port[1]}/[^?#]*(/|\.html?)$")
 
 
 def loop_command(pages: Set) -> list[str]:
@@ -81,7 +66,7 @@ def crawl_command(pages: Set, directory: Path) -> list[str]:
         pages.pattern,
     )
     quiet = ("--allow-network", "127.0.0.0/8", "--progress", "none", "-q")
-    return [sys.executable, "-m", "crawler", "crawl", *where, *limits, *quick, *quiet]
+    return [*CRAWLER, "crawl", *where, *limits, *quick, *quiet]
 
 
 def measure(command: list[str], root: Path, cpu: str, output: Path) -> tuple[float, float]:
@@ -132,13 +117,11 @@ def _ratios(others: list[Cost], costs: list[Cost]) -> str:
 
 def main() -> None:
     parser = harness.parser(__doc__)
-    parser.add_argument("--set", default="small", help="a set of the crawl bench in $BENCH_DATA (small)")
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.option("--set", "small", "a set of the crawl bench in $BENCH_DATA")
+    parser.option("--rounds", 5)
     parser.add_argument("--tree", type=Path, nargs="*", default=[], help="other checkouts to compare")
-    parser.add_argument("--cpu", default="", help="core that all share (taskset)")
-    parser.add_argument(
-        "--other", default="", help="command of another crawler, to which SEEDS PATTERN is added"
-    )
+    parser.option("--cpu", "", "core that all share (taskset)")
+    parser.option("--other", "", "command of another crawler, to which SEEDS PATTERN is added")
     args = parser.parse_args()
     pages = bench_set(args.set)
     roots = {LOOP: ROOT, "this": ROOT, **{str(tree): tree.resolve() for tree in args.tree}}

@@ -8,14 +8,10 @@ step. The target is 50 ms. `export` and `check` are not measured because they do
 reads the files of a running crawl in a separate process, and `check` needs a crawl that is not running.
 """
 
-import shutil
-import sys
-import tempfile
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parent))
-
+from programs import scratch
 from scale import opened
 
 from crawler.bench import harness
@@ -69,14 +65,13 @@ def made(stages: Stages) -> float:
 def main() -> None:
     """Fill the stages, then print one line per command."""
     parser = harness.parser(__doc__)
-    parser.add_argument("--urls", type=harness.count_argument, default=1_000_000)
-    parser.add_argument("--hosts", type=harness.count_argument, default=100_000)
-    parser.add_argument("--folder", type=Path, default=None)
-    parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE")
+    parser.option("--urls", 1_000_000, type=harness.count_argument)
+    parser.option("--hosts", 100_000, type=harness.count_argument)
+    parser.option("--folder", Path, metavar="DIR")
+    parser.option("--set", [], metavar="SECTION.KEY=VALUE")
     args = parser.parse_args()
-    folder = args.folder = Path(tempfile.mkdtemp(prefix="commands-", dir=args.folder))
     garbage_collection.collect_rarely()
-    try:
+    with scratch("commands", args.folder) as args.folder:
         stages = opened(args)
         loader = Loader(stages)
         for group in numbers(0, args.urls):
@@ -123,8 +118,6 @@ def main() -> None:
             step, steps, adopting = longest(stages, commands, queue, request)
             table.row(name, 1e3 * step, steps, 1e3 * adopting)
         stages.close()
-    finally:
-        shutil.rmtree(folder)
 
 
 if __name__ == "__main__":

@@ -32,10 +32,7 @@ or if a planted bug is not found.
 
 import os
 import random
-import shutil
 import signal
-import sys
-import tempfile
 import time
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -43,14 +40,13 @@ from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-sys.path.insert(0, str(ROOT))
+from programs import scratch
 
-from crawler.bench import harness  # noqa: E402
-from tests import warm_start  # noqa: E402
-from tests.faults.around import PLANTED as BUGS_AROUND  # noqa: E402
-from tests.faults.around import SCENARIOS, Setting  # noqa: E402
-from tests.faults.harness import (  # noqa: E402
+from crawler.bench import harness
+from tests import warm_start
+from tests.faults.around import PLANTED as BUGS_AROUND
+from tests.faults.around import SCENARIOS, Setting
+from tests.faults.harness import (
     CONCURRENCY,
     Judgement,
     TreeWeb,
@@ -66,7 +62,7 @@ from tests.faults.harness import (  # noqa: E402
     several,
     start,
 )
-from tests.faults.power import family  # noqa: E402
+from tests.faults.power import family
 
 ENGINES = ("leveldb", "rocksdict")
 COLUMNS = (
@@ -280,24 +276,21 @@ def run(name: str, size: Crash, parent: Path | None, table: harness.Table) -> bo
     result must be flawless (`Judgement.flawless`) if no bug was planted, and must not be flawless if one was
     planted.
     """
-    folder = Path(tempfile.mkdtemp(dir=parent))
     begun = time.monotonic()
-    found, kills, missed = CASES[name](folder, size)
+    with scratch("crash", parent) as folder:
+        found, kills, missed = CASES[name](folder, size)
     results = (found.lost, found.unstored, found.stored_twice, found.torn, found.refetched, found.worst)
     seconds = round(time.monotonic() - begun)
     table.row(name, size.processes, size.engine, size.seed, kills, *results, seconds)
     if missed:
         print(f"  not reached: {', '.join(missed)}; a larger --pages is needed", flush=True)
-    shutil.rmtree(folder)
     return not missed and found.flawless is (name not in BUGS)
 
 
 def main() -> None:
     parser = harness.parser(__doc__)
-    parser.add_argument("--pages", type=int, default=4_000, help="pages of the web for each process (4000)")
-    parser.add_argument(
-        "--folder", type=Path, default=None, help="folder for the crawls (the temporary directory)"
-    )
+    parser.option("--pages", 4_000, "pages of the web for each process")
+    parser.option("--folder", Path, "folder for the crawls (the temporary directory)", metavar="DIR")
     parser.add_argument(
         "--case", action="append", choices=CASES, metavar="ROW", help="only this row; repeatable"
     )
@@ -305,12 +298,10 @@ def main() -> None:
         "--processes", type=int, nargs="+", default=[1, 3], help="processes of the crawls (1 3)"
     )
     parser.add_argument("--engine", nargs="+", default=list(ENGINES), choices=ENGINES, help="(both)")
-    parser.add_argument("--kills", type=int, default=20, help="kills at random instants (20)")
-    parser.add_argument("--seeds", type=int, default=1, help="runs of the random rows (1)")
+    parser.option("--kills", 20, "kills at random instants")
+    parser.option("--seeds", 1, "runs of the random rows")
     args = parser.parse_args()
     warm_start.install()  # programs start faster, because they need not import the crawler again
-    if args.folder is not None:
-        args.folder.mkdir(parents=True, exist_ok=True)
     right, begun = True, time.monotonic()
     print(
         f"{args.pages:,} pages for each process on {HOSTS} hosts, {CONCURRENCY} fetches in flight in each process"

@@ -12,32 +12,28 @@ requests. `tests/faults/refreshing.py` lists the checks, which read the log of t
 
 import asyncio
 import random
-import sys
 import tempfile
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-sys.path.insert(0, str(ROOT))
+import programs  # noqa: F401
 
-from crawler.bench import harness  # noqa: E402
-from crawler.clock import SystemClock  # noqa: E402
-from tests.faults.living import living_web  # noqa: E402
-from tests.faults.refreshing import SPEED, changing_web, run  # noqa: E402
+from crawler.bench import harness
+from crawler.clock import SystemClock
+from tests.faults.living import living_web
+from tests.faults.refreshing import SPEED, changing_web, run
 
 POINTS = ("fetch begun", "record appended", "synced", "batch written", "committed")
 
 
 def main() -> None:
     parser = harness.parser(__doc__)
-    parser.add_argument("--kills", type=int, default=20)
-    parser.add_argument("--pages", type=int, default=40, help="pages on each of 3 hosts (40)")
-    parser.add_argument("--last", type=float, default=15.0, help="seconds of the last run (15)")
-    parser.add_argument("--seed", type=int, default=1, help="seed of the kills (1)")
-    parser.add_argument(
-        "--kill-for", type=float, default=600.0, help="seconds after which no more kills happen (600)"
-    )
-    parser.add_argument("--living", action="store_true", help="let new pages appear")
+    parser.option("--kills", 20)
+    parser.option("--pages", 40, "pages on each of 3 hosts")
+    parser.option("--last", 15.0, "seconds of the last run")
+    parser.option("--seed", 1, "seed of the kills")
+    parser.option("--kill-for", 600.0, "seconds after which no more kills happen")
+    parser.option("--living", False, "let new pages appear")
     args = parser.parse_args()
     rng = random.Random(args.seed)
     faults = [

@@ -11,22 +11,19 @@ a second time. A row is `SILENT` if something was lost and no command reported i
 is `SILENT`, or if a command printed a traceback.
 """
 
-import os
 import re
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-sys.path.insert(0, str(ROOT))
+from programs import CRAWLER, ENVIRON, ROOT
 
-from crawler.bench import harness  # noqa: E402
-from tests import warm_start  # noqa: E402
-from tests.faults.harness import TreeWeb, crawl, judge, settings  # noqa: E402
+from crawler.bench import harness
+from tests import warm_start
+from tests.faults.harness import TreeWeb, crawl, judge, settings
 
 SMALL = settings("--set", "pages.segment_bytes=20000", "--set", "store.write_buffer_bytes=64KiB")
 COLUMNS = (f"{'file':34}", "damage ", "check", "repair", "check", "crawl", "lost", "again", "first report")
@@ -35,10 +32,9 @@ DAMAGES = ("deleted", "cut", "head", "middle", "tail")
 
 def command(*arguments: "str | Path") -> "subprocess.CompletedProcess[str]":
     """Run `crawler ...`."""
-    environ = {**os.environ, "PYTHONPATH": str(ROOT)}
-    words = [sys.executable, "-m", "crawler", *map(str, arguments)]
+    words = [*CRAWLER, *map(str, arguments)]
     return subprocess.run(
-        words, cwd=ROOT, env=environ, capture_output=True, text=True, timeout=120, check=False
+        words, cwd=ROOT, env=ENVIRON, capture_output=True, text=True, timeout=120, check=False
     )
 
 
@@ -82,10 +78,10 @@ def said(*answers: "subprocess.CompletedProcess[str]") -> list[str]:
 def main() -> None:
     """Print the matrix."""
     parser = harness.parser(__doc__)
-    parser.add_argument("--pages", type=int, default=150)
-    parser.add_argument("--processes", type=int, default=1, help="processes of the crawl (1)")
-    parser.add_argument("--only", default="", help="regular expression: only these kinds of files")
-    parser.add_argument("--engine", default="leveldb", choices=("leveldb", "rocksdict"))
+    parser.option("--pages", 150)
+    parser.option("--processes", 1, "processes of the crawl")
+    parser.option("--only", "", "regular expression: only these kinds of files")
+    parser.option("--engine", "leveldb", choices=("leveldb", "rocksdict"))
     args = parser.parse_args()
     warm_start.install()  # programs start faster, because they need not import the crawler again
     flags = (*SMALL, "--set", f"store.engine={args.engine}", "--processes", str(args.processes))

@@ -46,9 +46,9 @@ def _each(part: Callable[[int], object], count: int) -> None:
 def main() -> None:
     parser = harness.parser(__doc__)
     parser.add_argument("folders", nargs="+", type=Path)
-    parser.add_argument("--pages", type=int, default=200)
-    parser.add_argument("--least", type=int, default=20_000)
-    parser.add_argument("--most", type=int, default=100_000)
+    parser.option("--pages", 200)
+    parser.option("--least", 20_000)
+    parser.option("--most", 100_000)
     options = parser.parse_args()
     pages = _pages(options.folders, options.pages, options.least, options.most)
     count = len(pages)

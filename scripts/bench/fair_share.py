@@ -50,13 +50,12 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-sys.path.insert(0, str(ROOT))
+from programs import ROOT, running
 
-from crawler.bench import harness  # noqa: E402
-from crawler.bench.meters import children, cpu, memory, memory_below  # noqa: E402
-from crawler.cli.loopback import free_port  # noqa: E402
-from tests.end_to_end.hostile_server import address  # noqa: E402
+from crawler.bench import harness
+from crawler.bench.meters import children, cpu, memory, memory_below
+from crawler.cli.loopback import free_port
+from tests.end_to_end.hostile_server import address
 
 KINDS = (
     "tar-pit",
@@ -173,14 +172,10 @@ def crawl_measured(out: Path, arguments: list[str], *, stacks: bool) -> int:
 def server(kind: str, hosts: int, port: int, counts: Path | str = "") -> Iterator[None]:
     command = [sys.executable, "-m", "tests.end_to_end.hostile_server", "--kind", kind]
     options = ["--hosts", str(hosts), "--port", str(port), "--counts", str(counts)]
-    process = subprocess.Popen([*command, *options], cwd=ROOT, stdout=subprocess.PIPE)
-    assert process.stdout is not None
-    try:
+    with running([*command, *options], cwd=ROOT, stdout=subprocess.PIPE) as process:
+        assert process.stdout is not None
         assert process.stdout.readline() == b"ready\n", kind
         yield
-    finally:
-        process.terminate()
-        process.wait()
 
 
 def loop_time(pid: int) -> tuple[float, float, float]:
@@ -220,18 +215,6 @@ def gap_between(counts: Path, begin: float, end: float) -> tuple[float, float]:
     return max(((gap, at) for at, _, gap in later), default=(end - begin, end))
 
 
-@contextmanager
-def loaded(processes: int) -> Iterator[None]:
-    """Run this many busy processes while the context is open."""
-    started = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(processes)]
-    try:
-        yield
-    finally:
-        for process in started:
-            process.kill()
-            process.wait()
-
-
 def await_start(process: subprocess.Popen[bytes], begun: Path) -> None:
     """Wait until the loop of the crawl runs. On a busy machine, the imports alone take ten seconds."""
     until = time.monotonic() + START_MAX
@@ -249,7 +232,8 @@ def run(kind: str, options: argparse.Namespace) -> dict[str, Any]:
         if kind != "alone":
             stack.enter_context(server(kind, options.hosts, port, folder / "asked"))
             hosts += [address(90, n) for n in range(options.hosts)]
-        stack.enter_context(loaded(options.load))
+        for _ in range(options.load):
+            stack.enter_context(running([sys.executable, "-c", "while True: pass"]))
         random.Random(1).shuffle(hosts)
         seeds = folder / "seeds"
         seeds.write_text("".join(f"http://{host}:{port}/\n" for host in hosts))
@@ -330,16 +314,11 @@ def main() -> None:
     """Print one row per kind."""
     parser = harness.parser(__doc__)
     parser.add_argument("--kind", nargs="+", metavar="KIND", default=list(KINDS), choices=KINDS)
-    parser.add_argument("--hosts", type=int, default=600)
-    parser.add_argument("--seconds", type=float, default=30.0)
-    parser.add_argument(
-        "--delay",
-        type=float,
-        default=1.0,
-        help="delay of the crawl: it sends hosts / delay requests per second",
-    )
-    parser.add_argument("--load", type=int, default=0, help="busy processes meanwhile")
-    parser.add_argument("--stacks", action="store_true")
+    parser.option("--hosts", 600)
+    parser.option("--seconds", 30.0)
+    parser.option("--delay", 1.0, "delay of the crawl: it sends hosts / delay requests per second")
+    parser.option("--load", 0, "busy processes meanwhile")
+    parser.option("--stacks", False)
     parser.add_argument("--crawl", nargs=argparse.REMAINDER, default=[], help="further options of the crawl")
     parser.add_argument("--inside", type=Path, help=argparse.SUPPRESS)
     if "--inside" in sys.argv[1:2]:

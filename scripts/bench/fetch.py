@@ -8,18 +8,14 @@ measures the CPU time of its own process. Rounds of the two clients alternate. T
 
 import asyncio
 import cProfile
-import shutil
-import socket
 import statistics
-import subprocess
-import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 import aiohttp
 import uvloop
+from programs import nginx, scratch
 from yarl import URL
 
 from crawler.bench import harness
@@ -32,36 +28,14 @@ from crawler.fetcher.fetch_request import FetchRequest
 HOSTS = 16
 PAGE_BYTES = 45_000
 
-NGINX = """
-worker_processes 1; daemon off; pid {folder}/nginx.pid; error_log {folder}/error.log crit;
-events {{ worker_connections 1024; }}
-http {{ access_log off; default_type text/html; keepalive_requests 1000000; tcp_nodelay on;
-  sendfile on; open_file_cache max=16; client_body_temp_path {folder}; proxy_temp_path {folder};
-  fastcgi_temp_path {folder}; uwsgi_temp_path {folder}; scgi_temp_path {folder};
-  server {{ listen {port}; root {folder}; }} }}
-"""
-
 
 @contextmanager
 def server() -> Iterator[int]:
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        folder.chmod(0o755)
+    with scratch("fetch") as folder:
         (folder / "page.html").write_bytes((b"<a href='/some/page'>text of a link</a>\n" * 2000)[:PAGE_BYTES])
         port = free_port()
-        (folder / "nginx.conf").write_text(NGINX.format(folder=folder, port=port))
-        program = shutil.which("nginx") or "/usr/sbin/nginx"
-        process = subprocess.Popen([program, "-c", str(folder / "nginx.conf"), "-p", str(folder)])
-        try:
-            for _ in range(100):
-                with socket.socket() as probe:
-                    if probe.connect_ex(("127.0.0.1", port)) == 0:
-                        break
-                time.sleep(0.05)
+        with nginx(folder, f"server {{ listen {port}; root {folder}; open_file_cache max=16; }}"):
             yield port
-        finally:
-            process.terminate()
-            process.wait()
 
 
 async def measure(get: Callable[[str], Awaitable[int]], port: int, fetches: int) -> float:
@@ -118,8 +92,8 @@ async def main(rounds: int, fetches: int, profile: bool) -> None:
 
 if __name__ == "__main__":
     parser = harness.parser(__doc__)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--fetches", type=int, default=4000)
-    parser.add_argument("--profile", action="store_true")
+    parser.option("--rounds", 5)
+    parser.option("--fetches", 4000)
+    parser.option("--profile", False)
     arguments = parser.parse_args()
     uvloop.run(main(arguments.rounds, arguments.fetches, arguments.profile))

@@ -8,7 +8,6 @@ cost, results from different machines can be compared.
 
 import heapq
 import random
-import sys
 import time
 
 from crawler.bench import harness
@@ -112,7 +111,9 @@ def reference(count: int) -> float:
 
 
 def main() -> None:
-    pages = int(sys.argv[1]) if len(sys.argv) > 1 else 50_000
+    parser = harness.parser(__doc__)
+    parser.add_argument("pages", nargs="?", type=harness.count_argument, default=50_000)
+    pages = parser.parse_args().pages
     unit = reference(pages)
     steps = run(pages)
     page = sum(cost for step, cost in steps.items() if step != "add")

@@ -12,21 +12,20 @@ import logging
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-sys.path.insert(0, str(ROOT))
+import programs  # noqa: F401
 
-from crawler.bench import harness  # noqa: E402
-from tests.fuzz.fuzzing import TURN_MAX, Tally, fuzz  # noqa: E402
-from tests.fuzz.targets import targets  # noqa: E402
+from crawler.bench import harness
+from tests.fuzz.fuzzing import TURN_MAX, Tally, fuzz
+from tests.fuzz.targets import targets
 
 
 def main() -> int:
     """Print one line per target."""
     parser = harness.parser(__doc__)
-    parser.add_argument("--cpu", type=float, default=300.0, help="CPU seconds for all targets together (300)")
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--only", default="", help="run only the target of this name")
-    parser.add_argument("--keep", type=Path, help="folder for failed and slow inputs")
+    parser.option("--cpu", 300.0, "CPU seconds for all targets together")
+    parser.option("--seed", 1)
+    parser.option("--only", "", "run only the target of this name")
+    parser.option("--keep", Path, "folder for failed and slow inputs", metavar="DIR")
     args = parser.parse_args()
     logging.getLogger("crawler").addHandler(logging.NullHandler())
     print(

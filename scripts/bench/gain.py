@@ -187,16 +187,12 @@ def most_fresh(game: GainGame, others: float) -> float:
 def main() -> int:
     parser = harness.parser(__doc__)
     parser.add_argument("tables", nargs="*", default=["gain"], metavar="TABLE", help=", ".join(TABLES))
-    parser.add_argument("--arms", default="", metavar="A,B", help="only these rows (all)")
-    parser.add_argument("--visits", type=float, default=20.0, help="mean crawls per page (20)")
-    parser.add_argument("--rate", type=float, default=60.0, help="requests per second of each arm (60)")
-    parser.add_argument(
-        "--budget", type=float, default=2.0, help="requests, as a multiple of the changes (2)"
-    )
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument(
-        "--at-once", type=int, default=0, metavar="N", help="number of arms that run at once (all)"
-    )
+    parser.option("--arms", "", "only these rows (all)", metavar="A,B")
+    parser.option("--visits", 20.0, "mean crawls per page")
+    parser.option("--rate", 60.0, "requests per second of each arm")
+    parser.option("--budget", 2.0, "requests, as a multiple of the changes")
+    parser.option("--seed", 1)
+    parser.option("--at-once", 0, "number of arms that run at once (all)")
     args = parser.parse_args()
     if unknown := set(args.tables) - set(TABLES):
         parser.error(f"unknown table {', '.join(sorted(unknown))}; choose from {', '.join(TABLES)}")

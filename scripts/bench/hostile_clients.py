@@ -11,23 +11,18 @@ an honest client sends a request from time to time. Then `--signals` URLs of for
 import asyncio
 import collections
 import json
-import os
 import resource
-import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-sys.path.insert(0, str(ROOT))
+from programs import CRAWLER, FULL_RATE, running
 
-from crawler.bench import harness  # noqa: E402
-from crawler.bench.meters import memory  # noqa: E402
-from crawler.cli.loopback import free_port  # noqa: E402
-from tests.end_to_end.web import Web, endless  # noqa: E402
+from crawler.bench import harness
+from crawler.bench.meters import memory
+from crawler.cli.loopback import free_port
+from tests.end_to_end.web import Web, endless
 
-CRAWLER = [sys.executable, "-m", "crawler"]
 HALVES = (b"", b"GET /page?ur", b"GET / HTTP/1.1\r\nHost: a\r\nX: ")
 AT_ONCE = 10_000  # number of URLs per notification
 
@@ -112,17 +107,15 @@ async def junk(crawl: Besieged, signals: int) -> None:
 async def main() -> None:
     parser = harness.parser(__doc__)
     for name, value in (("clients", 10_000), ("signals", 1_000_000), ("rate", 10)):
-        parser.add_argument(f"--{name}", type=int, default=value)
+        parser.option(f"--{name}", value)
     options = parser.parse_args()
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, options.clients + 1000), hard))
     port = free_port()
     with tempfile.TemporaryDirectory() as name, Web({}, other=endless) as web:
         page = web.url("/0", "127.0.0.1")
-        command = [*CRAWLER, "crawl", page, "--dir", name, "--rate", str(options.rate), "--delay", "0"]
-        command += ["--delay-factor", "0", "--allow-network", "127.0.0.0/8", "--admin", "off", "--quiet"]
-        process = subprocess.Popen([*command, "--serve", f"127.0.0.1:{port}"], env=os.environ)
-        try:
+        command = [*CRAWLER, "crawl", page, "--dir", name, "--rate", str(options.rate), *FULL_RATE]
+        with running([*command, "--serve", f"127.0.0.1:{port}"]) as process:
             crawl = Besieged(process.pid, Path(name), port, page)
             while (await crawl.ask())[0] != "200":
                 await asyncio.sleep(0.2)
@@ -130,9 +123,6 @@ async def main() -> None:
             print(f"before: memory {crawl.memory()} MiB, about {crawl.pages() / 3:.0f} pages/s", flush=True)
             await besiege(crawl, options.clients)
             await junk(crawl, options.signals)
-        finally:
-            process.terminate()
-            process.wait()
 
 
 if __name__ == "__main__":

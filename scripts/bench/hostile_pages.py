@@ -15,18 +15,15 @@ import os
 import random
 import signal
 import subprocess
-import sys
 import tempfile
 import time
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "scripts" / "bench")]
+from programs import CRAWLER
+from render_cost import crawl_command, shop
 
-from render_cost import crawl_command, shop  # noqa: E402
-
-from crawler.bench import harness  # noqa: E402
-from tests.end_to_end.web import FAST, Route, Web  # noqa: E402
+from crawler.bench import harness
+from tests.end_to_end.web import FAST, Route, Web
 
 _SPIN = "new Worker(URL.createObjectURL(new Blob(['for (;;) {}'])))"
 _FORK = "const u = URL.createObjectURL(new Blob(['self.onmessage = () => 0'])); for (;;) new Worker(u)"
@@ -63,8 +60,7 @@ HOSTILE = {
 
 def run(*arguments: object) -> subprocess.CompletedProcess[str]:
     """Run a command of the crawler."""
-    command = [sys.executable, "-m", "crawler", *map(str, arguments)]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    return subprocess.run([*CRAWLER, *map(str, arguments)], capture_output=True, text=True, check=False)
 
 
 def browsers(folder: str) -> list[int]:
@@ -191,8 +187,8 @@ def kills(folder: str, count: int, rng: random.Random) -> None:
 def main() -> None:
     """Print both tables."""
     parser = harness.parser(__doc__)
-    parser.add_argument("--kills", type=int, default=10)
-    parser.add_argument("--seed", type=int, default=1)
+    parser.option("--kills", 10)
+    parser.option("--seed", 1)
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         os.chmod(folder, 0o755)  # the browser does not run as root but must be able to read the folder

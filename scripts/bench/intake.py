@@ -100,9 +100,9 @@ def steps(pages: list[Page]) -> None:
 def main() -> None:
     parser = harness.parser(__doc__)
     parser.add_argument("folders", nargs="+", type=Path)
-    parser.add_argument("--pages", type=int, default=60, help="pages from each folder (60)")
-    parser.add_argument("--memo", type=int, default=24 << 20, help="bytes")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.option("--pages", 60, "pages from each folder")
+    parser.option("--memo", 24 << 20, "bytes")
+    parser.option("--rounds", 3)
     options = parser.parse_args()
     sites = [pages for folder in options.folders if (pages := pages_of(folder, options.pages))]
     pages = [page for page in chain.from_iterable(zip_longest(*sites)) if page]

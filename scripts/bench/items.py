@@ -18,9 +18,8 @@ import sys
 import tempfile
 from pathlib import Path
 
-from wget import ROOT, Took, run, serve
-
-sys.path.insert(0, str(ROOT))
+from programs import ROOT
+from wget import Took, run, serve
 
 from crawler.bench import harness
 
@@ -100,12 +99,10 @@ def missing(items: Path, products: int) -> int:
 
 def main() -> int:
     parser = harness.parser(__doc__)
-    parser.add_argument(
-        "--scrapy", default=sys.executable, metavar="PYTHON", help="Python with Scrapy (this one)"
-    )
-    parser.add_argument("--products", type=int, default=500)
-    parser.add_argument("--latency", type=float, default=0.02)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.option("--scrapy", sys.executable, "Python with Scrapy (this one)", metavar="PYTHON")
+    parser.option("--products", 500)
+    parser.option("--latency", 0.02)
+    parser.option("--rounds", 3)
     args = parser.parse_args()
     version = [args.scrapy, "-c", "import scrapy; print(scrapy.__version__)"]
     asked = subprocess.run(version, capture_output=True, text=True, check=False)

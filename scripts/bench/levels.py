@@ -128,7 +128,7 @@ async def compare(options: argparse.Namespace) -> None:
 
 def main() -> None:
     parser = harness.parser(__doc__)
-    parser.add_argument("--processes", default="1,2,4")
+    parser.option("--processes", "1,2,4")
     for name, value in (("pages", 480), ("rate", 40), ("seconds", 240)):
         parser.add_argument(f"--{name}", type=int, default=value)
     asyncio.run(compare(parser.parse_args()))

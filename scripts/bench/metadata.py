@@ -7,13 +7,13 @@ Each row is one kind of declaration on the same made page. `parse` is the time t
 the page. All times are medians of CPU time in one run.
 """
 
-import argparse
 import functools
 import json
 import statistics
 import time
 from collections.abc import Callable
 
+from crawler.bench import harness
 from crawler.pages.formats import text
 from crawler.pages.formats.metadata import read_metadata
 
@@ -94,11 +94,9 @@ def median_time(work: Callable[[], object], rounds: int) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--rounds", type=int, default=40)
-    parser.add_argument("--paragraphs", type=int, default=120)
+    parser = harness.parser(__doc__)
+    parser.option("--rounds", 40)
+    parser.option("--paragraphs", 120)
     args = parser.parse_args()
     print(f"{'page':<10} {'bytes':>7} {'parse':>9} {'metadata':>9} {'ratio':>6} {'columns':>8}")
     for kind, page in pages(args.paragraphs).items():

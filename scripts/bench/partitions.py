@@ -31,17 +31,16 @@ import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-sys.path.insert(0, str(ROOT))
 os.environ["TREE_NET"] = "198.18"
 
-from crawler.bench import harness  # noqa: E402
-from tests.faults.harness import CONCURRENCY, Judgement, TreeWeb, judge, settings  # noqa: E402
+from programs import ENVIRON, ROOT, scratch
+
+from crawler.bench import harness
+from tests.faults.harness import CONCURRENCY, Judgement, TreeWeb, judge, settings
 
 NAMES = ("a", "b", "c")
 WEB = "crawl-web"
@@ -181,8 +180,7 @@ class Nodes:
         words = ["node", "--dir", str(self.folder / name), "--name", name, "--listen", f"0.0.0.0:{PORT}"]
         line = inside(space(name), sys.executable, "-m", *self._module, *words, *self._flags)
         with (self.folder / f"{name}.out").open("ab") as output:
-            environ = {**os.environ, "PYTHONPATH": str(ROOT)}
-            return subprocess.Popen(line, cwd=ROOT, env=environ, stdout=output, stderr=output)
+            return subprocess.Popen(line, cwd=ROOT, env=ENVIRON, stdout=output, stderr=output)
 
     def kill(self, name: str) -> bool:
         """Kill and restart a node.
@@ -263,16 +261,12 @@ def partitioned(folder: Path, args: argparse.Namespace, bug: str) -> tuple[Judge
 
 def main() -> None:
     parser = harness.parser(__doc__)
-    parser.add_argument("--pages", type=int, default=16_000)
-    parser.add_argument("--faults", type=int, default=15)
-    parser.add_argument(
-        "--rate", default="200", help="pages per second, so that the crawl outlasts the faults"
-    )
-    parser.add_argument("--seed", type=int, default=2, help="seed of the faults and kills (2)")
+    parser.option("--pages", 16_000)
+    parser.option("--faults", 15)
+    parser.option("--rate", "200", "pages per second, so that the crawl outlasts the faults")
+    parser.option("--seed", 2, "seed of the faults and kills")
     parser.add_argument("--case", action="append", help="run only this row; repeatable")
-    parser.add_argument(
-        "--folder", type=Path, default=None, help="folder for the crawls (the temporary directory)"
-    )
+    parser.option("--folder", Path, "folder for the crawls (the temporary directory)", metavar="DIR")
     parser.add_argument("-v", "--verbose", action="store_true", help="each fault")
     args = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
@@ -282,15 +276,12 @@ def main() -> None:
     )
     right = True
     for row in args.case or ("as shipped", *PLANTED):
-        if args.folder is not None:
-            args.folder.mkdir(parents=True, exist_ok=True)
-        folder = Path(tempfile.mkdtemp(dir=args.folder, prefix="partitions-"))
         begun = time.monotonic()
-        found, faults, kills = partitioned(folder, args, row if row in PLANTED else "")
+        with scratch("partitions", args.folder) as folder:
+            found, faults, kills = partitioned(folder, args, row if row in PLANTED else "")
         counts = (found.lost, found.unstored, found.stored_twice, found.torn, found.refetched, found.worst)
         table.row(row, faults, kills, *counts, time.monotonic() - begun)
         right &= found.flawless is (row not in PLANTED) and faults == args.faults
-        shutil.rmtree(folder)
     raise SystemExit(0 if right else "failed: the crawler did not keep its promises")
 
 

@@ -40,20 +40,18 @@ import tempfile
 import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple, Protocol
 from urllib.parse import unquote
 
 import msgspec
+from programs import CRAWLER, ENVIRON, ROOT, bench_set, scratch
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-sys.path.insert(0, str(ROOT))
-
-from crawler.bench import harness  # noqa: E402
-from crawler.splitter.partition import Partition  # noqa: E402
-from crawler.urls.fingerprint import Fingerprinter  # noqa: E402
-from tests.faults.harness import TreeWeb, settings  # noqa: E402
+from crawler.bench import harness
+from crawler.splitter.partition import Partition
+from crawler.urls.fingerprint import Fingerprinter
+from tests.faults.harness import TreeWeb, settings
 
 HOSTS = 200
 LOG_DELAY = 1.5  # number of seconds after which a server has written its log
@@ -108,10 +106,8 @@ class BenchSet:
         self.truth = {line + "index.html" if line.endswith("/") else line for line in truth}
         self._token = "crawlbench-" + "".join(chr(ord("a") + int(digit)) for digit in str(os.getpid()))
         self._log = data / "access.log"
-        port = re.search(r":(\d+)/", (folder / "seeds.txt").read_text())
-        assert port is not None, folder
-        pages = rf"^http://127\.0\.[0-9]+\.[0-9]+:{port[1]}/[^?#]*(/|\.html?)$"
-        self.flags = ("--seeds", str(folder / "seeds.txt"), "--include", pages, "--token", self._token)
+        pages = bench_set(name)
+        self.flags = ("--seeds", str(pages.seeds), "--include", pages.pattern, "--token", self._token)
         self._at = self._log.stat().st_size
         self._times: list[tuple[float, str]] = []
 
@@ -191,10 +187,9 @@ def crawl(
     pin = ["taskset", "-c", cpu] if cpu else []
     samples = directory / "samples"
     sampler = [*SAMPLER, str(samples)] if sampled else []
-    program = [sys.executable, "-m", "crawler", "crawl", "--dir", str(directory / "crawl"), *flags]
-    environ = {**os.environ, "PYTHONPATH": str(ROOT)}
+    program = [*CRAWLER, "crawl", "--dir", str(directory / "crawl"), *flags]
     before, begun = resource.getrusage(resource.RUSAGE_CHILDREN), time.monotonic()
-    subprocess.run([*sampler, *pin, *program], cwd=ROOT, env=environ, check=True, timeout=600)
+    subprocess.run([*sampler, *pin, *program], cwd=ROOT, env=ENVIRON, check=True, timeout=600)
     wall, after = time.monotonic() - begun, resource.getrusage(resource.RUSAGE_CHILDREN)
     report = msgspec.json.decode((directory / "crawl" / "report.json").read_bytes())
     units = units_of(samples) if sampled else 0.0
@@ -231,7 +226,7 @@ def tree(folder: Path, pages: int) -> Iterator[Web]:
 
 
 @contextmanager
-def bench_set(name: str) -> Iterator[Web]:
+def served_set(name: str) -> Iterator[Web]:
     yield BenchSet(Path(os.environ["BENCH_DATA"]), name)
 
 
@@ -270,31 +265,25 @@ COLUMNS = (
 
 def main() -> None:
     parser = harness.parser(__doc__)
-    parser.add_argument("--pages", type=int, default=60_000, help="pages in the tree (60000)")
-    parser.add_argument("--set", help="a set of the crawl bench in $BENCH_DATA instead of the tree")
+    parser.option("--pages", 60_000, "pages in the tree (60000)")
+    parser.option("--set", str, "a set of the crawl bench in $BENCH_DATA instead of the tree")
     parser.add_argument("--processes", type=int, nargs="+", default=[1, 2, 4])
-    parser.add_argument("--concurrency", default="64", help="fetches in flight per process (64)")
-    parser.add_argument("--repeat", type=int, default=1)
-    parser.add_argument(
-        "--constant", action="store_true", help="also compare in units of constant work (needs perf)"
-    )
-    parser.add_argument("--cpu", default="", help="core that the processes share (taskset)")
-    parser.add_argument(
-        "--folder", type=Path, default=None, help="folder for the crawls (the temporary directory)"
-    )
+    parser.option("--concurrency", "64", "fetches in flight per process")
+    parser.option("--repeat", 1)
+    parser.option("--constant", False, "also compare in units of constant work (needs perf)")
+    parser.option("--cpu", "", "core that the processes share (taskset)")
+    parser.option("--folder", Path, "folder for the crawls (the temporary directory)", metavar="DIR")
     args = parser.parse_args()
-    if args.folder is not None:
-        args.folder.mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(dir=args.folder, prefix="processes-"))
-    source: AbstractContextManager[Web] = bench_set(args.set) if args.set else tree(folder, args.pages)
     runs: dict[int, list[Run]] = {n: [] for n in args.processes}
     starts: dict[int, list[Run]] = {n: [] for n in args.processes}
-    with source as web:
+    with (
+        scratch("processes", args.folder) as folder,
+        served_set(args.set) if args.set else tree(folder, args.pages) as web,
+    ):
         for n in args.processes * args.repeat:
             starts[n].append(crawl(web, folder, n, args.cpu, args.concurrency, "--max-pages", "1"))
             runs[n].append(crawl(web, folder, n, args.cpu, args.concurrency, sampled=args.constant))
             print(f"# {n}: {runs[n][-1].cpu:.2f} CPU s, start {starts[n][-1].cpu:.2f}", file=sys.stderr)
-    shutil.rmtree(folder)
     table = harness.Table(*COLUMNS)
     one, alone = None, min(runs[args.processes[0]], key=lambda run: run.wall)
     for n in args.processes:

@@ -55,7 +55,7 @@ from crawler.lab.league import world as worlds
 from crawler.lab.league.shipped import Shipped
 from crawler.lab.living import calibration, playing
 from crawler.lab.living.worlds import WORLDS, draw
-from crawler.lab.parallel import cores, results
+from crawler.lab.parallel import results
 
 ARMS, BUDGETS = ("none", "mixed", "honest"), (0.3, 1.0, 3.0)
 SIMULATED = (
@@ -65,7 +65,7 @@ SIMULATED = (
 YEAR = 365 * 86_400
 ALLOWED = 0.015  # the systematic error that is expected of a good prediction
 UNKNOWN = 0.1  # the standard error that is assumed for a decile with copies of only one site
-SITE = 7  # the column of a row with the number of the site
+SITE = 8  # the column of a row with the number of the site
 CHECKED = 2000  # rows of a run for which the compiled replay is compared with `Recalibration`
 LARGE = 2.0  # from this relative error on, the cost is linear
 
@@ -114,7 +114,17 @@ class Recording(Shipped):
     def _note(self, page: int, sample: float, known: PageView, changed: bool) -> None:
         site = self._numbers[self._site[page]]
         self.rows.append(
-            (sample, known.fresh, known.hearing, known.stands_for, changed, known.new, known.haste, site)
+            (
+                sample,
+                known.fresh,
+                known.hearing,
+                known.stands_for,
+                changed,
+                known.new,
+                known.haste,
+                known.reliability,
+                site,
+            )  # fmt: skip
         )
 
 
@@ -196,14 +206,14 @@ def checked(run: Run, work: Path) -> None:
     rows = _rows(work, run)[:CHECKED]
     sums = _empty(rows)
     state = Recalibration(constants=FITTED)
-    for sample, fresh, hearing, weight, changed, new, haste, site in rows.tolist():
+    for sample, fresh, hearing, weight, changed, new, haste, reliability, site in rows.tolist():
         if sample:
-            told = state.corrected(fresh, Hearing(int(hearing)), bool(new), haste)
+            told = state.corrected(fresh, Hearing(int(hearing)), bool(new), haste, reliability)
             for kind, stated in enumerate((fresh, told)):
                 decile = min(int(calibration.DECILES * stated), calibration.DECILES - 1)
                 sums[int(site), kind, decile] += (1.0, stated, not changed)
         else:
-            state.observe(fresh, Hearing(int(hearing)), weight, bool(changed), bool(new), haste)
+            state.observe(fresh, Hearing(int(hearing)), weight, bool(changed), bool(new), haste, reliability)
     if not np.allclose(sums, _replay(rows, FITTED), atol=1e-6):
         raise RuntimeError(f"{run}: the compiled replay differs from Recalibration")
 
@@ -249,7 +259,7 @@ def _follow(
         far = log - middle if whole > 0.0 else 0.0
         new = rows[row, 5] > 0.0 and hearing == 0.0
         x[0], x[1], x[2] = 1.0, min(far, 0.0), max(far, 0.0)
-        x[3], x[4] = 1.0 * (hearing == 2.0), 1.0 * (hearing == 1.0)
+        x[3], x[4] = rows[row, 7] * (hearing == 2.0), rows[row, 7] * (hearing == 1.0)
         x[5] = 1.0 / (1.0 + np.exp(log)) if new else 0.0
         x[6], x[7], x[8] = np.log(max(rows[row, 6], 1.0)), x[3] * max(log, 0.0), x[4] * far
         if sample:
@@ -366,19 +376,14 @@ def report(found: dict[str, np.ndarray]) -> None:
 
 def main() -> None:
     parser = harness.parser(__doc__)
-    add = parser.add_argument
-    add("--data", type=Path, required=True, help="folder of histories: one SITE.npz per site")
-    add("--work", type=Path, help="folder of the recorded runs, which later calls use again")
-    add(
-        "--drawings",
-        type=int,
-        default=8,
-        help="drawings and seeds for the search, and as many that judge (8)",
-    )
-    add("--pages", type=int, default=100, help="pages a site (100)")
-    add("--fit", type=int, default=0, metavar="STEPS", help="search for better constants")
-    add("--seed", type=int, default=1, help="seed of the search (1)")
-    add("--processes", type=int, default=0, help="runs replayed at a time (one per core)")
+    add = parser.option
+    add("--data", Path, "folder of histories: one SITE.npz per site", required=True, metavar="DIR")
+    add("--work", Path, "folder of the recorded runs, which later calls use again", metavar="DIR")
+    add("--drawings", 8, "drawings and seeds for the search, and as many that judge")
+    add("--pages", 100, "pages a site")
+    add("--fit", 0, "search for better constants", metavar="STEPS")
+    add("--seed", 1, "seed of the search")
+    add("--processes", 0, "runs replayed at a time (one per core)")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         work_on(args, args.work or Path(folder))
@@ -386,7 +391,7 @@ def main() -> None:
 
 def work_on(args: argparse.Namespace, work: Path) -> None:
     work.mkdir(exist_ok=True, parents=True)
-    processes, best = args.processes or cores(), FITTED
+    processes, best = args.processes, FITTED
     fitting, judging = (
         [Run(arm, budget, n) for arm in ARMS for budget in BUDGETS for n in drawings]
         + [Run(name, 0.0, n) for name in SIMULATED for n in drawings]

@@ -17,18 +17,16 @@ follows the links of the server's answer.
 
 import json
 import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-sys.path.insert(0, str(ROOT))
+from programs import CRAWLER
 
-from crawler.bench import harness  # noqa: E402
-from tests.end_to_end.web import FAST, Answer, ReceivedRequest, Route, Web  # noqa: E402
+from crawler.bench import harness
+from tests.end_to_end.web import FAST, Answer, ReceivedRequest, Route, Web
 
 _WORDS = "some words that a reader would like to find in a search. " * 12
 _JAVASCRIPT = {"Content-Type": "text/javascript; charset=utf-8"}
@@ -308,7 +306,7 @@ class Crawled(NamedTuple):
 
 def _links_of(folder: str, *flags: str) -> list[list[str]]:
     """Return a pair (URL, target) for each link of the stored pages."""
-    command = [sys.executable, "-m", "crawler", "export", "--dir", folder, "--format", "links", *flags]
+    command = [*CRAWLER, "export", "--dir", folder, "--format", "links", *flags]
     text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     return [line.split("\t")[:2] for line in text.splitlines()]
 
@@ -317,7 +315,7 @@ def crawl(web: Web, names: list[str], when: str) -> Crawled:
     """Crawl all sites."""
     with tempfile.TemporaryDirectory() as folder:
         seeds = [web.url(host=f"{name}.localhost") for name in names]
-        command = [sys.executable, "-m", "crawler", "crawl", "--dir", folder, *FAST, "--render", when, *seeds]
+        command = [*CRAWLER, "crawl", "--dir", folder, *FAST, "--render", when, *seeds]
         began = time.perf_counter()
         with Account() as account:
             subprocess.run([*account.prefix, *command], check=True, stderr=subprocess.DEVNULL)
@@ -396,9 +394,9 @@ class Account:
 def main() -> None:
     """Crawl the sites in three ways and print the table."""
     parser = harness.parser(__doc__)
-    parser.add_argument("--packages", type=Path)
-    parser.add_argument("--pages", type=int, default=20)
-    parser.add_argument("--crawlee", metavar="PYTHON")
+    parser.option("--packages", Path)
+    parser.option("--pages", 20)
+    parser.option("--crawlee", str, metavar="PYTHON")
     args = parser.parse_args()
     made = sites(args.pages, args.packages)
     routes = {f"{name}.localhost{path}": route for name, site in made.items() for path, route in site.items()}

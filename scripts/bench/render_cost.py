@@ -12,7 +12,6 @@ Both measurements need control groups and root.
 
 import json
 import subprocess
-import sys
 import tempfile
 import threading
 import time
@@ -20,14 +19,13 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "scripts" / "bench")]
+from programs import CRAWLER
+from render import Account
 
-from render import Account  # noqa: E402
-
-from crawler.bench import harness  # noqa: E402
-from crawler.render.browser import find_program  # noqa: E402
-from tests.end_to_end.web import FAST, Answer, ReceivedRequest, Route, Web  # noqa: E402
+from crawler.bench import harness
+from crawler.bench.meters import proportional_memory
+from crawler.render.browser import find_program
+from tests.end_to_end.web import FAST, Answer, ReceivedRequest, Route, Web
 
 _FRESH = {"Cache-Control": "max-age=86400"}
 _SCRIPT = {"Content-Type": "text/javascript", **_FRESH}
@@ -84,8 +82,7 @@ def _data(request: ReceivedRequest, pages: int) -> Answer:
 
 def crawl_command(directory: str | Path, url: str) -> list[str]:
     """Return the command that crawls a site of this machine and renders each page in a browser."""
-    program = [sys.executable, "-m", "crawler", "crawl"]
-    return [*program, "--dir", str(directory), *FAST, "--render", "always", url]
+    return [*CRAWLER, "crawl", "--dir", str(directory), *FAST, "--render", "always", url]
 
 
 def shop(pages: int) -> dict[str, Route]:
@@ -115,17 +112,7 @@ class Memory:
 
     def _watch(self) -> None:
         while not self._over.wait(0.5):
-            self.most = max(self.most, sum(map(_proportional, self._account.processes())))
-
-
-def _proportional(pid: int) -> int:
-    try:
-        for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
-            if line.startswith("Pss:"):
-                return int(line.split()[1]) << 10
-    except OSError:
-        pass
-    return 0
+            self.most = max(self.most, sum(map(proportional_memory, self._account.processes())))
 
 
 def measured(command: list[str], **options: Any) -> tuple[float, float, int, str]:
@@ -141,9 +128,9 @@ def measured(command: list[str], **options: Any) -> tuple[float, float, int, str
 def main() -> None:
     """Crawl the site, render its first pages with Playwright, and print both costs."""
     parser = harness.parser(__doc__)
-    parser.add_argument("--pages", type=int, default=1000)
-    parser.add_argument("--playwright", default="", metavar="PYTHON")
-    parser.add_argument("--compared", type=int, default=100)
+    parser.option("--pages", 1000)
+    parser.option("--playwright", "", metavar="PYTHON")
+    parser.option("--compared", 100)
     args = parser.parse_args()
     with Web(shop(args.pages)) as web, tempfile.TemporaryDirectory() as folder:
         took, cpu, memory, _ = measured(crawl_command(folder, web.url()), stderr=subprocess.DEVNULL)

@@ -10,22 +10,19 @@ a page is incomplete.
 
 import json
 import subprocess
-import sys
 import tempfile
 import time
 import urllib.request
 from contextlib import suppress
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-sys.path[:0] = [str(ROOT), str(ROOT / "scripts" / "bench")]
+from programs import running
+from render_cost import crawl_command, shop
+from warcio.archiveiterator import ArchiveIterator
 
-from render_cost import crawl_command, shop  # noqa: E402
-from warcio.archiveiterator import ArchiveIterator  # noqa: E402
-
-from crawler.bench import harness  # noqa: E402
-from crawler.render.browser import find_program  # noqa: E402
-from tests.end_to_end.web import Web  # noqa: E402
+from crawler.bench import harness
+from crawler.render.browser import find_program
+from tests.end_to_end.web import Web
 
 PAGES = 6
 _START_MAX = 60.0  # pywb must answer within this many seconds
@@ -71,7 +68,7 @@ def main() -> int:
     """Crawl the site, replay its pages, and print what each page shows."""
     parser = harness.parser(__doc__)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--port", type=int, default=18089)
+    parser.option("--port", 18089)
     args = parser.parse_args()
     if not (args.folder / "wayback").exists():
         raise SystemExit(
@@ -85,13 +82,9 @@ def main() -> int:
         manager = str(args.folder / "wb-manager")
         subprocess.run([manager, "init", "pages"], cwd=folder, check=True, capture_output=True)
         subprocess.run([manager, "add", "pages", *files], cwd=folder, check=True, capture_output=True)
-        server = subprocess.Popen(
-            [args.folder / "wayback", "-p", str(args.port), "--proxy", "pages"],
-            cwd=folder,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
-        try:
+        wayback = [str(args.folder / "wayback"), "-p", str(args.port), "--proxy", "pages"]
+        quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        with running(wayback, cwd=folder, **quiet):
             wait_for(args.port)
             whole = 0
             for n, url in enumerate(urls):
@@ -99,9 +92,6 @@ def main() -> int:
                 complete = f"words about item {n} " in dom and f"<title>Item {n}</title>" in dom
                 whole += complete
                 print(json.dumps({"url": url, "bytes": len(dom), "whole": complete}))
-        finally:
-            server.terminate()
-            server.wait()
     print(f"{whole} of {len(urls)} pages are complete in the replay")
     return int(whole < len(urls))
 

@@ -19,15 +19,14 @@ limit ends the loading, the results refer to the URLs that were loaded until the
 
 import argparse
 import os
-import shutil
 import signal
 import subprocess
 import sys
-import tempfile
 import time
 from pathlib import Path
 
 from filled import fill
+from programs import scratch
 
 from crawler.bench import harness
 from crawler.bench.loading import SEED, Loader, hostname, numbers, tail, url
@@ -165,47 +164,29 @@ def reopen(args: argparse.Namespace) -> None:
 
 def main() -> None:
     parser = harness.parser(__doc__)
-    parser.add_argument("--urls", type=harness.count_argument, default=1_000_000)
-    parser.add_argument("--hosts", type=harness.count_argument, default=100_000)
-    parser.add_argument("--folder", type=Path, default=None)
-    parser.add_argument(
-        "--filled",
-        type=harness.count_argument,
-        default=0,
-        help="URLs that are built directly before the load (filled.py)",
+    parser.option("--urls", 1_000_000, type=harness.count_argument)
+    parser.option("--hosts", 100_000, type=harness.count_argument)
+    parser.option("--folder", Path, metavar="DIR")
+    parser.option(
+        "--filled", 0, "URLs that are built directly before the load (filled.py)", type=harness.count_argument
     )
-    parser.add_argument(
-        "--minutes", type=float, default=0.0, help="upper bound on the load, in minutes (none)"
-    )
-    parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE")
+    parser.option("--minutes", 0.0, "upper bound on the load, in minutes (none)")
+    parser.option("--set", [], metavar="SECTION.KEY=VALUE")
     parser.add_argument("--phase", choices=["fill", "load", "open"], help=argparse.SUPPRESS)
     parser.add_argument("--clean", action="store_true", help=argparse.SUPPRESS)
-    parser.add_argument(
-        "--compact", action="store_true", help="compact at the end and print the disk space left"
-    )
+    parser.option("--compact", False, "compact at the end and print the disk space left")
     parser.add_argument("--pages", type=int, default=0, help=argparse.SUPPRESS)
     args = parser.parse_args()
     if args.phase:
         return {"fill": build, "load": load, "open": reopen}[args.phase](args)
-    if args.folder is not None:
-        args.folder.mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix="scale-", dir=args.folder))
-    again = [
-        sys.executable,
-        __file__,
-        "--urls",
-        str(args.urls),
-        "--hosts",
-        str(args.hosts),
-        "--folder",
-        str(folder),
-    ]
+    again = [sys.executable, __file__, "--urls", str(args.urls), "--hosts", str(args.hosts)]
     again += [word for assignment in args.set for word in ("--set", assignment)]
     taken = ["--pages", "20000"]
     last = ["--compact"] if args.compact else []
-    again += ["--filled", str(args.filled)]
-    try:
+    with scratch("scale", args.folder) as folder:
+        again += ["--folder", str(folder)]
         if args.filled:
+            again += ["--filled", str(args.filled)]
             subprocess.run([*again, "--phase", "fill"], check=True)
         loaded = subprocess.run(
             [*again, "--minutes", str(args.minutes), "--phase", "load", *taken], check=False
@@ -214,8 +195,6 @@ def main() -> None:
             sys.exit(f"the load failed with exit code {loaded.returncode}")
         subprocess.run([*again, "--phase", "open"], check=True)
         subprocess.run([*again, "--phase", "open", "--clean", *taken, *last], check=True)
-    finally:
-        shutil.rmtree(folder)
 
 
 if __name__ == "__main__":

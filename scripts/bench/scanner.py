@@ -16,16 +16,15 @@ import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
+import programs  # noqa: F401
 
-from crawler.bench import harness  # noqa: E402
-from crawler.config import ExtractConfig  # noqa: E402
-from crawler.extract.collected import Context  # noqa: E402
-from crawler.extract.links import parse, prepare  # noqa: E402
-from crawler.extract.parser_guard import Judgement, judge  # noqa: E402
-from crawler.extract.scanned import scanned  # noqa: E402
-from tests.extract.soup import soup  # noqa: E402
+from crawler.bench import harness
+from crawler.config import ExtractConfig
+from crawler.extract.collected import Context
+from crawler.extract.links import parse, prepare
+from crawler.extract.parser_guard import Judgement, judge
+from crawler.extract.scanned import scanned
+from tests.extract.soup import soup
 
 URL = "http://h.example/dir/page.html"
 # the kinds of wanted results: only links, or also requisites, or also rare attributes
@@ -116,9 +115,9 @@ def main() -> int:
     """Print a line for each kind of page."""
     parser = harness.parser(__doc__)
     parser.add_argument("folders", nargs="*", type=Path)
-    parser.add_argument("--soups", type=int, default=100_000)
-    parser.add_argument("--first", type=int, default=0, help="seed of the first soup")
-    parser.add_argument("--pages", type=int, default=2000)
+    parser.option("--soups", 100_000)
+    parser.option("--first", 0, "seed of the first soup")
+    parser.option("--pages", 2000)
     options = parser.parse_args()
     soups, whole, cut, other = Tally(), Tally(), Tally(), Tally()
     for seed in range(options.first, options.first + options.soups):

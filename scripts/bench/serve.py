@@ -24,17 +24,16 @@ import itertools
 import os
 import random
 import re
-import shutil
 import subprocess
-import sys
-import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
+
+from programs import CRAWLER, FULL_RATE, needed, nginx, running, scratch
 
 from crawler.bench import harness, meters
 from crawler.bench.meters import cpu_with_children
@@ -47,15 +46,6 @@ request = function()
   return wrk.format("GET", base:gsub("HOST", "127.0.1." .. (n % hosts + 1)) .. "p" .. (n * 7 % pages) .. ".html")
 end
 if pause > 0 then delay = function() return math.random() * 2 * pause end end
-"""
-NGINX = """
-worker_processes 1; daemon off; pid {folder}/pid; error_log /dev/null;
-events {{ worker_connections 2048; }}
-http {{ access_log off; sendfile on; tcp_nopush on; keepalive_requests 100000000; types {{ text/html html; }}
- client_body_temp_path {folder}/a; proxy_temp_path {folder}/b; fastcgi_temp_path {folder}/c;
- uwsgi_temp_path {folder}/d; scgi_temp_path {folder}/e;
- server {{ listen 127.0.0.1:{port}; root {folder}/www; }}
- server {{ listen {site}; root {folder}/www; sub_filter <title> "<title>$host "; }} }}
 """
 HOSTS = 40  # number of hosts of the crawl that runs while pages are requested
 # wrk requests pages of this many hosts, and this many pages of each host: those that the crawl fetched first
@@ -143,17 +133,7 @@ def load(
     return Load(requests, took, spent, percentiles["50"], percentiles["99"], errors)
 
 
-@contextmanager
-def running(command: list[str], **more: object) -> Iterator[subprocess.Popen[bytes]]:
-    process = subprocess.Popen(command, **more)  # type: ignore[call-overload]
-    try:
-        yield process
-    finally:
-        process.terminate()
-        process.wait()
-
-
-def at_rest(folder: Path, nginx: int, script: Path, options: argparse.Namespace) -> float:
+def at_rest(folder: Path, worker: int, script: Path, options: argparse.Namespace) -> float:
     """Compare the servers on a finished crawl. Return the page server's CPU seconds per request in the last round."""
     site, cache = f"http://127.0.0.1:{options.port}", f"http://127.0.0.1:{options.port + 1}"
     crawl = [*CRAWLER, "crawl", f"{site}/p0.html", "--dir", str(folder / "crawl"), *FULL_RATE]
@@ -164,7 +144,7 @@ def at_rest(folder: Path, nginx: int, script: Path, options: argparse.Namespace)
         assert server.stdout is not None and server.stdout.readline()
         for connections in options.connections:
             for number in range(options.rounds + 1):
-                theirs = load(nginx, site, "/", script, options, connections)
+                theirs = load(worker, site, "/", script, options, connections)
                 ours = load(server.pid, cache, f"/page?url={site}/", script, options, connections)
                 label = f"{connections} connections, " + (f"round {number}" if number else "warm-up")
                 ratio = ours.a_cpu_second / theirs.a_cpu_second
@@ -197,16 +177,8 @@ def beside_a_crawl(folder: Path, price: float, script: Path, options: argparse.N
                 )
                 seen = None
                 if loaded:
-                    seen = load(
-                        crawler.pid,
-                        cache,
-                        base,
-                        script,
-                        options,
-                        connections,
-                        pages=ASKED_PAGES,
-                        hosts=ASKED_HOSTS,
-                    )
+                    ask = partial(load, pages=ASKED_PAGES, hosts=ASKED_HOSTS)
+                    seen = ask(crawler.pid, cache, base, script, options, connections)
                 else:
                     time.sleep(options.seconds)
                 took = time.monotonic() - began
@@ -238,20 +210,6 @@ def wait_for(url: str) -> None:
     raise SystemExit(f"{url} was not fetched within a minute")
 
 
-CRAWLER = [sys.executable, "-m", "crawler"]
-FULL_RATE = [
-    "--delay",
-    "0",
-    "--delay-factor",
-    "0",
-    "--allow-network",
-    "127.0.0.0/8",
-    "--admin",
-    "off",
-    "--quiet",
-]
-
-
 def main() -> None:
     parser = harness.parser(__doc__)
     for name, value in (
@@ -262,23 +220,19 @@ def main() -> None:
         ("rounds", 2),
         ("rate", 0),
     ):
-        parser.add_argument(f"--{name}", type=int, default=value)
+        parser.option(f"--{name}", value)
     parser.add_argument("--connections", type=int, nargs="+", default=[16])
-    parser.add_argument("--crawl", action="store_true")
+    parser.option("--crawl", False)
     options = parser.parse_args()
-    nginx_program = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
-    if nginx_program is None or shutil.which("wrk") is None:
-        raise SystemExit("nginx and wrk are needed: apt install nginx-light wrk")
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        folder.chmod(0o755)
+    needed("wrk")
+    with scratch("serve") as folder:
         write_pages(folder / "www", options.pages, options.bytes)
-        (folder / "conf").write_text(NGINX.format(folder=folder, port=options.port, site=options.port + 2))
         script = folder / "many.lua"
         script.write_text(LUA)
-        with running([nginx_program, "-c", str(folder / "conf")]) as nginx:
-            time.sleep(0.5)
-            price = at_rest(folder, meters.children(nginx.pid)[0], script, options)
+        www, named = f"root {folder}/www;", 'sub_filter <title> "<title>$host ";'
+        plain = f"server {{ listen 127.0.0.1:{options.port}; {www} }}"
+        with nginx(folder, plain, f"server {{ listen {options.port + 2}; {www} {named} }}") as worker:
+            price = at_rest(folder, worker, script, options)
             if options.crawl:
                 beside_a_crawl(folder, price, script, options)
 

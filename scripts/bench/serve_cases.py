@@ -33,29 +33,18 @@ connection waited less than 0.4 s.
 import argparse
 import gzip
 import hashlib
-import shutil
 import statistics
 import subprocess
-import tempfile
 import time
 from pathlib import Path
 from typing import NamedTuple
 
-from serve import CRAWLER, FULL_RATE, Load, load, running, write_pages
+from programs import CRAWLER, FULL_RATE, needed, nginx, running, scratch
+from serve import Load, load, write_pages
 
 from crawler.bench import harness, meters
 from crawler.cli.loopback import free_port, free_ports
 
-NGINX = """
-worker_processes 1; daemon off; pid {folder}/pid; error_log /dev/null;
-events {{ worker_connections 2048; }}
-http {{ access_log off; sendfile on; tcp_nopush on; keepalive_requests 100000000; types {{ text/html html; }}
- client_body_temp_path {folder}/a; proxy_temp_path {folder}/b; fastcgi_temp_path {folder}/c;
- uwsgi_temp_path {folder}/d; scgi_temp_path {folder}/e;
- server {{ listen 127.0.0.1:{plain}; root {folder}/www; }}
- server {{ listen 127.0.0.1:{coded}; root {folder}/coded; gzip_static on; }}
- server {{ listen 127.0.0.1:{zipped}; root {folder}/www; gzip_static on; }} }}
-"""
 LUA = """
 local base, n, fields = os.getenv("BASE"), tonumber(os.getenv("FIRST")), {}
 local pages, tags = tonumber(os.getenv("PAGES")), nil
@@ -207,43 +196,44 @@ class Rounds:
             )
 
 
-def run(folder: Path, program: str, options: argparse.Namespace) -> None:
-    folder.chmod(0o755)
+def run(folder: Path, options: argparse.Namespace) -> None:
     prepare(folder, options)
     ports = ports_of(folder)
-    (folder / "conf").write_text(NGINX.format(folder=folder, plain=ports[0], coded=ports[1], zipped=ports[2]))
-    with running([program, "-c", str(folder / "conf")]) as nginx:
-        time.sleep(0.5)
+    roots = (
+        f"root {folder}/www;",
+        f"root {folder}/coded; gzip_static on;",
+        f"root {folder}/www; gzip_static on;",
+    )
+    sites = [f"server {{ listen 127.0.0.1:{port}; {own} }}" for port, own in zip(ports, roots, strict=True)]
+    with nginx(folder, *sites) as worker:
         if not (folder / "crawl").exists():
             seeds = [f"http://127.0.0.1:{port}/p0.html" for port in ports[:2]]
             subprocess.run(
                 [*CRAWLER, "crawl", *seeds, "--dir", str(folder / "crawl"), *FULL_RATE], check=True
             )
         for name in options.cases:
-            Rounds(folder, ports, meters.children(nginx.pid)[0], name, options).measure()
+            Rounds(folder, ports, worker, name, options).measure()
 
 
 def main() -> None:
     parser = harness.parser(__doc__)
-    parser.add_argument("--pages", type=int, default=20_000)
-    parser.add_argument("--few", type=int, default=400)
-    parser.add_argument("--bytes", type=int, default=25_000)
-    parser.add_argument("--text", choices=("words", "html"), default="words", help="how well pages compress")
-    parser.add_argument("--seconds", type=int, default=3)
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--wait", type=int, default=60, help="seconds to prepare the pages")
-    parser.add_argument("--folder", type=Path, help="keep pages and crawl here")
+    parser.option("--pages", 20_000)
+    parser.option("--few", 400)
+    parser.option("--bytes", 25_000)
+    parser.option("--text", "words", "how well pages compress", choices=("words", "html"))
+    parser.option("--seconds", 3)
+    parser.option("--rounds", 3)
+    parser.option("--wait", 60, "seconds to prepare the pages")
+    parser.option("--folder", Path, "keep pages and crawl here", metavar="DIR")
     parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))
-    parser.add_argument("--verbose", action="store_true", help="print each round")
+    parser.option("--verbose", False, "print each round")
     options = parser.parse_args()
-    program = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
-    if program is None or shutil.which("wrk") is None:
-        raise SystemExit("nginx and wrk are needed: apt install nginx-light wrk")
+    needed("wrk")
     if options.folder is not None:
         options.folder.mkdir(parents=True, exist_ok=True)
-        return run(options.folder, program, options)
-    with tempfile.TemporaryDirectory() as name:
-        run(Path(name), program, options)
+        return run(options.folder, options)
+    with scratch("serve-cases") as folder:
+        run(folder, options)
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ import numpy as np
 from crawler.bench import harness
 from crawler.frontier.refresh import RefreshOutcome, Settings
 from crawler.frontier.refresh.sources import TOLD_MAX, Announced, Readings, ages
-from crawler.lab.league import histories
+from crawler.lab.league import histories, scores
 from crawler.lab.league import world as worlds
 from crawler.lab.league.shipped import Shipped
 
@@ -117,37 +117,29 @@ class Maps(Shipped):
         self._told[site].clear()
 
 
-def difference(current: np.ndarray, first: np.ndarray, there: np.ndarray) -> tuple[float, float]:
-    """Return the difference of two scores and its standard error."""
-    lost = current - first
-    left = (lost.sum() - lost) / (there.sum() - there)
-    error = math.sqrt((len(lost) - 1) / len(lost) * float(((left - left.mean()) ** 2).sum()))
-    return float(lost.sum() / there.sum()), error
-
-
 def main() -> int:
     parser = harness.parser(__doc__)
-    parser.add_argument("--data", type=Path, required=True, help="folder of histories: one SITE.npz per site")
-    parser.add_argument("--arms", default="honest,lying,mixed")
-    parser.add_argument("--budgets", default="0.3,1,3")
-    parser.add_argument("--rules", default="page,none,pays,free")
-    parser.add_argument("--pages", type=int, default=worlds.PAGES_A_SITE, help="pages a site (100)")
+    parser.option("--data", Path, "folder of histories: one SITE.npz per site", required=True, metavar="DIR")
+    parser.option("--arms", "honest,lying,mixed")
+    parser.option("--budgets", "0.3,1,3")
+    parser.option("--rules", "page,none,pays,free")
+    parser.option("--pages", worlds.PAGES_A_SITE, "pages a site (100)")
     args = parser.parse_args()
     sites = histories.read_folder(args.data)
     table = harness.Table("arm     ", "budget", "rule", " score", "        difference", "  reads", " days")
     for arm in args.arms.split(","):
         world = worlds.build(sites, arm, pages=args.pages)
         for budget in map(float, args.budgets.split(",")):
-            first = None
+            games = list[scores.Game]()
             for rule in args.rules.split(","):
                 rate = budget * world.change_rate
                 maps = Maps(world, rate, rule)
-                current, there = worlds.play(world, maps, rate).by_site(world)
-                first = current if first is None else first
-                gain, error = difference(current, first, there)
+                result = worlds.play(world, maps, rate)
+                games.append(scores.game_of(arm, rule, budget, world, result))
+                row = scores.rows_of(games)[-1]
                 days = world.days * len(world.sites) / maps.reads if maps.reads else math.inf
-                score = current.sum() / there.sum()
-                table.row(arm, budget, rule, f"{score:.4f}", f"{gain:+.4f} +- {error:.4f}", maps.reads, days)
+                difference = f"{row.difference:+.4f} +- {row.difference_error:.4f}"
+                table.row(arm, budget, rule, f"{row.score:.4f}", difference, maps.reads, days)
     return 0
 
 

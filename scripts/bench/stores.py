@@ -8,7 +8,6 @@ affects both engines equally.
 """
 
 import shutil
-import sys
 import tempfile
 import time
 from itertools import islice
@@ -26,7 +25,10 @@ GROUP = 256
 SYNCED_EVERY = 16
 
 
-def main(urls: int) -> None:
+def main() -> None:
+    parser = harness.parser(__doc__)
+    parser.add_argument("urls", metavar="URLS", nargs="?", type=harness.count_argument, default=200_000)
+    urls = parser.parse_args().urls
     rng = Random(1)
     rows = [
         (
@@ -85,4 +87,4 @@ def size(folder: Path, pattern: str) -> int:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 200_000)
+    main()

@@ -145,8 +145,8 @@ def phrases(content: list[str]) -> set[tuple[str, ...]]:
 def main() -> None:
     parser = harness.parser(__doc__)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--per-site", type=int, default=80)
-    parser.add_argument("--seed", type=int, default=1)
+    parser.option("--per-site", 80)
+    parser.option("--seed", 1)
     args = parser.parse_args()
     files = chosen(args.folder, args.per_site, args.seed)
     compare_main_content(files)

@@ -6,19 +6,18 @@ Every second crawl has three processes, and every third keeps its pages fresh. A
 leaves its folder, in which `story` lists the steps. The script fails if a promise was broken.
 """
 
-import argparse
 import os
 import shutil
 import signal
-import sys
 import tempfile
 import time
 import traceback
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
+import programs  # noqa: F401
 
+from crawler.bench import harness
 from tests.faults.walk import walk
 
 
@@ -32,13 +31,11 @@ def problems_of(folder: Path, seed: int, steps: int) -> list[str]:
 
 def main() -> int:
     """Make the walks, and return the exit code."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--first", type=int, default=1, help="seed of the first walk")
-    parser.add_argument("--walks", type=int, default=100)
-    parser.add_argument("--steps", type=int, default=14)
-    parser.add_argument("--folder", type=Path, default=None)
+    parser = harness.parser(__doc__)
+    parser.option("--first", 1, "seed of the first walk")
+    parser.option("--walks", 100)
+    parser.option("--steps", 14)
+    parser.option("--folder", Path, metavar="DIR")
     args = parser.parse_args()
     # a shell script that uses `&` starts programs with SIGINT ignored; the crawls would ignore it, too
     signal.signal(signal.SIGINT, signal.default_int_handler)

@@ -143,8 +143,8 @@ def best(
 
 def main() -> None:
     parser = harness.parser(__doc__)
-    parser.add_argument("--pages", type=int, default=2000)
-    parser.add_argument("--bytes", type=int, default=45_000)
+    parser.option("--pages", 2000)
+    parser.option("--bytes", 45_000)
     parser.add_argument("files", nargs="*", type=Path)
     options = parser.parse_args()
     pages = bodies(options.files, options.pages, options.bytes)

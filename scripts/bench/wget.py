@@ -10,7 +10,6 @@ The exit code is 1 if the files differ, or if the crawler took more than twice t
 
 import random
 import resource
-import shutil
 import statistics
 import subprocess
 import sys
@@ -19,11 +18,10 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-sys.path.insert(0, str(ROOT))
+from programs import CRAWLER, FULL_RATE, needed
 
-from crawler.bench import harness  # noqa: E402
-from tests.end_to_end.web import Answer, ReceivedRequest, Web  # noqa: E402
+from crawler.bench import harness
+from tests.end_to_end.web import Answer, ReceivedRequest, Web
 
 AIM = 2.0  # limit on the crawler's wall time, as a multiple of wget's
 LINKS = 12  # on each page
@@ -81,12 +79,11 @@ def mirrored(folder: Path, names: set[str]) -> set[str]:
 
 def main() -> int:
     parser = harness.parser(__doc__)
-    parser.add_argument("--pages", type=int, default=60)
-    parser.add_argument("--latency", type=float, default=0.05)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.option("--pages", 60)
+    parser.option("--latency", 0.05)
+    parser.option("--rounds", 3)
     args = parser.parse_args()
-    if shutil.which("wget") is None:
-        sys.exit("wget.py: wget is not installed; Debian: apt-get install wget")
+    needed("wget")
     files = site(args.pages)
     names = {path[1:] for path in files}
     took: dict[str, list[Took]] = {"wget": [], "crawler": []}
@@ -97,18 +94,8 @@ def main() -> int:
             for name, times in took.items():
                 with tempfile.TemporaryDirectory() as folder:
                     wget = ["wget", "-q", "-r", "-l", "inf", "-p", "-k", "-P", folder, url]
-                    crawler = [
-                        sys.executable,
-                        "-m",
-                        "crawler",
-                        "crawl",
-                        url,
-                        "--mirror",
-                        "--dir",
-                        f"{folder}/crawl",
-                    ]
-                    crawler += ["-q", "--progress", "none", "--allow-network", "127.0.0.0/8", "--delay", "0"]
-                    crawler += ["--delay-factor", "0"]
+                    crawler = [*CRAWLER, "crawl", url, "--mirror", "--dir", f"{folder}/crawl", *FULL_RATE]
+                    crawler += ["--progress", "none"]
                     times.append(run(wget if name == "wget" else crawler))
                     got = mirrored(Path(folder), names)
                     if got != names:

@@ -64,6 +64,19 @@ def test_a_crawl_in_which_all_hosts_wait_has_a_least_time() -> None:
     assert describe_eta(view) == "about 3 URLs, at least 10.0 min because of https://slow.example"
 
 
+def test_a_limit_of_pages_ends_the_estimate_earlier() -> None:
+    """With --max-pages, `status` once estimated the time until all URLs of the site would be fetched."""
+    growing = eta(1000, 0, recent(done=60, new=90), SlowestHost("https://slow.example", 900.0), 30)
+    assert (growing.left, growing.seconds, growing.limited, growing.host) == (30, 30.0, True, "")
+    assert describe_eta(growing) == "30 pages until max_pages is reached, 30 s at this rate"
+    assert eta(1000, 0, recent(done=60, new=30), None, 30).left == 30
+    assert eta(100, 0, recent(done=60, new=30), None, 3000) == eta(100, 0, recent(done=60, new=30))
+
+
+def test_processes_share_one_limit_of_pages() -> None:
+    assert merge([Status(pages_left=7), Status(), Status(pages_left=6)]).pages_left == 6
+
+
 def test_the_slowest_host_of_several_processes_decides() -> None:
     one, other = SlowestHost("https://a.example", 5.0), SlowestHost("https://b.example", 9.0)
     assert merge([Status(slowest=one), Status(slowest=other), Status()]).slowest == other

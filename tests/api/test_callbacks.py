@@ -14,7 +14,7 @@ import pytest
 
 import crawler
 from crawler.api.item_formats import check_items, open_items
-from crawler.errors import ConfigError, UsageError
+from crawler.errors import ConfigError, NoSeedError, UsageError
 from tests.api.shop import PRODUCTS, shop
 from tests.end_to_end.web import SETTINGS, Web, page
 from tests.end_to_end.web import run as command
@@ -423,6 +423,24 @@ def test_fetch_returns_the_page_after_redirects() -> None:
     with Web({"/": (302, {"Location": "/home"}, ""), "/home": page(text="home")}) as web:
         found = crawler.fetch(web.url(), SETTINGS)
     assert found.url == web.url("/home") and found.css("title").text == "home"
+
+
+@pytest.mark.parametrize("status", [404, 429, 500, 503])
+def test_fetch_returns_an_answer_of_any_status_at_once(status: int) -> None:
+    """A script or `crawler shell` waited for minutes until the last attempt had failed, and then got no page."""
+    with Web({"/": (status, {"Retry-After": "200"}, "sorry")}) as web:
+        found = crawler.fetch(web.url(), SETTINGS)
+        assert (found.status, found.url, web.paths().count("/")) == (status, web.url(), 1)
+
+
+def test_fetch_ends_at_the_first_failure_of_a_host() -> None:
+    """The message must not name `crawler why`, because `fetch` keeps no directory."""
+    settings = {**SETTINGS, "politeness": {"delay": 0.0, "backoff_first": 0.01}}
+    settings["robots"] = {"unreachable_delays": [0.01]}
+    with Web({}) as web:
+        url = web.url()
+    with pytest.raises(NoSeedError, match="connection refused or timed out; robots.txt connect error 1$"):
+        crawler.fetch(url, settings)
 
 
 def test_a_loop_over_pages_may_end_early(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 import crawler
 from crawler.pages import reading
 from tests.end_to_end.web import SETTINGS, Answer, ReceivedRequest, Web, page, run
+from tests.pages.support import records as records_of
 
 FORM = '<form method=post action=/login><input name=token value="{}"><input name=user></form>'
 
@@ -105,7 +106,7 @@ def test_requests_with_a_body_are_archived_without_passwords(
             b"",
             b"user=me&geheim=hunter2",
         ]
-    records = [each for path in directory.rglob("*.warc.gz") for each in reading.records(path)]
+    records = [each for path in directory.rglob("*.warc.gz") for each in records_of(path)]
     posted = {
         record.fields["warc-concurrent-to"]: record.block.partition(b"\r\n\r\n")
         for record in records

@@ -74,7 +74,7 @@ def _routes(web: Web) -> dict[str, Route]:
         "/2": _page("2", "/3"),
         "/3": _page("3", "/4"),
         "/4": _page("4"),
-        "/end": _page("end", web.url("/dead", "other.localhost")),
+        "/end": _page("end", web.url("/dead", "other.localhost"), "http://other.localhost:25/", "http://localhost:22/"),
     }  # fmt: skip
     unlinked = ("/robots.txt", "/map.xml", "/lone", "/hop", "/round?again", "/2", "/3", "/4")
     links = [path for path in site if path not in unlinked]
@@ -84,8 +84,8 @@ def _routes(web: Web) -> dict[str, Route]:
 # Maps each check to the subjects of the findings that it must report: paths, or a text that several pages
 # share.
 PLANTED = {
-    "dead_links": {"/dead"},
-    "external_dead_links": {"other.localhost/dead"},
+    "dead_links": {"/dead", "http://localhost:22/"},
+    "external_dead_links": {"other.localhost/dead", "http://other.localhost:25/"},
     "redirect_loops": {"/round", "/itself"},
     "soft_404": {"/lost"},
     "canonical_conflicts": {"/conflict"},

@@ -8,6 +8,7 @@ import pytest
 from crawler.cli.command_table import COMMANDS
 from crawler.cli.completion import SHELLS, parsers
 from crawler.cli.flags import FLAGS, GROUPS
+from crawler.cli.parsing import OptionParser
 from crawler.config.key_words import keys
 from tests.end_to_end.web import FAST, Web, crawl, page, run
 
@@ -290,10 +291,65 @@ def test_a_directory_that_cannot_be_read_is_named(tmp_path: Path, command: str) 
     assert ran.err.rstrip().endswith("xxx: cannot be read: File name too long")
 
 
-@pytest.mark.parametrize("command", ["status", "refresh", "serve", "report"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "status",
+        "refresh",
+        "serve",
+        "report",
+        "withdraw --list",
+        "ship",
+        "reshard --to 2",
+        "recover p1",
+        "set log.level=info",
+    ],
+)
 def test_a_directory_without_a_crawl_is_named(tmp_path: Path, command: str) -> None:
     (tmp_path / "file").touch()
     for name in ("missing", "", "file"):
-        ran = run(command, "--dir", tmp_path / name)
+        ran = run(*command.split(), "--dir", tmp_path / name)
         assert ran.code == 3 and ran.err.count("\n") == 1 and "[Errno" not in ran.err
         assert "no crawl here" in ran.err
+
+
+def test_an_option_has_the_type_of_its_default() -> None:
+    parser = OptionParser(prog="x")
+    for default in (False, [], 3, 20_000, 0.5, "all", 0, Path("here"), Path, int):
+        parser.option(f"--o{len(parser._actions)}", default, "text")
+    parser.option("--said", 5, "text (always)")
+    parser.option("--kind", "a", "text", choices=("a", "b"))
+    shown = {
+        line.split()[0]: " ".join(line.split()[1:])
+        for line in parser.format_help().splitlines()
+        if "text" in line
+    }
+    assert shown == {
+        "--o1": "text",
+        "--o2": "O2 text",
+        "--o3": "N text (3)",
+        "--o4": "N text (20,000)",
+        "--o5": "X text (0.5)",
+        "--o6": "O6 text (all)",
+        "--o7": "N text",
+        "--o8": "FILE text (here)",
+        "--o9": "FILE text",
+        "--o10": "N text",
+        "--said": "N text (always)",
+        "--kind": "{a,b} text (a)",
+    }
+    bare, given = (
+        parser.parse_args([]),
+        parser.parse_args(
+            ["--o1", "--o2", "a", "--o2", "b", "--o3", "4", "--o5", "2", "--o8", "there", "--o10", "7"]
+        ),
+    )
+    assert (bare.o1, bare.o2, bare.o5, bare.o8, bare.o9, bare.said) == (False, [], 0.5, Path("here"), None, 5)
+    assert (given.o1, given.o2, given.o3, given.o5, given.o8, given.o10) == (
+        True,
+        ["a", "b"],
+        4,
+        2.0,
+        Path("there"),
+        7,
+    )

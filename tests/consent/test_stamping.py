@@ -2,6 +2,7 @@
 
 import hashlib
 
+import msgspec
 import pytest
 
 from crawler.config import ConsentConfig, RobotsConfig
@@ -19,6 +20,7 @@ from crawler.consent.site_book import SiteBook
 from crawler.consent.stamping import Stamping, load_whole
 from crawler.consent.statements import ALLOW, REFUSE, UNKNOWN
 from crawler.errors import DamageError
+from crawler.fetcher.outcome import of_status
 from crawler.records import Extracted, Fetch, Outcome, ReceiptStamp
 from crawler.robots.cache import RobotsCache
 from crawler.storage.commit import Change
@@ -54,7 +56,7 @@ class Desk:
         self.robots.record(SITE, status=200, outcome=Outcome.FETCHED, body=body, complete=True, now=at)
 
     def learn(self, url: str, body: bytes, kind: str = "application/rsl+xml", status: int = 200) -> None:
-        outcome = Outcome.FETCHED if status == 200 else Outcome.GONE
+        outcome = of_status(status, conditional=False, has_body=True, has_location=False)
         fetch = Fetch(url, outcome, status=status, content=body, content_type=kind, began=101.0)
         key, value = self.book.learn(SITE, url, fetch, 101.0)
         self._put([(key, value)])
@@ -184,6 +186,21 @@ def test_a_tdmrep_json_may_reserve_rights_and_a_broken_one_allows_no_mining() ->
     assert allowed.uses.tdm.preference is UNKNOWN and allowed.uses.search.preference is ALLOW
 
 
+@pytest.mark.parametrize(
+    ("status", "kind", "preference"),
+    [(404, "", ALLOW), (403, "text/html", ALLOW), (200, "text/html", ALLOW)]
+    + [(status, kind, UNKNOWN) for status in (408, 429, 500, 503) for kind in ("", "text/html")],
+)
+def test_a_site_whose_tdmrep_json_is_missing_may_be_mined_but_not_one_that_fails(
+    status: int, kind: str, preference: str
+) -> None:
+    """A failing server might have a file that reserves rights. Error pages of such servers are mostly HTML."""
+    desk = Desk(tdmrep=True)
+    desk.learn(f"{SITE}/.well-known/tdmrep.json", b"<p>Sorry", kind=kind, status=status)
+    receipt = desk.receipt(page(PAGE, (b"tdm-reservation", b"0")), read())
+    assert receipt.uses.tdm.preference == preference
+
+
 def test_an_unchanged_page_keeps_its_meta_elements_and_a_304_its_fields() -> None:
     desk = Desk()
     said = (b"Content-Usage", b"train-ai=n")
@@ -204,6 +221,11 @@ def test_a_page_whose_meta_elements_are_unknown_allows_nothing() -> None:
         (page(status=304), None, b""),
         (page(), Extracted(PAGE, parse_limit=True), None),
         (page(), None, None),
+        (
+            msgspec.structs.replace(page(kind=""), content=b"<html><meta name=robots content=noai>"),
+            None,
+            None,
+        ),
     ):
         receipt = desk.receipt(fetch, extracted, before)
         assert not receipt.complete and receipt.uses.train_ai == UseDecision()

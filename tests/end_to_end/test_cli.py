@@ -177,7 +177,7 @@ def test_a_live_crawl_answers_on_its_socket(tmp_path: Path) -> None:
             assert run("retire", "/never/", *at).text == dropped
             assert run("block", "b.localhost", *at).code == 0
             assert run("unblock", "b.localhost", *at).code == 0
-            assert run("get", web.url("/nothing"), *at).code == 1
+            assert run("get", web.url("/nothing"), *at).code == 4
             assert run("crawl", *at).code == 75  # the running crawl holds the lock
             until(lambda: "/seeded" in web.paths("b.localhost"), crawling)
             crawling.send_signal(signal.SIGINT)

@@ -24,6 +24,7 @@ from tests.end_to_end.test_live import CRAWLER, Running, ask
 from tests.end_to_end.test_tour import DIFFERS
 from tests.end_to_end.test_withdraw import serving
 from tests.end_to_end.web import FAST, ReceivedRequest, Web, crawl, page, run
+from tests.pages.support import records as records_of
 
 ROBOTS = """User-agent: *
 Disallow: /private/
@@ -111,7 +112,7 @@ def row_urls(data: bytes) -> set[str]:
 
 
 def warc_urls(path: Path) -> set[str]:
-    answers = (record for record in reading.records(path) if record.kind in ("response", "revisit"))
+    answers = (record for record in records_of(path) if record.kind in ("response", "revisit"))
     return {record.fields["warc-target-uri"] for record in answers}
 
 
@@ -216,7 +217,7 @@ def test_the_warc_contains_the_receipts(crawled: tuple[Web, Path]) -> None:
 
 def assert_explains_itself(path: Path) -> None:
     named, whole = set(), set()
-    for record in reading.records(path):
+    for record in records_of(path):
         if record.kind == "metadata" and record.fields["warc-target-uri"].startswith("urn:consent:"):
             whole.add(record.fields["warc-target-uri"].removeprefix("urn:consent:"))
             assert not reading.check_digests(record)
@@ -261,7 +262,7 @@ def test_a_page_that_refuses_a_use_later(tmp_path: Path, retroactive: bool) -> N
         assert warcs(directory, tmp_path) == [web.url()]
         said["value"] = "train-ai=n"
         crawl(directory, "--timestamping", *flags)
-        assert run("get", web.url(), "--dir", directory, "--allow", "train-ai").code == 1
+        assert run("get", web.url(), "--dir", directory, "--allow", "train-ai").code == 4
         assert warcs(directory, tmp_path) == ([] if retroactive else [web.url()])
         told = run("export", "--dir", directory, "--format", "cdxj", "--allow", "train-ai").err
         assert (
@@ -277,7 +278,7 @@ def test_a_page_that_refuses_a_use_later(tmp_path: Path, retroactive: bool) -> N
 def warcs(directory: Path, folder: Path) -> list[str]:
     path = folder / "x.warc"
     path.write_bytes(export(directory, "warc", "--allow", "train-ai"))
-    answers = [record for record in reading.records(path) if record.kind in ("response", "revisit")]
+    answers = [record for record in records_of(path) if record.kind in ("response", "revisit")]
     return [record.fields["warc-target-uri"] for record in answers]
 
 

@@ -185,6 +185,34 @@ def test_a_crawl_continues_if_the_storage_does_not_answer(
     assert "crawler ship --dir" in (directory / "crawler.log").read_text()
     told = run("ship", "--dir", directory, "--to", place)
     assert told.code == 75 and len(told.err.strip().splitlines()) == 1
+    assert "cannot be reached or fails (HTTP error: error sending request); try again later" in told.err
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "message"),
+    [
+        (503, 75, "the storage cannot be reached or fails (503 Service Unavailable); try again later"),
+        (403, 2, "the storage rejects the credentials in the environment (403 Forbidden)"),
+    ],
+)
+def test_a_storage_that_refuses_is_described_in_one_short_line(
+    web: Web,
+    place: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    status: int,
+    code: int,
+    message: str,
+) -> None:
+    """The line once contained the whole request and the settings of the library's retries."""
+    directory = tmp_path / "crawl"
+    crawl(directory, web.url())
+    monkeypatch.setattr("crawler.storage.object_store._RETRIES", {"max_retries": 0})
+    (segment,) = directory.glob("p0/warc/*.warc.gz")
+    with Web({f"/{BUCKET}/{place.rpartition('/')[2]}/{segment.name}": (status, {}, "")}) as storage:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", storage.url("", "127.0.0.1").rstrip("/"))
+        told = run("ship", "--dir", directory, "--to", place)
+    assert told.code == code and told.err == f"crawler: {place}/{segment.name}: {message}\n"
 
 
 def test_a_bucket_that_does_not_exist_is_the_users_mistake(web: Web, place: str, tmp_path: Path) -> None:

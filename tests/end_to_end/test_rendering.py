@@ -841,7 +841,7 @@ def test_get_prints_the_picture_of_a_page(tmp_path: Path) -> None:
             "<html><head></head><body style"
         )
         ran = run("get", web.url(), "--dir", tmp_path / "without", "--screenshot", "-o", out)
-        assert ran.code == 1 and "no picture" in ran.err and ran.err.count("\n") == 1
+        assert ran.code == 4 and "no picture" in ran.err and ran.err.count("\n") == 1
         ran = run("get", web.url(), "--dir", tmp_path / "with", "--screenshot", "--static")
         assert ran.code == 2 and ran.err.count("\n") == 1
         assert "no problems found" in run("check", "--dir", tmp_path / "with").text

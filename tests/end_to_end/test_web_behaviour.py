@@ -109,7 +109,7 @@ def test_links_in_meta_refresh_and_feeds_and_robots_directives(tmp_path: Path) -
         assert {"/found", "/next", "/item"} <= set(asked)
         assert "/hidden" not in asked
         assert "noindex: True" in run("why", web.url("/noindex"), "--dir", tmp_path).text
-        assert run("get", web.url("/noarchive"), "--dir", tmp_path).code == 1
+        assert run("get", web.url("/noarchive"), "--dir", tmp_path).code == 4
         assert run("get", web.url("/noarchive"), "--dir", tmp_path, "--with-noarchive").code == 0
         for form in ("warc", "links", "cdxj"):
             shown = run("export", "--dir", tmp_path, "--format", form).out
@@ -144,7 +144,7 @@ def test_a_later_noarchive_withholds_the_copies(tmp_path: Path, kept: str) -> No
         assert {path: run("get", web.url(path), "--dir", tmp_path).code for path in shown} == shown
         said["X-Robots-Tag"], meta = "noarchive", "<meta name=robots content=noarchive>"
         crawl(tmp_path, *flags)
-        assert {run("get", web.url(path), "--dir", tmp_path).code for path in shown} == {1}
+        assert {run("get", web.url(path), "--dir", tmp_path).code for path in shown} == {4}
         assert b"/meta" not in run("export", "--dir", tmp_path, "--format", "cdxj").out
         said["X-Robots-Tag"], meta = "all", ""
         crawl(tmp_path, *flags)

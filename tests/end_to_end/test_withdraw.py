@@ -91,7 +91,7 @@ def test_withdrawn_pages_are_hidden_until_undone(crawled: tuple[Web, Path]) -> N
     done = run("withdraw", url, "--reason", "asked for", "--dir", directory)
     assert done.code == 0 and "1 page (1 copy, " in done.text and "not fetched again" in done.text
     got = run("get", url, "--dir", directory)
-    assert got.code == 1 and "Withdrawn by the operator" in got.err and "asked for" in got.err
+    assert got.code == 4 and "Withdrawn by the operator" in got.err and "asked for" in got.err
     assert b"secret words" in run("get", web.url("/copy"), "--dir", directory).out
     why = run("why", url, "--dir", directory).text
     assert "Withdrawn by the operator" in why and "asked for" in why and "1 copy is kept" in why
@@ -156,7 +156,7 @@ def test_withdrawn_urls_are_not_fetched_again(crawled: tuple[Web, Path]) -> None
     run("withdraw", "--prefix", web.url("/private/"), "--dir", directory)
     run("withdraw", web.url("/never"), "--dir", directory)
     run("withdraw", "--before", "2090-01-01", "--dir", directory)
-    assert run("get", web.url("/late"), "--dir", directory).code == 1
+    assert run("get", web.url("/late"), "--dir", directory).code == 4
     refused = run("seed", web.url("/never"), "--dir", directory)
     assert "0 queued" in refused.text and "withdrawn by the operator" in refused.text
     web.asked.clear()
@@ -286,7 +286,7 @@ def test_a_robots_txt_that_forbids_a_stored_page_later(tmp_path: Path, kept: boo
         why = run("why", url, "--dir", directory).text.splitlines()[0]
         assert "`Disallow: /private/`" in why and "is kept" in why
         assert ("kept and served" in why) == kept and ("on_disallow = withhold" in why) == (not kept)
-        assert run("get", url, "--dir", directory).code == (0 if kept else 1)
+        assert run("get", url, "--dir", directory).code == (0 if kept else 4)
         assert (url.encode() in exported(directory, "cdxj")) == kept
         with serving(directory) as port:
             status, fields, body = ask(port, f"/page?url={url}")

@@ -18,7 +18,6 @@ import pytest
 
 from crawler.crawl.journal import JOURNAL
 from crawler.export.archives import opened
-from crawler.pages.reading import records
 from crawler.storage.keys import ERASING
 from crawler.storage.kv import scan_prefix
 from crawler.urls.canonical import hostname
@@ -26,6 +25,7 @@ from tests.end_to_end.test_live import Running
 from tests.end_to_end.test_withdraw import do
 from tests.end_to_end.web import Web, crawl, page
 from tests.faults.every_write import command, kill_points, ran, run
+from tests.pages.support import records
 
 HOSTS, PAGES, FANOUT = 6, 60, 3
 LEAF = "a leaf among equals"

@@ -276,9 +276,10 @@ class Walk:
     def block(self) -> None:
         host = self.rng.randrange(HOSTS)
         address = self.web.address(host)
-        name = self.rng.choice((address, f"http://{address}:{self.web.port}/x"))
-        done = self.rng.random() < 0.5 and self.do(command="block", host=name)
-        if (done or self.command("block", name, codes=(0, 3, BUSY)).code == 0) and host not in self.blocked:
+        done = self.rng.random() < 0.5 and self.do(command="block", host=address)
+        if (
+            done or self.command("block", address, codes=(0, 3, BUSY)).code == 0
+        ) and host not in self.blocked:
             self.blocked[host] = self._rule(f"{address} is blocked", lambda asked: asked.host == address)
 
     def unblock(self) -> None:
@@ -452,7 +453,7 @@ class Walk:
         elif what == "why":
             self._why(page)
         elif what == "get":
-            self.command("get", self.web.url(page), codes=(0, 1, 3, BUSY))
+            self.command("get", self.web.url(page), codes=(0, 3, 4, BUSY))
         elif what == "serve" and self.lives:
             with suppress(OSError):
                 ask(self.serve, f"/page?url={self.web.url(page)}")

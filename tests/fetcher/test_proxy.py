@@ -65,6 +65,26 @@ async def test_https_goes_through_a_tunnel(monkeypatch: pytest.MonkeyPatch) -> N
         assert b"Proxy" not in server.requests[0]
 
 
+@pytest.mark.parametrize(
+    ("roots", "host", "outcome"),
+    [
+        ("authority", "other.test", Outcome.CERTIFICATE_MISMATCH),
+        ("expired", "host.test", Outcome.CERTIFICATE_UNTRUSTED),
+    ],
+)
+async def test_a_bad_certificate_behind_a_tunnel_is_not_a_failure_of_the_proxy(
+    monkeypatch: pytest.MonkeyPatch, roots: str, host: str, outcome: Outcome
+) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(Path(DATA) / f"{roots}.pem"))
+    async with (
+        Server([OK], context=server_context()) as server,
+        Proxy(server.port) as proxy,
+        make_client(small(proxy=f"http://{proxy.authority}")) as client,
+    ):
+        got = await client.fetch(FetchRequest(server.url(host=host, scheme="https")))
+    assert (got.outcome, got.blame) == (outcome, Blame.HOST)
+
+
 async def test_a_refusing_proxy_is_a_proxy_error() -> None:
     for url, status in (
         ("http://host.test/", b"407 Proxy Authentication Required"),

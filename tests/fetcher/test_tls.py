@@ -74,7 +74,7 @@ def test_nothing_of_a_connection_is_left_for_the_garbage_collector() -> None:
                     request.keep_alive = keep_alive
                     assert (await client.fetch(request)).outcome is Outcome.FETCHED
                 request.url = server.url(host="other.test", scheme="https")
-                assert (await client.fetch(request)).outcome is Outcome.TLS_ERROR
+                assert (await client.fetch(request)).outcome is Outcome.CERTIFICATE_MISMATCH
             async with Server([OK], [Do.CLOSE], context=server_context()) as server:
                 request.url = server.url(scheme="https")
                 await client.fetch(request)
@@ -166,7 +166,7 @@ async def test_bad_certificate_is_refused_or_recorded(host: str) -> None:
     """
     async with Server([OK], context=server_context()) as server:
         (got,) = await _get(server, host)
-        assert (got.outcome, got.blame, got.status) == (Outcome.TLS_ERROR, Blame.HOST, 0)
+        assert (got.outcome, got.blame, got.status) == (Outcome.CERTIFICATE_UNTRUSTED, Blame.HOST, 0)
         assert "certificate" in got.error
         assert not server.requests
         first, second = await _get(server, host, times=2, tls="record")
@@ -180,6 +180,23 @@ async def test_recording_a_host_that_verifies_is_not_flagged() -> None:
     async with Server([OK], context=server_context()) as server:
         (got,) = await _get(server, tls="record")
         assert (got.outcome, got.tls_ok) == (Outcome.FETCHED, True)
+
+
+@pytest.mark.usefixtures("trusted")
+async def test_a_certificate_for_another_name_is_named_as_such() -> None:
+    async with Server([OK], context=server_context()) as server:
+        (got,) = await _get(server, "other.test")
+    assert (got.outcome, got.blame) == (Outcome.CERTIFICATE_MISMATCH, Blame.HOST)
+
+
+async def test_an_expired_certificate_is_named_as_such(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The certificate is self-signed, and is trusted here; it ended on 2020-01-02."""
+    monkeypatch.setenv("SSL_CERT_FILE", str(DATA / "expired.pem"))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(DATA / "expired.pem")
+    async with Server([OK], context=context) as server:
+        (got,) = await _get(server)
+    assert (got.outcome, got.blame) == (Outcome.CERTIFICATE_EXPIRED, Blame.HOST)
 
 
 async def test_legacy_handshake_only_when_recording() -> None:
@@ -279,7 +296,7 @@ async def test_a_handshake_that_waited_for_its_turn_ends_like_any_other() -> Non
     assert short == long
     assert [outcome for outcome, _, _ in short[:3]] == [
         Outcome.FETCHED,
-        Outcome.TLS_ERROR,
+        Outcome.CERTIFICATE_MISMATCH,
         Outcome.TLS_ERROR,
     ]
     assert "WRONG_VERSION_NUMBER" in short[2][2].upper().replace(" ", "_")

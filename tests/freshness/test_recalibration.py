@@ -96,6 +96,23 @@ def test_pages_with_and_without_signals_have_factors_of_their_own() -> None:
     assert found.corrected(0.5, Hearing.NONE) == pytest.approx(0.5, abs=0.06)
 
 
+def test_crawls_of_pages_with_good_signals_do_not_correct_pages_with_worthless_signals() -> None:
+    """In the model, pages with good signals change exactly when a signal arrives; the others are predicted right.
+
+    Pages of an unknown kind are corrected by a part of what crawls of good pages have shown.
+    """
+    rng, found = np.random.default_rng(8), Recalibration()
+    for _ in range(1000):
+        for hearing in (Hearing.TOLD, Hearing.UNSAID):
+            found.observe(0.5, hearing, 1.0, hearing is Hearing.TOLD, reliability=1.0)
+            found.observe(0.5, hearing, 1.0, bool(rng.random() < 0.5), reliability=0.0)
+    for hearing, low, high in ((Hearing.TOLD, 0.0, 0.03), (Hearing.UNSAID, 0.97, 1.0)):
+        worthless, unknown, good = (found.corrected(0.5, hearing, reliability=w) for w in (0.0, 0.5, 1.0))
+        assert low < good < high
+        assert worthless == pytest.approx(0.5, abs=0.04)
+        assert min(good, worthless) < unknown < max(good, worthless)
+
+
 def test_many_signals_are_worth_less_if_crawls_say_so() -> None:
     """In the model, one of ten pages with signals is fresh, however many signals it has."""
     rng, found = np.random.default_rng(4), Recalibration()
@@ -170,25 +187,35 @@ def test_the_correction_starts_from_the_model_and_forgets() -> None:
 
 @given(
     st.lists(
-        st.tuples(st.floats(0.0, 1.0), HEARINGS, st.floats(0.0, 1e9), st.booleans(), st.booleans(), HASTES),
+        st.tuples(
+            st.floats(0.0, 1.0),
+            HEARINGS,
+            st.floats(0.0, 1e9),
+            st.booleans(),
+            st.booleans(),
+            HASTES,
+            st.floats(0.0, 1.0),
+        ),
         max_size=80,
     ),
     st.lists(st.floats(0.0, 1.0), min_size=2, max_size=9),
     HEARINGS,
     st.booleans(),
     HASTES,
+    st.floats(0.0, 1.0),
 )
 def test_corrected_values_stay_probabilities_in_the_order_of_the_model(
-    crawls: list[tuple[float, Hearing, float, bool, bool, float]],
+    crawls: list[tuple[float, Hearing, float, bool, bool, float, float]],
     asked: list[float],
     hearing: Hearing,
     new: bool,
     haste: float,
+    reliability: float,
 ) -> None:
     found = Recalibration()
     for crawl in crawls:
         found.observe(*crawl)
-    said = [found.corrected(fresh, hearing, new, haste) for fresh in sorted(asked)]
+    said = [found.corrected(fresh, hearing, new, haste, reliability) for fresh in sorted(asked)]
     assert all(0.0 <= each <= 1.0 for each in said)
     assert all(low <= high + 1e-12 for low, high in zip(said[:-1], said[1:], strict=True))
     assert found.corrected(0.0, hearing) == 0.0 and found.corrected(1.0, hearing) == 1.0

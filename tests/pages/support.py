@@ -1,9 +1,11 @@
 """Makes answers and commit groups for the tests of the page cache."""
 
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from crawler.config import PagesConfig
+from crawler.pages import reading, segments
 from crawler.pages.captures import Capturing
 from crawler.pages.page_cache import PageCache
 from crawler.records import Extracted, Fetch, FetchTask, Outcome, TaskKind
@@ -11,6 +13,13 @@ from crawler.storage.kv import KeyValue, MemoryStore
 
 START = 1_700_000_000.0  # 2023-11-14T22:13:20Z
 HTML = ((b"Content-Type", b"text/html; charset=utf-8"),)
+
+
+def records(segment: Path) -> Iterator[reading.Record]:
+    """Yield the records of a segment."""
+    for _, _, data in segments.contents(segment, bytes_max=reading.RECORD_BYTES_MAX):
+        assert data is not None
+        yield reading.parse_record(data, segment.name)
 
 
 def fetch(url: str = "http://site.example/", body: bytes = b"<p>page</p>", **values: Any) -> Fetch:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from crawler.config import PagesConfig
 from crawler.errors import ConfigError, DamageError
-from crawler.pages import reading, warc
+from crawler.pages import warc
 from crawler.pages.captures import capture_key, newest_of
 from crawler.pages.change_detection import Comparison, compile_patterns
 from crawler.pages.formats import rows
@@ -22,6 +22,7 @@ from crawler.pages.page_cache import PageCache
 from crawler.records import Extracted, LinkFlag, Outcome, PageState, ReceiptStamp, Rendering, TaskKind
 from crawler.storage.kv import MemoryStore, seal
 from tests.pages.support import HTML, START, Site, fetch, fetch_task, not_modified
+from tests.pages.support import records as records_of
 
 URL = "http://site.example/"
 NOARCHIVE = Extracted(base=URL, noarchive=True, noindex=True)
@@ -585,7 +586,7 @@ def test_requests_with_different_bodies_are_stored_separately(tmp_path: Path) ->
     found = [capture.query for _, capture in site.cache.all_captures()]
     assert sorted(found) == ["", "__wb_method=POST&q=pot", "__wb_method=POST&q=tea"]
     site.cache.close()
-    records = list(reading.records(site.segments()[0]))
+    records = list(records_of(site.segments()[0]))
     bodies = [record.block.partition(b"\r\n\r\n")[2] for record in records if record.kind == "request"]
     assert bodies == [b"q=tea", b"", b"q=pot"]
     facts = [record.block for record in records if record.kind == "metadata"]
@@ -598,9 +599,7 @@ def test_request_bodies_can_be_left_out(tmp_path: Path) -> None:
     site.visit(fetch(request_head=head, request_body=b"q=tea"))
     assert [capture.query for _, capture in site.cache.all_captures()] == ["__wb_method=POST"]
     site.cache.close()
-    assert [record.block for record in reading.records(site.segments()[0]) if record.kind == "request"] == [
-        head
-    ]
+    assert [record.block for record in records_of(site.segments()[0]) if record.kind == "request"] == [head]
 
 
 def test_each_segment_explains_its_captures(tmp_path: Path) -> None:
@@ -616,7 +615,7 @@ def test_each_segment_explains_its_captures(tmp_path: Path) -> None:
     site.cache.close()
     assert len(site.segments()) >= 3
     for segment in site.segments():
-        first, *records = reading.records(segment)
+        first, *records = records_of(segment)
         assert first.kind == "warcinfo"
         identities = {record.fields.get("warc-warcinfo-id") for record in records}
         assert identities == {first.fields["warc-record-id"]}

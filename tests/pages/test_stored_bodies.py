@@ -31,10 +31,7 @@ def _flip_the_checksum(folder: Path, capture: Capture) -> None:
 def test_no_reader_gets_all_bytes_of_a_record_that_is_damaged_while_it_is_read(
     tmp_path: Path, damage: Callable[[Path, Capture], None]
 ) -> None:
-    """A client that read a page slowly while it was erased got as many bytes as the page had, most of them garbage.
-
-    The checksum was compared only after the last byte had been sent.
-    """
+    """The number of bytes tells the client that its answer is incomplete. The record is damaged after its first piece."""
     site = Site(tmp_path)
     site.visit(fetch(body=BODY), 1)
     capture = site.cache.get(1).capture

@@ -19,6 +19,7 @@ from crawler.fetcher.framing import parse_head
 from crawler.pages import gzip_members, reading, warc
 from crawler.records import Extracted
 from tests.pages.support import HTML, START, Site, fetch, not_modified
+from tests.pages.support import records as records_of
 
 DATE = b"2023-11-14T22:13:20Z"
 TARGET = warc.target_fields("http://site.example/", "127.0.0.1", "HTTP/1.1")
@@ -207,7 +208,7 @@ def test_warcio_and_fastwarc_read_our_records(tmp_path: Path, level: int, block_
         fast = [found.verify_block_digest() for found in FastIterator(file, parse_http=False)]
         assert fast == [True] + [block_digests] * 27 and len(fast) == len(kinds)
     assert [kind for kind, _ in kinds].count("revisit") == 2
-    ours = list(reading.records(segment))
+    ours = list(records_of(segment))
     assert [record.kind for record in ours] == [kind for kind, _ in kinds]
     stated = ["warc-block-digest" in record.fields for record in ours if record.kind != "warcinfo"]
     assert stated == [block_digests] * 27
@@ -221,7 +222,7 @@ def test_the_records_of_a_capture_refer_to_each_other(tmp_path: Path) -> None:
     directives = Extracted(base=answer.url, nofollow=True, noarchive=True)
     site.visit(answer, 6, directives, via=5, depth=3, redirects=1)
     site.cache.close()
-    response, request, metadata = list(reading.records(site.segments()[0]))[-3:]
+    response, request, metadata = list(records_of(site.segments()[0]))[-3:]
     assert [response.kind, request.kind, metadata.kind] == ["response", "request", "metadata"]
     assert request.fields["warc-concurrent-to"] == response.fields["warc-record-id"]
     assert metadata.fields["warc-concurrent-to"] == response.fields["warc-record-id"]
@@ -249,7 +250,7 @@ def test_revisits_name_a_response_by_url_and_date(tmp_path: Path) -> None:
     site.visit(fetch("http://site.example/second", b"same"), 2)
     site.visit(not_modified("http://site.example/second"), 2)
     site.cache.close()
-    revisits = [record for record in reading.records(site.segments()[0]) if record.kind == "revisit"]
+    revisits = [record for record in records_of(site.segments()[0]) if record.kind == "revisit"]
     assert [record.fields["warc-profile"] for record in revisits] == [
         warc.IDENTICAL_PAYLOAD,
         warc.NOT_MODIFIED,
@@ -268,7 +269,7 @@ def test_the_segment_begins_with_a_warcinfo(tmp_path: Path) -> None:
     site.visit(fetch())
     site.cache.close()
     [segment] = site.segments()
-    info = next(reading.records(segment))
+    info = next(records_of(segment))
     assert info.kind == "warcinfo"
     assert info.fields["warc-filename"] == segment.name
     facts = dict(line.split(": ", 1) for line in info.block.decode().splitlines())

@@ -138,6 +138,16 @@ async def start(*processes: Process) -> list[tuple[str, int]]:
 CONFIG = SplitterConfig(backoff_min=0.01, backoff_max=0.05, heartbeat=0.05, window_bytes=20_000)
 
 
+async def goes_on(process: Process, *others: Process) -> None:
+    """Assert that a process sends links to all others and that none of them has failed. Close them."""
+    for other in others:
+        process.commit([(other.name, process.links_for(other.name, 10))])
+    await reached(lambda: all(len(other.received) == 10 for other in others))
+    assert not any(each.failures for each in (process, *others))
+    for each in (process, *others):
+        await each.peers.close()
+
+
 @pytest.fixture(scope="module")
 def authority(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Make a certificate authority, its certificate for 127.0.0.1, and a certificate of another authority."""
@@ -274,7 +284,7 @@ async def test_a_copy_that_replaces_the_original_is_not_stopped_by_what_the_orig
 
 @pytest.mark.parametrize("original", [b"boot 1", b"boot 3"])
 async def test_of_a_node_and_its_copy_started_at_the_same_time_exactly_one_goes_on(original: bytes) -> None:
-    """Each of the two is first connected to another peer. Once, each peer refused the one that came later.
+    """Each of the two is first connected to another peer.
 
     Both starts have the same number, for example because the clock of their machine is behind.
     """
@@ -291,20 +301,11 @@ async def test_of_a_node_and_its_copy_started_at_the_same_time_exactly_one_goes_
     await reached(lambda: bool(lower.failures))
     assert "was started at the same time" in str(lower.failures[0])
     await lower.peers.close()
-    for other in (one, two):
-        higher.commit([(other.name, higher.links_for(other.name, 10))])
-    await reached(lambda: len(one.received) == len(two.received) == 10)
-    assert not higher.failures and not one.failures and not two.failures
-    for process in (one, two, higher):
-        await process.peers.close()
+    await goes_on(higher, one, two)
 
 
 async def test_a_copy_of_an_earlier_state_does_not_stop_the_original_that_it_cannot_replace() -> None:
-    """One peer has nothing against the newer copy. The other peer has sent links that only the original has.
-
-    Once, the first peer let the copy replace the original, and the second peer refused the copy. So neither the
-    node nor its copy went on.
-    """
+    """A peer refuses a copy that lacks links of another peer which the original has received."""
     names = ["p0", "p1", "p2"]
     one, two, original = (Process(name, CONFIG, names=names) for name in ("p1", "p2", "p0"))
     addresses = await start(one, two, original)
@@ -317,12 +318,7 @@ async def test_a_copy_of_an_earlier_state_does_not_stop_the_original_that_it_can
     await reached(lambda: bool(copy.failures))
     assert "it lacks 10 links that the connected process" in str(copy.failures[0])
     await copy.peers.close()
-    for other in (one, two):
-        original.commit([(other.name, original.links_for(other.name, 10))])
-    await reached(lambda: len(one.received) == len(two.received) == 10)
-    assert not original.failures and not one.failures and not two.failures
-    for process in (one, two, original):
-        await process.peers.close()
+    await goes_on(original, one, two)
 
 
 async def test_a_start_whose_clock_is_behind_learns_the_number_of_the_newest_start() -> None:

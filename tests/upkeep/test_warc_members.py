@@ -10,6 +10,7 @@ from warcio.archiveiterator import ArchiveIterator
 from crawler.pages import reading, warc
 from crawler.pages.erased_bytes import filler
 from crawler.upkeep.warc_members import mended
+from tests.pages.support import records as records_of
 
 NAME = "x.warc.gz"
 
@@ -69,7 +70,7 @@ def test_a_broken_member_is_blanked_and_the_file_is_readable(tmp_path: Path, bro
     for n, (start, m) in enumerate(zip(starts(), MEMBERS, strict=True)):
         if n != broken:
             assert after[start : start + len(m)] == m
-    assert [record.kind for record in reading.records(path)] == ["metadata"] * 3
+    assert [record.kind for record in records_of(path)] == ["metadata"] * 3
     assert all(whole for *_, whole in play(path, after)), "once is enough"
 
 

@@ -25,14 +25,14 @@ import msgspec
 from crawler.config import PolitenessConfig
 from crawler.frontier.hosts.politeness import backoff
 from crawler.frontier.hosts.table import NOWHERE, HostFlag, HostTable
-from crawler.records import Blame, Fetch, Outcome, TaskKind
+from crawler.records import TLS_FAILURES, Blame, Fetch, Outcome, TaskKind
 from crawler.storage.keys import FAILING
 from crawler.storage.kv import KeyValue, scan_prefix, seal, unseal
 
 ENTRIES_MAX = 20_000
 STRANGER_GAPS = 8
 _NAME_AT = 10  # position of the authority's name in a store key, after the prefix and the host key
-_UNCONNECTED = frozenset({Outcome.CONNECT_ERROR, Outcome.TLS_ERROR})
+_UNCONNECTED = TLS_FAILURES | {Outcome.CONNECT_ERROR}
 
 
 class Authorities:

@@ -5,12 +5,11 @@ back and its gap is over. While a borrowed host is busy, the frontier gives out 
 that finds the host busy tries again later.
 """
 
-from crawler.config import Override
 from crawler.frontier.hosts.addresses import Address, Addresses
 from crawler.frontier.hosts.domain_rates import DomainRates
 from crawler.frontier.hosts.front_plans import Plans
 from crawler.frontier.hosts.gap_journal import GapJournal
-from crawler.frontier.hosts.politeness import HostPoliteness
+from crawler.frontier.hosts.politeness import GapRule, HostPoliteness
 from crawler.frontier.hosts.registry import Registry
 from crawler.records import Fetch
 
@@ -66,12 +65,10 @@ class BorrowedHosts:
         self._journal.begin(key, now)
         return 0.0
 
-    def give_back(
-        self, hostname: str, fetch: Fetch, now: float, *, crawl_delay: float, override: Override
-    ) -> None:
+    def give_back(self, hostname: str, fetch: Fetch, now: float, rule: GapRule) -> None:
         """End the hop with the answer `fetch`; the host's gap starts now."""
         key, slot = self._registry.host_key(hostname), self._registry.slot(hostname)
-        self._politeness.hop(slot, fetch, now, crawl_delay=crawl_delay, override=override)
+        self._politeness.hop(slot, fetch, now, rule)
         self._registry.note(slot, hostname)
         address = self._busy.pop(key, None)
         if address is not None:

@@ -81,17 +81,19 @@ class GapJournal:
         self._free: list[int] = []
         self._number = 0
         self._found: list[Note] = []
-        for offset in range(0, len(memory) // _SIZE * _SIZE, _SIZE):
-            self._read(offset)
+        self._read()
 
-    def _read(self, offset: int) -> None:
-        number, key, at, gap, again = _CELL.unpack(self._memory[offset : offset + _SIZE])
-        self._number = max(self._number, number)
-        if key in self._cells or not (number or again):
-            self._free.append(offset)
-            return
-        self._cells[key] = offset
-        self._found.append(Note(key, at, gap) if number == again else Note(key, -inf, _UNDER_WAY))
+    def _read(self) -> None:
+        size = len(self._memory) // _SIZE * _SIZE
+        cells = _CELL.iter_unpack(self._memory[:size])
+        for offset, (number, key, at, gap, again) in zip(range(0, size, _SIZE), cells, strict=True):
+            if number > self._number:
+                self._number = number
+            if key in self._cells or not (number or again):
+                self._free.append(offset)
+                continue
+            self._cells[key] = offset
+            self._found.append(Note(key, at, gap) if number == again else Note(key, -inf, _UNDER_WAY))
 
     def found(self) -> Iterator[Note]:
         """Yield the notes of earlier processes, each once. The caller must then call `end` for each of the hosts."""

@@ -14,10 +14,12 @@ Failure  Missing answers, 429 and 503 are charged to the host: it waits
 Durations are in seconds; instants are seconds on the process clock.
 """
 
+from typing import NamedTuple
+
 from crawler.config import Override, PolitenessConfig
 from crawler.frontier.hosts.gap_journal import GapJournal
 from crawler.frontier.hosts.table import NOWHERE, HostFlag, HostTable
-from crawler.records import Blame, Fetch, Outcome
+from crawler.records import TLS_FAILURES, Blame, Fetch, Outcome
 
 TLS_WAIT = 86_400.0  # s
 REFUSALS = frozenset({401, 403, 406, 451})
@@ -27,9 +29,23 @@ CAUSES = (
     "", "no_answer", "dns_not_found", "address_denied", "refusals",
     "connect_error", "tls_error", "dns_error", "host_busy", "temporary", "header_timeout", "reset", "truncated",
     "framing", "proxy_error", "internal_error", "not_rendered",
+    "certificate_expired", "certificate_mismatch", "certificate_untrusted",
 )  # fmt: skip
 _CAUSE_OF = {cause: index for index, cause in enumerate(CAUSES)}
 NO_OVERRIDE = Override()
+
+
+class GapRule(NamedTuple):
+    """The values of one URL that decide the gap after a request for it, besides the configuration.
+
+    `crawl_delay` is the Crawl-delay of robots.txt in seconds, or 0 if there is none.
+    """
+
+    crawl_delay: float = 0.0
+    override: Override = NO_OVERRIDE
+
+
+NO_RULE = GapRule()
 
 
 def _busy_time(fetch: Fetch) -> float:
@@ -46,14 +62,7 @@ class HostPoliteness:
         self._journal = GapJournal(bytearray()) if journal is None else journal
 
     def finish(
-        self,
-        slot: int,
-        fetch: Fetch,
-        now: float,
-        *,
-        crawl_delay: float = 0.0,
-        override: Override = NO_OVERRIDE,
-        charged: bool = True,
+        self, slot: int, fetch: Fetch, now: float, rule: GapRule = NO_RULE, *, charged: bool = True
     ) -> float:
         """Record the end of a request to a host. Return the time from which the host may be requested again.
 
@@ -64,26 +73,28 @@ class HostPoliteness:
         """
         if fetch.is_cached:
             return self._rest(slot, max(self._hosts.ready[slot], now), self._hosts.gap[slot])
-        wait = 0.0
-        if charged and fetch.blame is not Blame.NONE:
-            self._hosts.cause[slot] = _CAUSE_OF.get(fetch.outcome, 0)
-        if not charged:
-            pass
-        elif fetch.blame is Blame.HOST:
-            wait = self._failed(slot, fetch, now)
-        elif fetch.status:
-            self._answered(slot, fetch)
-        wait = max(wait, self._gap(slot, _busy_time(fetch), crawl_delay, override), self._retry_after(fetch))
+        failed = self._charge(slot, fetch, now) if charged else 0.0
+        wait = max(failed, self._gap(slot, _busy_time(fetch), rule), self._retry_after(fetch))
         return self._wait(slot, wait, now)
 
-    def finish_elsewhere(self, slot: int, now: float, *, crawl_delay: float, override: Override) -> float:
+    def _charge(self, slot: int, fetch: Fetch, now: float) -> float:
+        """Count an answer or a failure for the host. Return the wait after a failure; 0.0 after an answer."""
+        if fetch.blame is not Blame.NONE:
+            self._hosts.cause[slot] = _CAUSE_OF.get(fetch.outcome, 0)
+        if fetch.blame is Blame.HOST:
+            return self._failed(slot, fetch, now)
+        if fetch.status:
+            self._answered(slot, fetch)
+        return 0.0
+
+    def finish_elsewhere(self, slot: int, now: float, rule: GapRule) -> float:
         """Record the end of a task whose last answer came from another host, to which this host had redirected it.
 
         Return the time from which this host may be requested again. The gap for the redirect began when the
         redirect had been received (`pause`), so the host waits for at least the minimum gap now.
         """
         self._recover(slot)
-        return self._wait(slot, self._gap(slot, 0.0, crawl_delay, override), now)
+        return self._wait(slot, self._gap(slot, 0.0, rule), now)
 
     def _wait(self, slot: int, wait: float, now: float) -> float:
         """Let the host wait for `wait` seconds, or until the end of its present wait if that is later."""
@@ -108,35 +119,19 @@ class HostPoliteness:
         """Return the gap in seconds that followed the host's last answer, or the minimum gap if it is longer."""
         return max(self.config.delay, self._hosts.gap[slot])
 
-    def hop(
-        self,
-        slot: int,
-        fetch: Fetch,
-        now: float,
-        *,
-        crawl_delay: float = 0.0,
-        override: Override = NO_OVERRIDE,
-    ) -> None:
+    def hop(self, slot: int, fetch: Fetch, now: float, rule: GapRule = NO_RULE) -> None:
         """Record the end of a request that is not for a URL of the host's queue.
 
         A 429, a 503 and a good answer count as after any other request. A missing answer and a refusal are not
         charged to the host: the host may work for its own pages.
         """
         self.count_answer(slot, fetch, now)
-        self.pause(slot, fetch, now, crawl_delay=crawl_delay, override=override)
+        self.pause(slot, fetch, now, rule)
 
-    def pause(
-        self,
-        slot: int,
-        fetch: Fetch,
-        now: float,
-        *,
-        crawl_delay: float = 0.0,
-        override: Override = NO_OVERRIDE,
-    ) -> None:
+    def pause(self, slot: int, fetch: Fetch, now: float, rule: GapRule = NO_RULE) -> None:
         """Let the host wait for its gap after a request, without counting the answer. This can only lengthen its wait."""
         if not fetch.is_cached:
-            wait = max(self._gap(slot, fetch.took, crawl_delay, override), self._retry_after(fetch))
+            wait = max(self._gap(slot, fetch.took, rule), self._retry_after(fetch))
             self._wait(slot, wait, now)
 
     def count_answer(self, slot: int, fetch: Fetch, now: float) -> None:
@@ -160,23 +155,24 @@ class HostPoliteness:
         `slot` is NOWHERE if the host has no slot yet.
         """
         known = slot != NOWHERE
-        return self._gap(slot, took, 0.0, override) if known else gap(took, self.config, override)
+        return self._gap(slot, took, GapRule(0.0, override)) if known else gap(took, self.config, override)
 
-    def gap_terms(self, slot: int, crawl_delay: float, override: Override) -> tuple[float, float]:
+    def gap_terms(self, slot: int, rule: GapRule) -> tuple[float, float]:
         """Return (minimum, factor) for the gap after the host's next answer.
 
         The gap is the answer time in seconds times the factor, but at least the minimum. The upper limit of the
         gap is not taken into account here.
         """
-        factor = self.config.delay_factor if override.delay_factor is None else override.delay_factor
-        return self._gap(slot, 0.0, crawl_delay, override), factor * max(1.0, self._hosts.slowdown[slot])
+        return self._gap(slot, 0.0, rule), _factor(self.config, rule.override) * max(
+            1.0, self._hosts.slowdown[slot]
+        )
 
-    def _gap(self, slot: int, took: float, crawl_delay: float, override: Override) -> float:
-        length = gap(took, self.config, override)
+    def _gap(self, slot: int, took: float, rule: GapRule) -> float:
+        length = gap(took, self.config, rule.override)
         slowdown = self._hosts.slowdown[slot]
         if slowdown > 1.0:
             length = max(length * slowdown, self.config.slowdown_gap * (slowdown - 1.0))
-        return max(length, min(crawl_delay, self.config.crawl_delay_max))
+        return max(length, min(rule.crawl_delay, self.config.crawl_delay_max))
 
     def _retry_after(self, fetch: Fetch) -> float:
         return min(fetch.retry_after, self.config.retry_after_max)
@@ -223,8 +219,11 @@ class HostPoliteness:
 def gap(took: float, config: PolitenessConfig, override: Override) -> float:
     """Return the plain gap after an answer that took `took` seconds (`frontier/README.md`, "Politeness")."""
     delay = config.delay if override.delay is None else override.delay
-    factor = config.delay_factor if override.delay_factor is None else override.delay_factor
-    return max(delay, min(factor * took, config.delay_max))
+    return max(delay, min(_factor(config, override) * took, config.delay_max))
+
+
+def _factor(config: PolitenessConfig, override: Override) -> float:
+    return config.delay_factor if override.delay_factor is None else override.delay_factor
 
 
 def backoff(failures: int, config: PolitenessConfig, outcome: Outcome) -> float:
@@ -232,6 +231,6 @@ def backoff(failures: int, config: PolitenessConfig, outcome: Outcome) -> float:
 
     After two certificate failures, the host is tried only once a day, both for pages and for robots.txt.
     """
-    if outcome is Outcome.TLS_ERROR and failures > 1:
+    if outcome in TLS_FAILURES and failures > 1:
         return TLS_WAIT
     return min(config.backoff_first * 2.0 ** min(failures - 1, 60), config.backoff_max)

@@ -63,11 +63,15 @@ def by_page(part: type, name: str) -> Callable[..., Any]:
     return method
 
 
-class ArmsSignals:
-    """Combines the `Signals` of all schedules into one."""
+class _ArmsPart:
+    """Combines the same part of all schedules into one."""
 
     def __init__(self, arms: ArmNumbers) -> None:
         self._arms = arms
+
+
+class ArmsSignals(_ArmsPart):
+    """Combines the `Signals` of all schedules into one."""
 
     note_change = by_page(Signals, "note_change")
 
@@ -90,11 +94,8 @@ class ArmsSignals:
         return sum(schedule.signals.waiting for schedule in self._arms.schedules)
 
 
-class ArmsFacts:
+class ArmsFacts(_ArmsPart):
     """Combines the `Facts` of all schedules into one."""
-
-    def __init__(self, arms: ArmNumbers) -> None:
-        self._arms = arms
 
     set_page = by_page(Facts, "set_page")
     set_importance = by_page(Facts, "set_importance")
@@ -104,11 +105,8 @@ class ArmsFacts:
     credit_hub = by_page(Facts, "credit_hub")
 
 
-class ArmsOverview:
+class ArmsOverview(_ArmsPart):
     """Combines the `Overview` of all schedules into one."""
-
-    def __init__(self, arms: ArmNumbers) -> None:
-        self._arms = arms
 
     @property
     def takes(self) -> int:
@@ -151,48 +149,42 @@ class ArmsOverview:
         return {name: sum(view[name] for view in views) for name in views[0]}
 
 
-class ArmsPace:
+class ArmsPace(_ArmsPart):
     """Combines the `Pace` of all schedules into one."""
-
-    def __init__(self, schedules: list[Schedule]) -> None:
-        self._schedules = schedules
 
     @property
     def rate(self) -> float:
         """The fetches per unit of time over all arms."""
-        return sum(schedule.pace.rate for schedule in self._schedules)
+        return sum(schedule.pace.rate for schedule in self._arms.schedules)
 
     @rate.setter
     def rate(self, rate: float) -> None:
-        for schedule in self._schedules:
-            schedule.pace.rate = rate / len(self._schedules)
+        for schedule in self._arms.schedules:
+            schedule.pace.rate = rate / len(self._arms.schedules)
 
     @property
     def level(self) -> float:
         """The mean of the arms' levels."""
-        return sum(schedule.pace.level for schedule in self._schedules) / len(self._schedules)
+        return sum(schedule.pace.level for schedule in self._arms.schedules) / len(self._arms.schedules)
 
     @level.setter
     def level(self, level: float) -> None:
-        for schedule in self._schedules:
+        for schedule in self._arms.schedules:
             schedule.pace.level = level
 
     @property
     def revisit(self) -> float:
         """The mean revisit interval of the first arm. Other arms have similar shares of the pages and of the rate."""
-        return self._schedules[0].pace.revisit
+        return self._arms.schedules[0].pace.revisit
 
     @revisit.setter
     def revisit(self, revisit: float) -> None:
-        for schedule in self._schedules:
+        for schedule in self._arms.schedules:
             schedule.pace.revisit = revisit
 
 
-class ArmsRecords:
+class ArmsRecords(_ArmsPart):
     """Combines the `Records` of all schedules into one."""
-
-    def __init__(self, arms: ArmNumbers) -> None:
-        self._arms = arms
 
     @property
     def bias(self) -> tuple[float, ...]:

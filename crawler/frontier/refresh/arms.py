@@ -57,7 +57,7 @@ class Arms:
         self.signals = ArmsSignals(self.numbers)
         self.overview = ArmsOverview(self.numbers)
         self.facts = ArmsFacts(self.numbers)
-        self.pace = ArmsPace(self.schedules)
+        self.pace = ArmsPace(self.numbers)
         self.records = ArmsRecords(self.numbers)
         self._behind = [0.0] * len(settings)  # number of fetches by which each arm is behind the mean
         self._flying: dict[int, int] = {}  # page -> its host, even if the page was removed meanwhile

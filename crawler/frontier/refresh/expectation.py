@@ -93,7 +93,7 @@ class Expectation:
         changed = result is RefreshOutcome.CHANGED
         fresh = self.fresh(known)
         self.recalibration.observe(
-            known.fresh, known.hearing, known.stands_for, changed, known.new, known.haste
+            known.fresh, known.hearing, known.stands_for, changed, known.new, known.haste, known.reliability
         )
         chance = 1.0 - fresh
         self._predicted[min(int(DECILES * chance), DECILES - 1)] += (1.0, chance, changed)
@@ -104,7 +104,9 @@ class Expectation:
 
     def fresh(self, known: PageView) -> float:
         """Return the corrected probability that a page's copy is current. This probability is shown to users."""
-        return self.recalibration.corrected(known.fresh, known.hearing, known.new, known.haste)
+        return self.recalibration.corrected(
+            known.fresh, known.hearing, known.new, known.haste, known.reliability
+        )
 
     def view(self, then: float) -> dict[str, Any]:
         """Return the sections of a status, as `{name: value}`."""

@@ -121,6 +121,7 @@ class Overview:
         directory = self.tables.page_heaps.nodes[page].owner
         importance = self.tables.importance(page)
         state: cython.uint = self.tables.states[page]
+        trust = self.tables.trust(page)
         clock = plain = max(elapsed, now - fetched)
         if self.deadlines.clocked:
             clock = self.learning.paced_clock(host, directory, clock, now)
@@ -128,7 +129,6 @@ class Overview:
             fresh = self._fresh(clock, n)
         else:
             changes, watched = self.tables.rows[page].changes, self.tables.rows[page].watched
-            trust = self.tables.trust(page)
             fresh = 1.0 - self.learning.expected(host, changes, watched, clock, self.deadlines.counts, trust)
         return PageView(
             fingerprint=self.tables.pages.key_of(page),
@@ -147,6 +147,7 @@ class Overview:
             hearing=self._hearing(host, n),
             new=bool(state & NEW and not state & (AWAY | FAILED)),
             haste=1.0 if self.learning.seasons.used[host] or plain <= 0.0 else max(clock / plain, 1.0),
+            reliability=self.learning.kinds.reliability(host, trust),
             stands_for=self._stands_for(host, now),
             value=self.deadlines.ratio(page, host, elapsed, n, now) * level,
             ceiling=self.deadlines.page.ceiling,

@@ -28,7 +28,7 @@ from crawler.frontier.refresh.schedule import Schedule
 from crawler.frontier.refresh.settings import RefreshOutcome
 from crawler.frontier.refresh.site_clock import SiteClock
 from crawler.frontier.refresh.validators import Validators
-from crawler.records import FetchTask, LinkFlag, Outcome, PageRecord, PageState
+from crawler.records import TLS_FAILURES, FetchTask, LinkFlag, Outcome, PageRecord, PageState
 from crawler.storage.kv import Batch
 
 _HOPS_MAX = 20  # maximum number of redirects between a hub and the page that it showed
@@ -37,7 +37,7 @@ _SHOWN = (Outcome.FETCHED, Outcome.EMPTY, Outcome.UNCHANGED)
 _FAILURES = frozenset(
     {
         Outcome.TEMPORARY, Outcome.HOST_BUSY, Outcome.TRUNCATED, Outcome.FRAMING, Outcome.HEADER_TIMEOUT,
-        Outcome.DNS_ERROR, Outcome.CONNECT_ERROR, Outcome.TLS_ERROR, Outcome.RESET, Outcome.PROXY_ERROR,
+        Outcome.DNS_ERROR, Outcome.CONNECT_ERROR, *TLS_FAILURES, Outcome.RESET, Outcome.PROXY_ERROR,
         Outcome.NOT_RENDERED, Outcome.INTERNAL_ERROR,
     }
 )  # fmt: skip

@@ -85,7 +85,8 @@ class PageView(msgspec.Struct, frozen=True):
     `stands_for` is the time since the last crawl of its host, divided by the mean time between two crawls of
     the host. `new` is True if the page appeared while the crawl was watching its site, and was never fetched
     again. `haste` is the ratio of the clock time (`freshness/neighbourhood.py`) to the plain time since the
-    last crawl, at least 1.
+    last crawl, at least 1. `reliability` is the probability that the page's signals are good
+    (`freshness/page_kinds.py`).
     """
 
     fingerprint: int
@@ -102,6 +103,7 @@ class PageView(msgspec.Struct, frozen=True):
     hearing: Hearing
     new: bool
     haste: float
+    reliability: float
     stands_for: float
     value: float
     ceiling: float

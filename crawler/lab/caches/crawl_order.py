@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 
 from crawler.lab.caches.traces import Trace
 from crawler.lab.caches.url_caches import Misses, Stream, misses
-from crawler.lab.compiled import compiled
+from crawler.lab.extras import compiled
 from crawler.lab.progress_line import OnProgress, silent
 from crawler.urls.trace import is_cross
 

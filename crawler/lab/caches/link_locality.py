@@ -36,8 +36,7 @@ from numpy.typing import NDArray
 
 from crawler.errors import UsageError
 from crawler.lab.caches.traces import Trace, hosts_at_a_time
-from crawler.lab.compiled import compiled
-from crawler.lab.extras import require
+from crawler.lab.extras import compiled, require
 from crawler.lab.progress_line import OnProgress, silent
 from crawler.urls.trace import PAGE
 

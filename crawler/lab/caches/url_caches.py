@@ -34,7 +34,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crawler.lab.compiled import compiled
+from crawler.lab.extras import compiled
 from crawler.urls.clock_cache import ClockCache
 from crawler.urls.fingerprint import cache_keys
 

@@ -48,7 +48,7 @@ import msgspec
 import numpy as np
 
 from crawler.lab.copies import fresh_time
-from crawler.lab.league.world import DAY, Heard, World
+from crawler.lab.league.world import DAY
 
 PROCESSES = ("poisson", "bursty", "together")
 LASTMODS = ("honest", "lying", "constant", "none")
@@ -454,37 +454,6 @@ class ChangingWeb:
 
     def requests(self, begin: float, end: float) -> int:
         return sum(begin <= asked.at < end for asked in self.log if asked.page >= 0)
-
-    def world(self) -> World:
-        """Return the pages and changes of this web as a `World`, on which the league can test policies.
-
-        The world gets its signals from the sitemap, which is read daily.
-        """
-        days = max(1, int(self.horizon / DAY))
-        starts = np.cumsum([0, *(host.directories + host.hubs for host in self.hosts)]).tolist()
-        heard = []
-        for day in range(days):
-            begin, end = self.start + day * DAY, self.start + (day + 1) * DAY
-            told = [(page, at) for page in range(len(self)) if (at := self.lastmod(page, end)) and at > begin]
-            heard.append(
-                Heard(
-                    np.array([page for page, _ in told], dtype=np.int64),
-                    np.array([at - self.start for _, at in told]),
-                )
-            )
-        return World(
-            arm="none",
-            sites=tuple(host.name for host in self.hosts),
-            site=np.array(self.host_of),
-            directory=np.array([starts[h] + d for h, d in zip(self.host_of, self.directory_of, strict=True)]),
-            born=np.array(self.born) - self.start,
-            died=np.full(len(self), np.inf),
-            importance=np.ones(len(self)),
-            changes=[[at - self.start for at in times] for times in self.changes],
-            signals=heard,
-            sources=("sitemap",) * len(self.hosts),
-            days=days,
-        )
 
     def __repr__(self) -> str:
         return f"ChangingWeb({len(self.hosts)} hosts, {len(self)} pages, {len(self.log)} requests)"

@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from crawler.cli.parsing import OptionParser
 from crawler.clock import SystemClock
 from crawler.errors import UsageError
 from crawler.lab.caches import crawl_order, link_locality, url_caches
@@ -34,35 +35,20 @@ from crawler.lab.refresh import pages_file
 Rates = dict[str, NDArray[np.float64]]
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add(
+def add_arguments(parser: OptionParser) -> None:
+    add = parser.option
+    parser.add_argument(
         "what",
         nargs="*",
         metavar="[order|per-thread|locality] [TRACE]",
         help="name of an experiment, a trace, or both",
     )
-    add("--first", type=count, default=0, metavar="N", help="use only the first N links of the trace")
-    add(
-        "--stream",
-        choices=("full", "cross"),
-        default="full",
-        help="use all links, or only those to other processes",
-    )
-    add(
-        "--policies",
-        default="",
-        metavar="A,B",
-        help="policies to compare: names from above, or all (the paper's six)",
-    )
-    add("--bits", default=f"0-{BITS_MAX}", metavar="A-B", help="cache sizes from 2^A to 2^B (0-25)")
-    add("--csv", type=Path, metavar="FILE", help="write the table to FILE, with seed and command")
-    add(
-        "--figures",
-        type=Path,
-        metavar="DIR",
-        help="draw the paper's figures 2 to 11, and our own, from this trace",
-    )
+    add("--first", 0, "use only the first N links of the trace", type=count)
+    add("--stream", "full", "use all links, or only those to other processes", choices=("full", "cross"))
+    add("--policies", "", "policies to compare: names from above, or all (the paper's six)", metavar="A,B")
+    add("--bits", f"0-{BITS_MAX}", "cache sizes from 2^A to 2^B (0-25)", metavar="A-B")
+    add("--csv", Path, "write the table to FILE, with seed and command")
+    add("--figures", Path, "draw the paper's figures 2 to 11, and our own, from this trace", metavar="DIR")
     add_synthetic(parser, links=5_000_000)
 
 
@@ -247,7 +233,7 @@ def _write_csv(args: argparse.Namespace, trace: Trace, bits: range, rates: Rates
     bits = bits if len(next(iter(rates.values()))) == len(bits) else range(len(next(iter(rates.values()))))
     comments = (f"command: {args.command_line}", f"seed: {args.seed}", f"trace: {trace.name}, {args.stream}")
     rows = [[b, *(float(curve[i]) for curve in rates.values())] for i, b in enumerate(bits)]
-    pages_file.write_rows(args.csv, ["bits", *rates], rows, iter(comments))
+    pages_file.write_rows(args.csv, ["bits", *rates], rows, *comments)
 
 
 def _draw(found: list[Trace], args: argparse.Namespace) -> None:

@@ -22,6 +22,7 @@ from pathlib import Path
 
 import msgspec
 
+from crawler.cli.parsing import OptionParser
 from crawler.clock import SystemClock
 from crawler.errors import UsageError
 from crawler.lab.cluster import curves, fault_plan
@@ -46,67 +47,35 @@ BEATS = 10_000
 BEAT = (60.0, 300.0)  # minimum and maximum of the seconds between two beats in a run with --days
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add(
-        "--processes",
-        type=int,
-        default=3,
-        metavar="N",
-        help="number of processes, each on a machine of its own (3)",
-    )
-    add(
-        "--seed",
-        type=int,
-        default=1,
-        metavar="N",
-        help="seed of the web, the faults and all random choices (1)",
-    )
-    add("--seeds", type=int, default=1, metavar="N", help="number of runs, with seeds from --seed on (1)")
+def add_arguments(parser: OptionParser) -> None:
+    add = parser.option
+    add("--processes", 3, "number of processes, each on a machine of its own")
+    add("--seed", 1, "seed of the web, the faults and all random choices")
+    add("--seeds", 1, "number of runs, with seeds from --seed on")
     add(
         "--faults",
-        default="all",
-        metavar="A,B",
-        help=f"kinds of faults: {', '.join(fault_plan.KINDS)}; acts of the operator: {', '.join(fault_plan.ACTS)}; "
+        "all",
+        f"kinds of faults: {', '.join(fault_plan.KINDS)}; acts of the operator: {', '.join(fault_plan.ACTS)}; "
         "or none (all faults except clone, restore and lost-disk)",
-    )
-    add(
-        "--points",
-        default="",
         metavar="A,B",
-        help="names of the points in the code at which processes are killed (any)",
     )
-    add("--table", action="store_true", help="make --seeds runs of each kind of fault, and of all together")
-    add("--count", type=int, default=6, metavar="N", help="faults per run (6)")
-    add("--pages", type=int, default=400, metavar="N", help="pages in the web (400)")
-    add("--hosts", type=int, default=20, metavar="N", help="hosts in the web (20)")
-    add(
-        "--rate",
-        type=float,
-        default=0.0,
-        metavar="X",
-        help="pages per second over all processes (no limit; with --days, 4 per change)",
-    )
-    add(
-        "--days",
-        type=float,
-        default=0.0,
-        metavar="X",
-        help="run for this many virtual days; pages change and are fetched again",
-    )
-    add(
-        "--render",
-        action="store_true",
-        help="a third of the pages show their links only in a (virtual) browser",
-    )
-    add("--changes", type=float, default=1.0, metavar="X", help="with --days: changes per page and day (1)")
+    add("--points", "", "names of the points in the code at which processes are killed (any)", metavar="A,B")
+    add("--table", False, "make --seeds runs of each kind of fault, and of all together")
+    add("--count", 6, "faults per run")
+    add("--pages", 400, "pages in the web")
+    add("--hosts", 20, "hosts in the web")
+    add("--rate", 0.0, "pages per second over all processes (no limit; with --days, 4 per change)")
+    add("--days", 0.0, "run for this many virtual days; pages change and are fetched again")
+    add("--render", False, "a third of the pages show their links only in a (virtual) browser")
+    add("--changes", 1.0, "with --days: changes per page and day")
     synthetic.add_web(parser)
     add(
         "--curve",
+        str,
+        "compare these numbers of processes; --pages and --hosts are per process",
         metavar="N,M",
-        help="compare these numbers of processes; --pages and --hosts are per process",
     )
-    add("--out", type=Path, metavar="FILE", help="write the table to FILE as CSV")
+    add("--out", Path, "write the table to FILE as CSV")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -125,7 +94,7 @@ def run(args: argparse.Namespace) -> int:
         for rule, example in verdict.examples.items():
             print(f"        {rule} x {verdict.found[rule]}, for example {example}")
     if args.out:
-        pages_file.write_rows(args.out, list(COLUMNS), rows, iter([f"command: {args.command_line}"]))
+        pages_file.write_rows(args.out, COLUMNS, rows, f"command: {args.command_line}")
     return int(broken)
 
 
@@ -161,7 +130,7 @@ def _table(args: argparse.Namespace, settings: ClusterSettings) -> int:
                     f"        seed {seed}: {rule} x {verdict.found[rule]}, for example {example}", flush=True
                 )
     if args.out:
-        pages_file.write_rows(args.out, list(TABLE_COLUMNS), rows, iter([f"command: {args.command_line}"]))
+        pages_file.write_rows(args.out, TABLE_COLUMNS, rows, f"command: {args.command_line}")
     return int(broken)
 
 
@@ -186,8 +155,7 @@ def _curve(args: argparse.Namespace) -> int:
         from crawler.lab.figures import drawing  # needs matplotlib
 
         caption = f"{args.pages} pages and {args.hosts} hosts per process"
-        table = [[getattr(row, name) for name in names] for row in rows]
-        pages_file.write_rows(args.out, names, table, iter([f"command: {args.command_line}", caption]))
+        pages_file.write_records(args.out, curves.CurveRow, rows, f"command: {args.command_line}", caption)
         figure = curves.picture(rows, drawing.sheet)
         drawing.save(figure, args.out.with_suffix(".png"), args.command_line, caption, args.seed)
     return int(not all(row.flawless for row in rows))

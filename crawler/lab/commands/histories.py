@@ -18,6 +18,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
+from crawler.cli.parsing import OptionParser
 from crawler.clock import SystemClock
 from crawler.errors import UsageError
 from crawler.lab.league import git_log, histories
@@ -29,18 +30,18 @@ ERROR_CHARS = 300
 SPAN_LEAST = 86_400  # seconds; a shorter history is too short to compare policies
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("--git", type=Path, required=True, metavar="DIR", help="a git clone with its whole history")
-    add("--out", type=Path, required=True, metavar="DIR", help="write NAME.npz to this folder")
-    add(
+def add_arguments(parser: OptionParser) -> None:
+    add = parser.option
+    add("--git", Path, "a git clone with its whole history", metavar="DIR", required=True)
+    add("--out", Path, "write NAME.npz to this folder", metavar="DIR", required=True)
+    parser.add_argument(
         "--pages",
         action="append",
         metavar="GLOB",
         help="git pathspec of the files that are pages; repeatable",
     )
-    add("--name", help="name of the site (name of the clone's folder)")
-    add("--no-sizes", action="store_true", help="do not count lines: faster, but sizes are unknown")
+    add("--name", str, "name of the site (name of the clone's folder)")
+    add("--no-sizes", False, "do not count lines: faster, but sizes are unknown")
 
 
 def run(args: argparse.Namespace) -> int:

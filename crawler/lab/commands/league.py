@@ -31,6 +31,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
+from crawler.cli.parsing import OptionParser
 from crawler.clock import SystemClock
 from crawler.errors import UsageError
 from crawler.lab.figures import picture_format
@@ -40,7 +41,7 @@ from crawler.lab.league.contenders import LISTENING, POLICIES, judged, make
 from crawler.lab.league.finders import FINDERS, FREE
 from crawler.lab.league.shipped import SHIPPED
 from crawler.lab.living import calibration
-from crawler.lab.parallel import PROCESSES_MAX, cores, results
+from crawler.lab.parallel import PROCESSES_MAX, results
 from crawler.lab.progress_line import ProgressLine
 from crawler.lab.refresh import pages_file
 
@@ -70,46 +71,27 @@ class GameTask(msgspec.Struct, frozen=True):
     budget: float
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("--data", type=Path, required=True, metavar="DIR", help="folder of histories, one SITE.npz per site")
+def add_arguments(parser: OptionParser) -> None:
+    add = parser.option
+    add("--data", Path, "folder of histories, one SITE.npz per site", metavar="DIR", required=True)
     add(
         "--policies",
+        str,
+        f"policies to compare, the first is the reference: {', '.join(POLICIES)}",
         metavar="A,B",
-        help=f"policies to compare, the first is the reference: {', '.join(POLICIES)}",
     )
-    add("--arms", metavar="A,B", help=f"arms: {', '.join(worlds.ARMS)} (all)")
-    add("--budgets", metavar="X,Y", help=f"fetches as multiples of the changes ({BUDGETS})")
-    add("--pages", type=int, metavar="N", help=f"pages per site ({worlds.PAGES_A_SITE})")
-    add("--days", type=int, default=worlds.DAYS, metavar="N", help="use the last N days (1461)")
-    add(
-        "--seed",
-        type=int,
-        default=1,
-        metavar="N",
-        help="seed of the zipf ranks and of feeds of unknown size (1)",
-    )
-    add(
-        "--processes",
-        type=int,
-        default=0,
-        metavar="N",
-        help="simulations run at a time (one per core, at most 16)",
-    )
-    add("--out", type=Path, metavar="DIR", help="write CSV files and pictures to this folder")
+    add("--arms", str, f"arms: {', '.join(worlds.ARMS)} (all)", metavar="A,B")
+    add("--budgets", str, f"fetches as multiples of the changes ({BUDGETS})", metavar="X,Y")
+    add("--pages", int, f"pages per site ({worlds.PAGES_A_SITE})")
+    add("--days", worlds.DAYS, "use the last N days (1461)")
+    add("--seed", 1, "seed of the zipf ranks and of feeds of unknown size")
+    add("--processes", 0, "simulations run at a time (one per core, at most 16)")
+    add("--out", Path, "write CSV files and pictures to this folder", metavar="DIR")
     picture_format.add_arguments(parser)
-    add(
-        "--living",
-        action="store_true",
-        help="play the living league: new pages are found only by fetching hubs",
-    )
-    add("--hubs", default="", metavar="A,B", help=f"kinds of hubs: {', '.join(living.RULES)}, news (all)")
-    add(
-        "--calibration",
-        action="store_true",
-        help="print how often copies were fresh, by decile of P(fresh), instead of scores",
-    )
-    add("--quick", action="store_true", help="use 25 pages per site, three arms, two budgets")
+    add("--living", False, "play the living league: new pages are found only by fetching hubs")
+    add("--hubs", "", f"kinds of hubs: {', '.join(living.RULES)}, news (all)", metavar="A,B")
+    add("--calibration", False, "print how often copies were fresh, by decile of P(fresh), instead of scores")
+    add("--quick", False, "use 25 pages per site, three arms, two budgets")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -148,8 +130,8 @@ def run(args: argparse.Namespace) -> int:
     if args.living:
         return _living(args, shared, policies, budgets)
     if args.calibration:
-        return _calibrate(tasks, args.processes or cores())
-    games = _play_all(tasks, args.processes or cores(), ProgressLine("league", SystemClock()))
+        return _calibrate(tasks, args.processes)
+    games = _play_all(tasks, args.processes, ProgressLine("league", SystemClock()))
     rows = scores.rows_of(games)
     print(scores.tables(rows, policies, arms, budgets))
     for arm, budget, played in scores.undecided(games):
@@ -178,24 +160,19 @@ def _living(args: argparse.Namespace, shared: GameSetting, policies: list[str], 
     tasks = [
         GameTask(shared, rule, policy, budget) for rule in rules for budget in budgets for policy in policies
     ]
-    report, games = ProgressLine("league", SystemClock()), []
-    for game in results(_play_living, tasks, args.processes or cores()):
-        games.append(game)
-        report(len(games) / len(tasks))
+    report = ProgressLine("league", SystemClock())
+    games = list(results(_play_living, tasks, args.processes, report))
     rows = living_table.rows_of(games)
     print(living_table.table(rows))
     if args.out:
-        table = [[getattr(row, name) for name in living_table.COLUMNS] for row in rows]
-        comments = iter([f"command: {args.command_line}", "errors: jackknife over sites"])
-        pages_file.write_rows(args.out / "living.csv", living_table.COLUMNS, table, comments)
+        comments = (f"command: {args.command_line}", "errors: jackknife over sites")
+        pages_file.write_records(args.out / "living.csv", living_table.LivingRow, rows, *comments)
     return 0
 
 
 def _calibrate(tasks: list[GameTask], processes: int) -> int:
-    report, found = ProgressLine("league", SystemClock()), {}
-    for task, sums in zip(tasks, results(_judge, tasks, processes), strict=True):
-        found[task] = sums
-        report(len(found) / len(tasks))
+    report = ProgressLine("league", SystemClock())
+    found = dict(zip(tasks, results(_judge, tasks, processes, report), strict=True))
     for arm, policy in dict.fromkeys((task.arm, task.policy) for task in tasks):
         those = [found[task] for task in tasks if (task.arm, task.policy) == (arm, policy)]
         print(f"{policy}, {arm}\n{calibration.table(np.sum(those, axis=0))}\n")
@@ -239,19 +216,8 @@ def _play(task: GameTask) -> scores.Game:
     """Play one game, in a child process or in this process."""
     world = _world(task.setting, task.arm)
     rate = task.budget * world.change_rate
-    outcome = worlds.play(world, make(task.policy, world, rate), rate)
-    current, there = outcome.by_site(world)
-    return scores.Game(
-        task.arm,
-        task.policy,
-        task.budget,
-        current,
-        there,
-        outcome.fetches,
-        outcome.changed,
-        outcome.gone,
-        outcome.idle,
-    )
+    result = worlds.play(world, make(task.policy, world, rate), rate)
+    return scores.game_of(task.arm, task.policy, task.budget, world, result)
 
 
 def _play_living(task: GameTask) -> living_table.LivingGame:
@@ -322,8 +288,7 @@ def _write(
         f"{len(world.sites)} sites, {len(world)} pages, {args.days} days, seed {args.seed}",
         "errors: jackknife over sites; differences: from the first policy of the arm and budget",
     )
-    table = [[getattr(row, name) for name in scores.COLUMNS] for row in rows]
-    pages_file.write_rows(args.out / "scores.csv", scores.COLUMNS, table, iter(comments))
+    pages_file.write_records(args.out / "scores.csv", scores.Row, rows, *comments)
     sites = (
         (game.arm, game.policy, game.budget, site, float(current / there))
         for game in games
@@ -331,7 +296,7 @@ def _write(
         if there > 0.0
     )
     pages_file.write_rows(
-        args.out / "sites.csv", ["arm", "policy", "budget", "site", "score"], sites, iter(comments[:2])
+        args.out / "sites.csv", ["arm", "policy", "budget", "site", "score"], sites, *comments[:2]
     )
     caption = f"{comments[1]}; bars: standard errors over sites"
     for name, draw in pictures.PICTURES.items():

@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
+from crawler.cli.parsing import OptionParser
 from crawler.clock import SystemClock
 from crawler.errors import UsageError
 from crawler.lab.order.link_graph import LinkGraph, of_folder, synthetic
@@ -31,40 +32,17 @@ WEIGHTS = f"bias -3\nanchor:{WORD} 4\nparent:score 0.3\n"
 COLUMNS = ("quality", "order", *(name for share in SHARES for name in (f"{share:.0%}", f"+- {share:.0%}")))
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add(
-        "--documents",
-        type=Path,
-        metavar="FOLDER",
-        help="use the HTML files in FOLDER; each folder in it is a host",
-    )
-    add(
-        "--pages",
-        type=int,
-        default=4000,
-        metavar="N",
-        help="pages of the synthetic web (4000), or maximum number of documents per host (500)",
-    )
-    add("--hosts", type=int, default=60, metavar="N", help="hosts of the synthetic web (60)")
-    add(
-        "--rate", type=float, default=0.25, metavar="X", help="pages per second and host (0.25; 0 = no limit)"
-    )
-    add(
-        "--orders",
-        default=",".join(ORDERS),
-        metavar="A,B",
-        help=f"orders to compare: {', '.join(ORDERS)} (all)",
-    )
-    add(
-        "--quality",
-        default=",".join(PLANTINGS),
-        metavar="A,B",
-        help=f"kinds of quality: {', '.join(PLANTINGS)} (all)",
-    )
-    add("--seed", type=int, default=1, metavar="N", help="seed of the quality and of the synthetic web (1)")
-    add("--seeds", type=int, default=5, metavar="N", help="number of runs, with seeds from --seed on (5)")
-    add("--out", type=Path, metavar="FILE", help="write the table to FILE as CSV")
+def add_arguments(parser: OptionParser) -> None:
+    add = parser.option
+    add("--documents", Path, "use the HTML files in FOLDER; each folder in it is a host", metavar="FOLDER")
+    add("--pages", 4000, "pages of the synthetic web (4000), or maximum number of documents per host (500)")
+    add("--hosts", 60, "hosts of the synthetic web")
+    add("--rate", 0.25, "pages per second and host (0.25; 0 = no limit)")
+    add("--orders", ",".join(ORDERS), f"orders to compare: {', '.join(ORDERS)} (all)", metavar="A,B")
+    add("--quality", ",".join(PLANTINGS), f"kinds of quality: {', '.join(PLANTINGS)} (all)", metavar="A,B")
+    add("--seed", 1, "seed of the quality and of the synthetic web")
+    add("--seeds", 5, "number of runs, with seeds from --seed on")
+    add("--out", Path, "write the table to FILE as CSV")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -96,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
                 rows.append(row)
                 print(_line(row), flush=True)
     if args.out:
-        pages_file.write_rows(args.out, list(COLUMNS), rows, iter([f"command: {args.command_line}"]))
+        pages_file.write_rows(args.out, COLUMNS, rows, f"command: {args.command_line}")
     return 0
 
 

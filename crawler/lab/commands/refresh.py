@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from crawler.cli.parsing import OptionParser
 from crawler.clock import SystemClock
 from crawler.errors import UsageError
 from crawler.freshness.params import Pages
@@ -27,9 +28,9 @@ RATE_MAX = 1e9  # maximum number of crawls per unit of time
 DELAY_MAX = 1e6  # ticks
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add(
+def add_arguments(parser: OptionParser) -> None:
+    add = parser.option
+    parser.add_argument(
         "action",
         nargs="?",
         choices=("run", "rates"),
@@ -38,37 +39,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add(
         "--policies",
-        default="baseline,optimum,greedy,ncis",
+        "baseline,optimum,greedy,ncis",
+        "policies to compare; the first is the reference",
         metavar="A,B",
-        help="policies to compare; the first is the reference",
     )
-    add("--size", type=int, default=1000, metavar="M", help="pages per instance (1000)")
-    add("--signals", choices=simulate.SIGNALS, default="noisy", help="kind of change signals (noisy)")
-    add(
-        "--bandwidth",
-        default="100",
-        metavar="R",
-        help="crawls per unit of time; 0:100,133:150 changes it at given times",
-    )
-    add("--time", type=float, default=1000.0, metavar="T", help="length of a run in units of time (1000)")
-    add("--instances", type=int, default=10, metavar="N", help="number of drawn instances (10)")
-    add("--seed", type=int, default=1, metavar="N")
-    add("--delay", type=float, default=0.0, metavar="K", help="delay signals by Poisson(K) ticks (0)")
-    add(
-        "--corrupt",
-        type=float,
-        default=0.0,
-        metavar="P",
-        help="share of noise added to the assumed precision and recall",
-    )
-    add("--pages", type=Path, metavar="FILE", help="read pages from this CSV instead of drawing them")
-    add("--rate", type=float, metavar="R", help="for `rates`: crawls per unit of time, over all pages")
-    add(
-        "--out",
-        type=Path,
-        metavar="FILE",
-        help="write the results as CSV; `rates` also draws a picture",
-    )
+    add("--size", 1000, "pages per instance", metavar="M")
+    add("--signals", "noisy", "kind of change signals", choices=simulate.SIGNALS)
+    add("--bandwidth", "100", "crawls per unit of time; 0:100,133:150 changes it at given times", metavar="R")
+    add("--time", 1000.0, "length of a run in units of time", metavar="T")
+    add("--instances", 10, "number of drawn instances")
+    add("--seed", 1)
+    add("--delay", 0.0, "delay signals by Poisson(K) ticks (0)", metavar="K")
+    add("--corrupt", 0.0, "share of noise added to the assumed precision and recall", metavar="P")
+    add("--pages", Path, "read pages from this CSV instead of drawing them")
+    add("--rate", float, "for `rates`: crawls per unit of time, over all pages", metavar="R")
+    add("--out", Path, "write the results as CSV; `rates` also draws a picture")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -109,7 +94,7 @@ def _simulate(args: argparse.Namespace) -> int:
         print(f"{name:<10} {whole:9.4f} {error:7.4f} {settled:9.4f} {more:+11.4f} {more_error:7.4f}")
     if args.out:
         columns = ["policy", "accuracy", "error", "settled", "difference", "difference_error"]
-        pages_file.write_rows(args.out, columns, rows, iter([f"command: {args.command_line}"]))
+        pages_file.write_rows(args.out, columns, rows, f"command: {args.command_line}")
     return 0
 
 
@@ -177,7 +162,7 @@ def _rates(args: argparse.Namespace) -> int:
         f"level: {best.level:.10g} (pages with importance/change_rate below it are not worth a crawl)",
         "interval: mean time between crawls; threshold: effective elapsed time at which to crawl",
     ]
-    pages_file.write_rows(out, heads, rows, iter(comments))
+    pages_file.write_rows(out, heads, rows, *comments)
     _plot_rates(out.with_suffix(".png"), pages, best, args)
     idle = int(np.sum(best.rates == 0.0))
     print(f"{len(pages)} pages, {idle} not worth a crawl at {args.rate:g} crawls per unit of time")

@@ -8,6 +8,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from crawler.cli.parsing import OptionParser
 from crawler.errors import UsageError
 from crawler.lab.caches import link_locality
 from crawler.lab.caches.link_locality import LinkLocality
@@ -17,21 +18,21 @@ from crawler.lab.commands.cache import trace_folder
 from crawler.lab.league import histories
 
 
-def add_web(parser: argparse.ArgumentParser) -> None:
+def add_web(parser: OptionParser) -> None:
     """Add the arguments that both commands share."""
-    add = parser.add_argument
-    add("--sitemaps", type=float, default=0.25, metavar="X", help="share of hosts that have a sitemap (0.25)")
+    add = parser.option
+    add("--sitemaps", 0.25, "share of hosts that have a sitemap")
     add(
         "--links-of",
-        type=Path,
+        Path,
+        "draw links by the locality model fitted to this trace (`crawler lab cache locality`)",
         metavar="TRACE",
-        help="draw links by the locality model fitted to this trace (`crawler lab cache locality`)",
     )
     add(
         "--histories",
-        type=Path,
+        Path,
+        "let pages change as pages of real sites did in their last days (`crawler lab histories`)",
         metavar="DIR",
-        help="let pages change as pages of real sites did in their last days (`crawler lab histories`)",
     )
 
 

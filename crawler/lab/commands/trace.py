@@ -21,6 +21,7 @@ from typing import Any
 
 import numpy as np
 
+from crawler.cli.parsing import OptionParser
 from crawler.clock import SystemClock
 from crawler.errors import UsageError
 from crawler.lab.caches import link_locality, traces
@@ -30,7 +31,7 @@ from crawler.lab.progress_line import ProgressLine
 from crawler.urls.trace import is_cross
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: OptionParser) -> None:
     commands = parser.add_subparsers(dest="command", required=True, metavar="synth|info|import")
     synth = commands.add_parser("synth", help="write a trace drawn from the link-locality model")
     synth.add_argument("trace", type=Path)
@@ -38,38 +39,29 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     synth.set_defaults(run_trace=_synth)
     info = commands.add_parser("info", help="describe a trace")
     info.add_argument("trace", type=Path)
-    info.add_argument("--first", type=count, default=0, metavar="N", help="use only the first N links")
+    info.option("--first", 0, "use only the first N links", type=count)
     info.set_defaults(run_trace=_info)
     taken = commands.add_parser("import", help="make a trace from a crawl directory or from lines of links")
     taken.add_argument(
         "source", metavar="DIR|FILE|-", help="a crawl directory, or a file of lines `source TAB target`"
     )
     taken.add_argument("trace", type=Path)
-    taken.add_argument(
-        "--process", metavar="NAME", help="name of the process, such as p0 (the one with the longest trace)"
+    taken.option(
+        "--process", str, "name of the process, such as p0 (the one with the longest trace)", metavar="NAME"
     )
-    taken.add_argument(
-        "--run",
-        type=int,
-        metavar="N",
-        help="number of the run, from 1 (the run with the longest trace)",
-    )
-    taken.add_argument(
-        "--processes",
-        type=int,
-        default=4,
-        metavar="P",
-        help="for lines of links: number of processes among which hosts are divided (4)",
+    taken.option("--run", int, "number of the run, from 1 (the run with the longest trace)")
+    taken.option(
+        "--processes", 4, "for lines of links: number of processes among which hosts are divided", metavar="P"
     )
     taken.set_defaults(run_trace=_import)
 
 
-def add_synthetic(parser: argparse.ArgumentParser, links: int) -> None:
+def add_synthetic(parser: OptionParser, links: int) -> None:
     """Add the arguments of a synthetic trace, one per parameter of the model."""
-    add = parser.add_argument
-    add("--threads", type=count, default=500, metavar="T", help="hosts crawled at the same time (500)")
-    add("--links", type=count, default=links, metavar="N", help=f"length of a synthetic trace ({links:,})")
-    add("--seed", type=int, default=1, metavar="N")
+    add = parser.option
+    add("--threads", 500, "hosts crawled at the same time", metavar="T", type=count)
+    add("--links", links, f"length of a synthetic trace ({links:,})", type=count)
+    add("--seed", 1)
     group = parser.add_argument_group("parameters of the link-locality model")
     for field in fields(link_locality.LinkLocality):
         kind: Any = count if field.type is int else float

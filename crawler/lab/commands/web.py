@@ -21,6 +21,7 @@ from pathlib import Path
 import msgspec
 
 from crawler.cli.loopback import free_port
+from crawler.cli.parsing import OptionParser
 from crawler.clock import SystemClock
 from crawler.errors import UsageError
 from crawler.lab.caches.link_locality import LinkLocality
@@ -31,54 +32,36 @@ from crawler.lab.refresh import pages_file
 
 DAY = 86_400.0
 PAGES_MAX = 2_000_000
-COLUMNS = ["at", "host", "path", "status", "page", "version", "agent"]
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("--pages", type=int, default=1000, metavar="N", help="number of pages (1000)")
-    add("--hosts", type=int, default=50, metavar="N", help="number of hosts (50)")
-    add("--seed", type=int, default=1, metavar="N", help="seed of the web (1)")
-    add("--latency", type=float, default=0.1, metavar="S", help="median response time in seconds (0.1)")
-    add(
-        "--padding",
-        type=int,
-        default=0,
-        metavar="N",
-        help="bytes of text per page, in addition to its links (0)",
-    )
-    add(
-        "--phrases",
-        type=int,
-        default=1,
-        metavar="N",
-        help="groups of four words in each element of that text (1)",
-    )
+def add_arguments(parser: OptionParser) -> None:
+    add = parser.option
+    add("--pages", 1000, "number of pages")
+    add("--hosts", 50, "number of hosts")
+    add("--seed", 1, "seed of the web")
+    add("--latency", 0.1, "median response time in seconds", metavar="S")
+    add("--padding", 0, "bytes of text per page, in addition to its links (0)")
+    add("--phrases", 1, "groups of four words in each element of that text")
     add(
         "--links",
-        type=float,
-        default=8.0,
+        8.0,
+        "mean number of links drawn per page, in addition to the tree; half are kept",
         metavar="N",
-        help="mean number of links drawn per page, in addition to the tree; half are kept (8)",
     )
-    add("--changes", type=float, default=0.0, metavar="X", help="changes per page and day (0)")
+    add("--changes", 0.0, "changes per page and day (0)")
     synthetic.add_web(parser)
-    add("--plain", action="store_true", help="leave out failures, slow hosts and traps")
-    add("--gzip", action="store_true", help="compress bodies for clients that accept it")
-    add(
-        "--close",
-        action="store_true",
-        help="close the connection after each answer, and do not resume TLS sessions",
-    )
+    add("--plain", False, "leave out failures, slow hosts and traps")
+    add("--gzip", False, "compress bodies for clients that accept it")
+    add("--close", False, "close the connection after each answer, and do not resume TLS sessions")
     add(
         "--certificate",
-        type=Path,
+        Path,
+        "serve https with this certificate chain and key for the hosts' addresses",
         metavar="PEM",
-        help="serve https with this certificate chain and key for the hosts' addresses",
     )
-    add("--port", type=int, default=0, metavar="N", help="port to listen on (any free port)")
-    add("--seconds", type=float, default=0.0, metavar="S", help="stop after this many seconds (until Ctrl-C)")
-    add("--log", type=Path, metavar="FILE", help="write all requests to FILE as CSV")
+    add("--port", 0, "port to listen on (any free port)")
+    add("--seconds", 0.0, "stop after this many seconds (until Ctrl-C)", metavar="S")
+    add("--log", Path, "write all requests to FILE as CSV")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -157,8 +140,7 @@ async def _serve(args: argparse.Namespace) -> int:
             await asyncio.wait_for(over.wait(), args.seconds or None)
     print(summary(model, server.log))
     if args.log:
-        rows = [[getattr(row, name) for name in COLUMNS] for row in server.log]
-        pages_file.write_rows(args.log, COLUMNS, rows, iter([f"command: {args.command_line}"]))
+        pages_file.write_records(args.log, Served, server.log, f"command: {args.command_line}")
     return 0
 
 

@@ -31,6 +31,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
+from crawler.cli.parsing import OptionParser
 from crawler.clock import SystemClock
 from crawler.errors import UsageError
 from crawler.lab.living import calibration, gains, playing
@@ -38,7 +39,7 @@ from crawler.lab.living.bayes import can_play
 from crawler.lab.living.playing import BAYES, BAYES_GAMMA, PLAYERS, STATING, TRUE, UNIFORM, WorldRun
 from crawler.lab.living.whole_crawl import CRAWLS, crawled
 from crawler.lab.living.worlds import QUICK, WORLDS, draw
-from crawler.lab.parallel import PROCESSES_MAX, cores, results
+from crawler.lab.parallel import PROCESSES_MAX, results
 from crawler.lab.progress_line import ProgressLine
 from crawler.lab.refresh import pages_file
 
@@ -56,22 +57,18 @@ class WorldTask(msgspec.Struct, frozen=True):
     seed: int
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("worlds", nargs="*", metavar="WORLD", help="names of worlds (all)")
-    add("--list", action="store_true", help="list the worlds")
-    add("--quick", action="store_true", help=f"use {len(QUICK)} of the worlds")
-    add("--policies", default=USUAL, metavar="A,B", help=f"policies to compare: {', '.join(ALL)} ({USUAL})")
-    add("--seeds", type=int, default=5, metavar="N", help="number of worlds drawn of each kind (5)")
-    add("--processes", type=int, default=0, metavar="N", help="runs at a time (one per core, at most 16)")
-    add("--check", action="store_true", help=f"exit with 1 if {JUDGED} loses to uniform in any world")
-    add("--aim", type=float, metavar="G", help=f"with --check: also if the gain of {JUDGED} is below this")
-    add(
-        "--calibration",
-        action="store_true",
-        help="print how often copies were fresh, by decile of P(fresh), instead of gains",
-    )
-    add("--out", type=Path, metavar="DIR", help="write worlds.csv to this folder")
+def add_arguments(parser: OptionParser) -> None:
+    add = parser.option
+    parser.add_argument("worlds", nargs="*", metavar="WORLD", help="names of worlds (all)")
+    add("--list", False, "list the worlds")
+    add("--quick", False, f"use {len(QUICK)} of the worlds")
+    add("--policies", USUAL, f"policies to compare: {', '.join(ALL)} ({USUAL})", metavar="A,B")
+    add("--seeds", 5, "number of worlds drawn of each kind")
+    add("--processes", 0, "runs at a time (one per core, at most 16)")
+    add("--check", False, f"exit with 1 if {JUDGED} loses to uniform in any world")
+    add("--aim", float, f"with --check: also if the gain of {JUDGED} is below this", metavar="G")
+    add("--calibration", False, "print how often copies were fresh, by decile of P(fresh), instead of gains")
+    add("--out", Path, "write worlds.csv to this folder", metavar="DIR")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -105,18 +102,14 @@ def run(args: argparse.Namespace) -> int:
     found: dict[str, dict[str, list[WorldRun]]] = {
         name: {policy: [] for policy in policies} for name in names
     }
-    for done, (task, came) in enumerate(
-        zip(tasks, results(_played, tasks, args.processes or cores()), strict=True)
-    ):
+    for task, came in zip(tasks, results(_played, tasks, args.processes, report), strict=True):
         found[task.world][task.policy].append(came)
-        report((done + 1) / len(tasks))
     rows = [row for name, runs in found.items() for row in gains.gains(name, runs)]
     print(f"seeds 1 to {args.seeds}")
     print(gains.table([row for row in rows if row.policy != UNIFORM]))
     if args.out:
-        comments = iter([f"command: {args.command_line}", f"seeds: 1 to {args.seeds}"])
-        cells = [[getattr(row, name) for name in gains.COLUMNS] for row in rows]
-        pages_file.write_rows(args.out / "worlds.csv", gains.COLUMNS, cells, comments)
+        comments = (f"command: {args.command_line}", f"seeds: 1 to {args.seeds}")
+        pages_file.write_records(args.out / "worlds.csv", gains.Gain, rows, *comments)
     lags = {
         name: gains.lag(runs, JUDGED, BAYES) for name, runs in found.items() if {JUDGED, BAYES} <= set(asked)
     }
@@ -159,8 +152,7 @@ def _calibrate(
     names: Sequence[str], policies: list[str], seeds: range, processes: int, report: ProgressLine
 ) -> int:
     tasks = [WorldTask(world, policy, seed) for policy in policies for world in names for seed in seeds]
-    came = dict(zip(tasks, results(_judged, tasks, processes or cores()), strict=True))
-    report(1.0)
+    came = dict(zip(tasks, results(_judged, tasks, processes, report), strict=True))
     for policy in policies:
         sums = np.concatenate([came[task] for task in tasks if task.policy == policy])
         print(f"{policy}\n{calibration.table(sums)}\n")

@@ -16,13 +16,14 @@ A figure is a function (Options) -> Drawing. `FIGURES` lists all figures.
 import argparse
 import importlib
 import textwrap
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import numpy as np
 
+from crawler.cli.parsing import OptionParser
 from crawler.clock import SystemClock
 from crawler.errors import UsageError
 from crawler.lab.extras import require
@@ -100,26 +101,15 @@ class Drawing(msgspec.Struct, frozen=True):
     caption: str
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("names", nargs="+", metavar="FIGURE", help=f"{', '.join(FIGURES)}, or all")
-    add("--out", type=Path, default=Path("figures"), metavar="DIR", help="folder for the files (./figures)")
-    add("--seed", type=int, default=1, metavar="N")
-    add(
-        "--instances",
-        type=int,
-        default=0,
-        metavar="N",
-        help="number of random problems (the figure's own number)",
-    )
+def add_arguments(parser: OptionParser) -> None:
+    add = parser.option
+    parser.add_argument("names", nargs="+", metavar="FIGURE", help=f"{', '.join(FIGURES)}, or all")
+    add("--out", Path("figures"), "folder for the files (./figures)", metavar="DIR")
+    add("--seed", 1)
+    add("--instances", 0, "number of random problems (the figure's own number)")
     picture_format.add_arguments(parser)
-    add("--quick", action="store_true", help="make few, short runs, enough to see the shape")
-    add(
-        "--pages",
-        type=Path,
-        metavar="FILE",
-        help="for ncis-8: pages from `crawler lab import` instead of synthetic ones",
-    )
+    add("--quick", False, "make few, short runs, enough to see the shape")
+    add("--pages", Path, "for ncis-8: pages from `crawler lab import` instead of synthetic ones")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -168,7 +158,7 @@ def write(
 ) -> None:
     """Write a drawing as NAME.png or NAME.pdf, and its data as NAME.csv; both contain the seed and the command."""
     comments = (f"command: {command}", f"seed: {seed}", f"figure {name}: {drawing.caption}")
-    pages_file.write_rows(folder / f"{name}.csv", drawing.columns, drawing.rows, iter(comments))
+    pages_file.write_rows(folder / f"{name}.csv", drawing.columns, drawing.rows, *comments)
     save(drawing.figure, folder / f"{name}.{form}", command, drawing.caption, seed, dpi=dpi)
     print(f"{folder / name}.{form}, .csv")
 
@@ -263,7 +253,3 @@ def grouped_bars(
     axes.set_xticks(range(len(groups)), groups)
     axes.grid(axis="y", alpha=0.3)
     axes.set_axisbelow(True)
-
-
-def table(rows: Iterable[Iterable[object]]) -> list[list[object]]:
-    return [list(row) for row in rows]

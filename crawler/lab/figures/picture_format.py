@@ -2,17 +2,17 @@
 
 import argparse
 
+from crawler.cli.parsing import OptionParser
+
 FORMATS = ("png", "pdf")
 # pixels per inch: the default, for screens, and the maximum, which limits the memory
 DPI, DPI_MAX = 130, 1200
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: OptionParser) -> None:
     """Add `--format` and `--dpi`."""
-    parser.add_argument("--format", choices=FORMATS, default=FORMATS[0], help="form of the pictures (png)")
-    parser.add_argument(
-        "--dpi", type=_dpi, default=DPI, metavar="N", help=f"pixels per inch of a PNG ({DPI}; print: 300)"
-    )
+    parser.option("--format", FORMATS[0], "form of the pictures (png)", choices=FORMATS)
+    parser.option("--dpi", DPI, f"pixels per inch of a PNG ({DPI}; print: 300)", metavar="N", type=_dpi)
 
 
 def _dpi(text: str) -> int:

@@ -17,7 +17,7 @@ LISTENING = {"believe", EXACT, *(name for name in SHIPPED if name not in DEAF)}
 
 def judged(name: str, world: World, rate: float) -> np.ndarray:
     """Compare the stated probabilities of a policy with the truth; return the sums that `calibration.deciles` needs."""
-    policy = Shipped(world, rate, Settings(**SHIPPED[name]), judged=True, born=world.born)  # type: ignore[arg-type]
+    policy = Shipped(world, rate, Settings(**SHIPPED[name]), judged=True, born=world.born)
     horizon = world.horizon
     seen = Calibration(policy, world.changes, world.site, WARMUP * horizon, horizon, world.died)
     play(world, policy, rate, seen)
@@ -27,7 +27,7 @@ def judged(name: str, world: World, rate: float) -> np.ndarray:
 def make(name: str, world: World, rate: float) -> Policy:
     """Return the policy `name`, ready to play `world` with `rate` fetches per second."""
     if name in SHIPPED:
-        return Shipped(world, rate, Settings(**SHIPPED[name]))  # type: ignore[arg-type]
+        return Shipped(world, rate, Settings(**SHIPPED[name]))
     if name == EXACT:
         return Exact(world, rate)
     return RIVALS[name](world, rate)

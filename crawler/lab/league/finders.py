@@ -17,6 +17,7 @@ this value.
 
 from collections import deque
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -101,7 +102,7 @@ class Prototype(rivals.Ranked):
     """
 
     def __init__(self, world: LivingWorld, rate: float, weight: float) -> None:
-        super().__init__(world, rate)  # type: ignore[arg-type]
+        super().__init__(world, rate)
         size = len(world)
         self._where, self._weight = world.site, weight
         self._importance = world.importance / world.importance.mean()
@@ -171,7 +172,7 @@ class ExactHubs(Exact):
     """
 
     def __init__(self, world: LivingWorld, rate: float, weight: float) -> None:
-        super().__init__(world, rate)  # type: ignore[arg-type]
+        super().__init__(world, rate)
         size = len(world)
         self._nu = weight * float(self._importance[: world.pages].mean())
         self._discovery = Discovery()
@@ -243,7 +244,7 @@ class Fifth(Prototype):
 
 
 def _rival(name: str) -> Callable[[LivingWorld, float], Finder]:
-    return lambda world, rate: NewFirst(rivals.RIVALS[name](world, rate))  # type: ignore[arg-type]
+    return lambda world, rate: NewFirst(rivals.RIVALS[name](world, rate))
 
 
 def _prototype(weight: float) -> Callable[[LivingWorld, float], Finder]:
@@ -254,13 +255,13 @@ def _exact(weight: float) -> Callable[[LivingWorld, float], Finder]:
     return lambda world, rate: NewFirst(ExactHubs(world, rate, weight))
 
 
-def _shipped(name: str, share: float = 1.0, **more: object) -> Callable[[LivingWorld, float], Finder]:
+def _shipped(name: str, share: float = 1.0, **more: Any) -> Callable[[LivingWorld, float], Finder]:
     settings = {
         key: value for key, value in (SHIPPED[name] | more).items() if key in Settings.__struct_fields__
     }
 
     def made(world: LivingWorld, rate: float) -> Finder:
-        return NewFirst(Crediting(world, rate, Settings(**settings)), share)  # type: ignore[arg-type]
+        return NewFirst(Crediting(world, rate, Settings(**settings)), share)
 
     return made
 

@@ -33,8 +33,7 @@ import numpy as np
 from crawler.errors import UsageError
 from crawler.frontier.refresh.page_facts import SITE_LIST_LINKS
 from crawler.lab.copies import Copies
-from crawler.lab.league.world import DAY, WARMUP, Policy, World
-from crawler.lab.living.calibration import Calibration
+from crawler.lab.league.world import DAY, WARMUP, GameResult, Policy, World
 
 RULES = ("dir", "map", "newest")
 NEWS = "news"
@@ -59,35 +58,22 @@ class Hub(msgspec.Struct, frozen=True):
     of_site: bool = False  # the hub is the front page or the sitemap of a site
 
 
-class LivingWorld(msgspec.Struct, frozen=True):
-    """A world of nodes: n pages, followed by their hubs. Its arrays have the names that policies read."""
+class LivingWorld(World, frozen=True, kw_only=True):
+    """A world of nodes: n pages, followed by their hubs. Its arm is the rule by which the hubs were made."""
 
-    rule: str
     pages: int
-    sites: tuple[str, ...]
-    site: np.ndarray
-    directory: np.ndarray
-    born: np.ndarray
-    died: np.ndarray
-    importance: np.ndarray
-    changes: list[list[float]]
     hubs: list[Hub]
-    sources: tuple[str, ...]
-    horizon: float
-    change_rate: float  # changes of all pages per second, which is the unit of budgets
+    budget_unit: float  # fetches per second at the budget 1x
 
-    def gap(self, rate: float) -> float:
-        """Return 0, because there is no politeness in the living league."""
-        return 0.0
+    @property
+    def change_rate(self) -> float:
+        return self.budget_unit
 
     def is_hub(self, node: int) -> bool:
         return node >= self.pages
 
-    def __len__(self) -> int:
-        return len(self.site)
-
     def __repr__(self) -> str:
-        return f"LivingWorld({self.rule}: {len(self.sites)} sites, {self.pages} pages, {len(self.hubs)} hubs)"
+        return f"LivingWorld({self.arm}: {len(self.sites)} sites, {self.pages} pages, {len(self.hubs)} hubs)"
 
 
 class Finder(Policy, Protocol):
@@ -115,41 +101,19 @@ class Finder(Policy, Protocol):
         """
 
 
-class LivingResult(msgspec.Struct, frozen=True):
-    """The result of a game after the warm-up.
+class LivingResult(GameResult, frozen=True):
+    """The result of a game, in which `current` and `there` are those of pages.
 
-    `there` holds the seconds for which each node existed, and `current` those for which its copy was current;
-    both have one number per node. `born` is the number of pages that were born after the warm-up. For each
-    such page that was fetched, `delays` holds the seconds between its birth and its first fetch.
-    `hub_fetches` is the number of `fetches` that went to hubs.
+    `hubs_fresh` is the share of the hubs' time in which their copies were current. `born` is the number of pages
+    that were born after the warm-up. For each such page that was fetched, `delays` holds the seconds between its
+    birth and its first fetch. `hub_fetches` is the number of `fetches` that went to hubs.
     """
 
-    current: np.ndarray
-    there: np.ndarray
+    hubs_fresh: float
     delays: np.ndarray
     born: int
-    fetches: int
     hub_fetches: int
     new_fetches: int
-    gone: int
-    idle: int
-
-    def by_site(self, world: LivingWorld) -> tuple[np.ndarray, np.ndarray]:
-        """Return two arrays by site: the time for which copies of its pages were current, and for which pages existed.
-
-        Each page is weighted by its importance. Hubs are not included.
-        """
-        pages = slice(0, world.pages)
-        weight, count = world.importance[pages], len(world.sites)
-        current, there = (
-            np.bincount(world.site[pages], weights=weight * values[pages], minlength=count)
-            for values in (self.current, self.there)
-        )
-        return current, there
-
-    def of_hubs(self, world: LivingWorld) -> float:
-        """Return the share of the hubs' time in which their copies were current."""
-        return float(self.current[world.pages :].sum() / max(self.there[world.pages :].sum(), 1e-9))
 
 
 # -- hubs by rule
@@ -217,7 +181,7 @@ class _Made:
             for number, hub in enumerate(self._hubs)
         ]
         return LivingWorld(
-            rule=rule,
+            arm=rule,
             pages=len(base),
             sites=base.sites,
             site=np.append(base.site, self._sites),
@@ -227,9 +191,10 @@ class _Made:
             importance=np.append(base.importance, np.full(count, base.importance.mean())),
             changes=base.changes + self._changes,
             hubs=self._hubs,
+            signals=[],
             sources=base.sources,
-            horizon=base.horizon,
-            change_rate=base.change_rate,
+            days=base.days,
+            budget_unit=base.change_rate,
         )
 
 
@@ -273,7 +238,7 @@ def news(seed: int) -> LivingWorld:
     ]
     size = pages + SECTIONS
     return LivingWorld(
-        rule=NEWS,
+        arm=NEWS,
         pages=pages,
         sites=("news",),
         site=np.zeros(size, dtype=np.int64),
@@ -284,9 +249,10 @@ def news(seed: int) -> LivingWorld:
         changes=[at[at < horizon].tolist() for at in changes]
         + [[at for at, _ in hub.births] for hub in hubs],
         hubs=hubs,
+        signals=[],
         sources=("sitemap",),
-        horizon=horizon,
-        change_rate=NEWS_RATE / DAY,
+        days=NEWS_DAYS,
+        budget_unit=NEWS_RATE / DAY,
     )
 
 
@@ -310,22 +276,13 @@ def _expect_first(world: LivingWorld, policy: Finder) -> None:
         found |= links
 
 
-def play(
-    world: LivingWorld,
-    policy: Finder,
-    rate: float,
-    *,
-    told: bool = False,
-    calibration: Calibration | None = None,
-) -> LivingResult:
+def play(world: LivingWorld, policy: Finder, rate: float, *, told: bool = False) -> LivingResult:
     """Let the policy spend `rate` fetches per second. If `told`, births are announced and hubs are not fetched."""
     game = _Game(world, policy, told=told)
     game.begin()
     for tick in range(int(rate * world.horizon)):
         now = (tick + 0.5) / rate
         game.announce(now)
-        if calibration is not None:
-            calibration.sample(game.seen, now)
         node = policy.claim_next(now)
         if node < 0:
             game.idle += 1
@@ -342,7 +299,6 @@ class _Game:
         size = self._size = len(world)
         self._warm = WARMUP * world.horizon
         self._copies = Copies(world.changes, self._warm, np.minimum(world.died, world.horizon).tolist())
-        self.seen = self._copies.seen
         self._born, self._died = world.born.tolist(), world.died.tolist()
         self._known, self._via = [False] * size, [-1] * size
         self._delays: list[float] = []
@@ -351,7 +307,7 @@ class _Game:
         self._listed = [0] * len(world.hubs)
         born = enumerate(self._born[: world.pages])
         self._coming = sorted(((at, node) for node, at in born if at > 0.0), reverse=True) if told else []
-        self._fetches = self._hub_fetches = self._new_fetches = self._gone = self.idle = 0
+        self._fetches = self._hub_fetches = self._new_fetches = self._changed = self._gone = self.idle = 0
 
     def begin(self) -> None:
         """Copy the nodes that exist at the start."""
@@ -385,7 +341,9 @@ class _Game:
         elif is_gone:
             self._policy.remove(node, now)
         else:
-            self._policy.record_outcome(node, now, self._copies.keep(node, now))
+            changed = self._copies.keep(node, now)
+            self._changed += changed
+            self._policy.record_outcome(node, now, changed)
         if self._world.is_hub(node):
             self._show(node, is_new, now)
 
@@ -423,13 +381,17 @@ class _Game:
 
     def result(self) -> LivingResult:
         world, horizon, warm = self._world, self._world.horizon, self._warm
-        pages = world.born[: world.pages]
+        pages, born = world.pages, world.born[: world.pages]
+        current = np.array(self._copies.end())
+        there = np.maximum(np.minimum(world.died, horizon) - np.maximum(world.born, warm), 0.0)
         return LivingResult(
-            current=np.array(self._copies.end()),
-            there=np.maximum(np.minimum(world.died, horizon) - np.maximum(world.born, warm), 0.0),
+            current=current[:pages],
+            there=there[:pages],
+            hubs_fresh=float(current[pages:].sum() / max(there[pages:].sum(), 1e-9)),
             delays=np.array(self._delays),
-            born=int(((pages >= warm) & (pages < horizon)).sum()),
+            born=int(((born >= warm) & (born < horizon)).sum()),
             fetches=self._fetches,
+            changed=self._changed,
             hub_fetches=self._hub_fetches,
             new_fetches=self._new_fetches,
             gone=self._gone,

@@ -9,15 +9,15 @@ from collections.abc import Sequence
 import msgspec
 import numpy as np
 
+from crawler.lab.league import scores
 from crawler.lab.league.living import LivingResult, LivingWorld
-from crawler.lab.league.scores import Game, error_of
 from crawler.lab.league.world import DAY
 
 
 class LivingGame(msgspec.Struct, frozen=True):
     """The result of one finder with one budget and one rule for hubs. Delays are in days from birth to first copy."""
 
-    game: Game
+    game: scores.Game
     hubs_fresh: float
     hub_share: float
     new_share: float
@@ -50,16 +50,11 @@ class LivingRow(msgspec.Struct, frozen=True):
     fetches: int
 
 
-COLUMNS = list(LivingRow.__struct_fields__)
-
-
 def game_of(rule: str, policy: str, budget: float, world: LivingWorld, result: LivingResult) -> LivingGame:
-    current, there = result.by_site(world)
-    game = Game(rule, policy, budget, current, there, result.fetches, 0, result.gone, result.idle)
     fetches = max(result.fetches, 1)
     return LivingGame(
-        game=game,
-        hubs_fresh=result.of_hubs(world),
+        game=scores.game_of(rule, policy, budget, world, result),
+        hubs_fresh=result.hubs_fresh,
         hub_share=result.hub_fetches / fetches,
         new_share=result.new_fetches / fetches,
         delays=result.delays / DAY,
@@ -69,21 +64,18 @@ def game_of(rule: str, policy: str, budget: float, world: LivingWorld, result: L
 
 def rows_of(games: Sequence[LivingGame]) -> list[LivingRow]:
     """Return one row per game, in the order of the games."""
-    first: dict[tuple[str, float], Game] = {}
     rows = []
-    for living in games:
-        game = living.game
-        base = first.setdefault((game.arm, game.budget), game)
+    for living, row in zip(games, scores.rows_of([each.game for each in games]), strict=True):
         delays = living.delays if len(living.delays) else np.array([np.nan])
         rows.append(
             LivingRow(
-                rule=game.arm,
-                policy=game.policy,
-                budget=game.budget,
-                score=game.score,
-                error=error_of(game.without()),
-                difference=game.score - base.score,
-                difference_error=error_of(game.without() - base.without()),
+                rule=row.arm,
+                policy=row.policy,
+                budget=row.budget,
+                score=row.score,
+                error=row.error,
+                difference=row.difference,
+                difference_error=row.difference_error,
                 hubs_fresh=living.hubs_fresh,
                 delay_median=float(np.median(delays)),
                 delay_p90=float(np.quantile(delays, 0.9)),
@@ -91,7 +83,7 @@ def rows_of(games: Sequence[LivingGame]) -> list[LivingRow]:
                 never=1.0 - len(living.delays) / max(living.born, 1),
                 hub_share=living.hub_share,
                 new_share=living.new_share,
-                fetches=game.fetches,
+                fetches=row.fetches,
             )
         )
     return rows

@@ -19,6 +19,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 import numpy as np
 
+from crawler.lab.league.world import GameResult, World
+
 
 class Game(msgspec.Struct, frozen=True):
     """The result of a policy in an arm with a budget.
@@ -48,6 +50,12 @@ class Game(msgspec.Struct, frozen=True):
         return np.divide(
             self.current.sum() - self.current, there, out=np.full(len(there), self.score), where=there > 0.0
         )
+
+
+def game_of(arm: str, policy: str, budget: float, world: World, result: GameResult) -> Game:
+    """Return the result of a policy, summed by site."""
+    counts = (result.fetches, result.changed, result.gone, result.idle)
+    return Game(arm, policy, budget, *result.by_site(world), *counts)
 
 
 def undecided(games: Iterable[Game]) -> list[tuple[str, float, int]]:
@@ -87,9 +95,6 @@ class Row(msgspec.Struct, frozen=True):
     changed: int
     gone: int
     idle: int
-
-
-COLUMNS = list(Row.__struct_fields__)
 
 
 def rows_of(games: Sequence[Game]) -> list[Row]:

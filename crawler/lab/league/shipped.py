@@ -7,7 +7,7 @@ host for politeness.
 """
 
 import math
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 
@@ -15,9 +15,10 @@ from crawler.change_signals import source_number
 from crawler.freshness.recalibration import Recalibration
 from crawler.frontier.refresh import RefreshOutcome, Schedule, Settings
 from crawler.frontier.refresh.settings import PageView
+from crawler.lab.league.world import WorldPages
 
 # Maps a name in the league to the settings that differ from the defaults.
-SHIPPED: dict[str, dict[str, object]] = {
+SHIPPED: dict[str, dict[str, Any]] = {
     "ncis": {},
     "greedy": {"policy": "greedy"},
     "greedy-pooled": {"policy": "greedy", "neighbourhood": False},
@@ -28,24 +29,6 @@ SHIPPED: dict[str, dict[str, object]] = {
 }
 # the policies that ignore signals; the other policies learn rates from signals, too
 DEAF = {"uniform", "interval"}
-
-
-class PolicyView(Protocol):
-    """The attributes of a world that a policy reads. The worlds of the league and those of `lab/living` have them."""
-
-    @property
-    def site(self) -> np.ndarray: ...
-
-    @property
-    def directory(self) -> np.ndarray: ...
-
-    @property
-    def importance(self) -> np.ndarray: ...
-
-    @property
-    def sources(self) -> tuple[str, ...]: ...
-
-    def __len__(self) -> int: ...
 
 
 class Shipped:
@@ -59,7 +42,7 @@ class Shipped:
 
     def __init__(
         self,
-        world: PolicyView,
+        world: WorldPages,
         rate: float,
         settings: Settings,
         *,
@@ -110,7 +93,13 @@ class Shipped:
     def record_outcome(self, page: int, now: float, changed: bool) -> None:
         if (known := self._asked.pop(page, None)) is not None:
             self._recalibration.observe(
-                known.fresh, known.hearing, known.stands_for, changed, known.new, known.haste
+                known.fresh,
+                known.hearing,
+                known.stands_for,
+                changed,
+                known.new,
+                known.haste,
+                known.reliability,
             )
         self._fetched[page] = now
         self.schedule.record_outcome(
@@ -134,7 +123,9 @@ class Shipped:
         if self._number[page] < 0:
             return math.nan, math.nan
         known = self.schedule.overview.page(self._number[page], now)
-        return known.fresh, self._recalibration.corrected(known.fresh, known.hearing, known.new, known.haste)
+        return known.fresh, self._recalibration.corrected(
+            known.fresh, known.hearing, known.new, known.haste, known.reliability
+        )
 
     def block(self, site: int, until: float) -> None:
         self.schedule.block(self.schedule.host(site + 1), until)

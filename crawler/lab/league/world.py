@@ -60,25 +60,36 @@ class Heard(msgspec.Struct, frozen=True):
     at: np.ndarray
 
 
-class World(msgspec.Struct, frozen=True):
-    """A world of n pages. Times are in seconds from the common start.
+class WorldPages(msgspec.Struct, frozen=True, kw_only=True):
+    """The pages of a world, as policies see them. Times are in seconds from the start of the world.
 
-    `born` is 0 for a page that exists at the start. `died` is infinite for a page that is never deleted.
-    `changes[k]` are the sorted times at which page k changed. `signals[d]` are read at the end of day d.
-    `sources[site]` is the source of a site's signals. `site` and `directory` hold the numbers of each page's
-    site and directory. Directories are numbered over all sites.
+    `changes[k]` are the sorted times at which page k changed. `sources[site]` is the source of a site's
+    signals. `site` and `directory` hold the numbers of each page's site and directory. Directories are numbered
+    over all sites.
     """
 
-    arm: str
     sites: tuple[str, ...]
     site: np.ndarray
     directory: np.ndarray
-    born: np.ndarray
-    died: np.ndarray
     importance: np.ndarray
     changes: list[list[float]]
-    signals: list[Heard]
     sources: tuple[str, ...]
+
+    def __len__(self) -> int:
+        return len(self.site)
+
+
+class World(WorldPages, frozen=True, kw_only=True):
+    """A world of n pages that are born and deleted.
+
+    `born` is 0 for a page that exists at the start. `died` is infinite for a page that is never deleted.
+    `signals[d]` are read at the end of day d.
+    """
+
+    arm: str
+    born: np.ndarray
+    died: np.ndarray
+    signals: list[Heard]
     days: int
 
     @property
@@ -96,9 +107,6 @@ class World(msgspec.Struct, frozen=True):
     def gap(self, rate: float) -> float:
         """Return the seconds for which a site must rest after a fetch; 0, except in the arm `polite`."""
         return len(self.sites) / (POLITE * rate) if self.arm == "polite" else 0.0
-
-    def __len__(self) -> int:
-        return len(self.site)
 
     def __repr__(self) -> str:
         changes = sum(map(len, self.changes))
@@ -150,12 +158,12 @@ class GameResult(msgspec.Struct, frozen=True):
 
     def by_site(self, world: World) -> tuple[np.ndarray, np.ndarray]:
         """Return two arrays (sites,): `current` and `there`, weighted by importance and summed over each site's pages."""
-        count = len(world.sites)
-        weighted = [
-            np.bincount(world.site, weights=world.importance * values, minlength=count)
+        pages, count = slice(0, len(self.there)), len(world.sites)
+        current, there = (
+            np.bincount(world.site[pages], weights=world.importance[pages] * values, minlength=count)
             for values in (self.current, self.there)
-        ]
-        return weighted[0], weighted[1]
+        )
+        return current, there
 
 
 # -- building

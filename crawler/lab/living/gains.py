@@ -51,9 +51,6 @@ class Gain(msgspec.Struct, frozen=True):
         return self.gain < aim - ERRORS * _known(self.gain_error)
 
 
-COLUMNS = list(Gain.__struct_fields__)
-
-
 class Lag(msgspec.Struct, frozen=True):
     """The gain of a reference minus the gain of a policy, and the standard error of this difference."""
 

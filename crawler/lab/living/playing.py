@@ -66,7 +66,7 @@ def make(name: str, world: DrawnWorld, *, judged: bool = False) -> Policy:
     if name in (BAYES, BAYES_GAMMA):
         return Bayes(world, gamma=name == BAYES_GAMMA)
     if name in SHIPPED:
-        settings = Settings(**SHIPPED[name])  # type: ignore[arg-type]
+        settings = Settings(**SHIPPED[name])
         return Shipped(world, world.spec.rate, settings, judged=judged)
     return rivals.RIVALS[name](world, world.spec.rate)  # type: ignore[arg-type]
 

@@ -29,7 +29,7 @@ import math
 import msgspec
 import numpy as np
 
-from crawler.lab.league.world import DAY, POLITE, ZIPF_OFFSET
+from crawler.lab.league.world import DAY, POLITE, ZIPF_OFFSET, WorldPages
 
 HOUR = 3600.0
 MONTH, YEAR = 30 * DAY, 365 * DAY
@@ -123,29 +123,20 @@ class WorldSpec(msgspec.Struct, frozen=True):
         return math.ceil(self.rounds * self.pages)
 
 
-class DrawnWorld(msgspec.Struct, frozen=True):
-    """A world of n pages that was drawn at random. It has the attributes that the league's policies read.
+class DrawnWorld(WorldPages, frozen=True, kw_only=True):
+    """A world of n pages that was drawn at random.
 
-    Times are in seconds from the start.
-
-    `changes[k]` are the sorted instants at which page k changes. `told_at[j]` is the
-    instant of a signal about page `told_of[j]`. `order` is the order of the first fetches.
+    `told_at[j]` is the instant of a signal about page `told_of[j]`. `order` is the order of the first fetches.
     """
 
     spec: WorldSpec
     seed: int
-    sites: tuple[str, ...]
-    site: np.ndarray
-    directory: np.ndarray
-    importance: np.ndarray
     rates: np.ndarray
     recall: np.ndarray
     false_rate: np.ndarray
-    changes: list[list[float]]
     told_at: np.ndarray
     told_of: np.ndarray
     order: np.ndarray
-    sources: tuple[str, ...]
 
     @property
     def horizon(self) -> float:
@@ -154,9 +145,6 @@ class DrawnWorld(msgspec.Struct, frozen=True):
     def gap(self, rate: float) -> float:
         """Return the number of seconds for which a host must rest after a fetch; 0 if the world is not polite."""
         return len(self.sites) / (POLITE * rate) if self.spec.polite else 0.0
-
-    def __len__(self) -> int:
-        return len(self.site)
 
     def __repr__(self) -> str:
         return f"DrawnWorld({self.spec.name}, seed {self.seed}: {len(self.sites)} hosts, {len(self)} pages)"

@@ -22,6 +22,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
+from crawler.cli.parsing import OptionParser
 from crawler.errors import UsageError, reason_of
 from crawler.lab.refresh import pages_file
 from crawler.lab.refresh.estimate import KOLOBOV, fit
@@ -33,13 +34,11 @@ IMPORTANCE, HISTORY, TRUSTED = (
 )
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: OptionParser) -> None:
     parser.add_argument("folder", type=Path, help="folder with the three unpacked files")
-    parser.add_argument(
-        "--out", type=Path, default=Path("pages.csv"), metavar="FILE", help="pages file to write"
-    )
-    parser.add_argument("--sample", type=int, default=100_000, metavar="N", help="URLs to keep (100,000)")
-    parser.add_argument("--seed", type=int, default=1, metavar="N", help="seed of the sample")
+    parser.option("--out", Path("pages.csv"), "pages file to write")
+    parser.option("--sample", 100_000, "URLs to keep")
+    parser.option("--seed", 1, "seed of the sample")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -52,9 +51,7 @@ def run(args: argparse.Namespace) -> int:
     rates.update(trusted)
     rows = ((key, importance[key], rates[key], int(key in trusted)) for key in sorted(rates))
     columns = ["page", "importance", "change_rate", "labelled"]
-    pages_file.write_rows(
-        args.out, columns, rows, iter([f"command: {args.command_line}", f"seed: {args.seed}"])
-    )
+    pages_file.write_rows(args.out, columns, rows, f"command: {args.command_line}", f"seed: {args.seed}")
     print(f"{len(rates)} pages, {len(trusted)} of them labelled, in {args.out}")
     return 0
 

@@ -108,9 +108,13 @@ def _number(row: dict[str, str], column: str, most: float = SIZE_MAX, default: s
     return value
 
 
-def write_rows(
-    path: Path, columns: list[str], rows: Iterable[Iterable[object]], comments: Iterator[str]
-) -> None:
+def write_records(path: Path, kind: type[msgspec.Struct], rows: Iterable[object], *comments: str) -> None:
+    """Write rows of the type `kind` as CSV, with a column for each field; see `write_rows`."""
+    columns = kind.__struct_fields__
+    write_rows(path, columns, ([getattr(row, name) for name in columns] for row in rows), *comments)
+
+
+def write_rows(path: Path, columns: Iterable[str], rows: Iterable[Iterable[object]], *comments: str) -> None:
     """Write a CSV file with comment lines before its header. Raise UsageError if the file cannot be written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

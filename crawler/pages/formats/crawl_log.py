@@ -20,7 +20,7 @@ from crawler.pages.archive import Archive
 from crawler.pages.captures import capture_key
 from crawler.pages.formats.rows import url_finder
 from crawler.printable import printable
-from crawler.records import LinkFlag, Outcome, PageRecord
+from crawler.records import TLS_FAILURES, LinkFlag, Outcome, PageRecord
 
 # Heritrix's FetchStatusCodes for fetches without an answer.
 _STATUS = {
@@ -28,7 +28,7 @@ _STATUS = {
     Outcome.DNS_NOT_FOUND: -1,
     Outcome.CONNECT_ERROR: -2,
     Outcome.ADDRESS_DENIED: -2,
-    Outcome.TLS_ERROR: -2,
+    **dict.fromkeys(TLS_FAILURES, -2),
     Outcome.PROXY_ERROR: -2,
     Outcome.RESET: -3,
     Outcome.HEADER_TIMEOUT: -4,

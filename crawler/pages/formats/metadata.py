@@ -272,10 +272,10 @@ def _linked_data(root: Any) -> list[Item]:
 def _selected(root: Any, selector: str, count: int) -> Iterator[Any]:
     """Yield the first `count` descendants that match.
 
-    Iterating over the library's own list of matches would take quadratic time.
+    Iterating over the library's own list of matches would take quadratic time. A slice makes an object for each match.
     """
     found = root.query_selector_all(selector)
-    return map(found.item, range(min(len(found), count)))
+    return iter(found[:]) if len(found) <= count else map(found.item, range(count))
 
 
 def _parsed(text: str) -> Any:

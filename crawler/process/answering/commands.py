@@ -259,7 +259,7 @@ class Commands:
 
     def block(self, host: str) -> Steps:
         """If this process owns the host, block it, so that it receives no more requests."""
-        name = _host_name(host)
+        name = _whole_host(host)
         yield from self._point.making()
         if self._owns(name):
             self._frontier.blocks.block(name)
@@ -268,7 +268,7 @@ class Commands:
 
     def unblock(self, host: str) -> Steps:
         """If this process owns the host, lift its block."""
-        name = _host_name(host)
+        name = _whole_host(host)
         yield from self._point.making()
         if self._owns(name):
             self._frontier.blocks.unblock(name, self._now())
@@ -380,6 +380,20 @@ def _host_name(text: str) -> str:
     if url is None:
         raise UsageError(f"{text!r} is not a host name")
     return hostname(url)
+
+
+def _whole_host(text: str) -> str:
+    """Return the canonical name of a host that is blocked or unblocked as a whole.
+
+    Raises:
+        UsageError: `text` contains no host name, or it also names a port or a path.
+    """
+    name = _host_name(text)
+    if canonical(text if "://" in text else f"http://{text}/") not in (f"http://{name}/", f"https://{name}/"):
+        raise UsageError(
+            f"{text!r} is not a host name; a block applies to all URLs of a host, such as {name}"
+        )
+    return name
 
 
 def _plain_robots(of: str, copy: RobotsCopy) -> dict[str, Any]:

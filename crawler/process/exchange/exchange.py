@@ -8,7 +8,6 @@ whether the crawl is over. The process calls `advance` when it is idle, and `com
 changes is committed.
 """
 
-import logging
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Executor
@@ -34,7 +33,6 @@ from crawler.urls.fingerprint import Fingerprinter
 if TYPE_CHECKING:
     from crawler.frontier.refresh.refreshing import Refresh
 
-log = logging.getLogger("crawler")
 
 _WORK_AGE_MAX = 0.5  # seconds for which the number of hosts with work is cached
 

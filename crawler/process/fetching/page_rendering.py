@@ -25,7 +25,6 @@ from crawler.extract.rewrite import rewrite_html
 from crawler.extract.types import is_page
 from crawler.fetcher.fetch_request import FetchRequest
 from crawler.fetcher.outcome import blame_of
-from crawler.pages.change_detection import HTML_TYPES
 from crawler.process.fetching.subresources import Subresources
 from crawler.records import (
     NO_PAGE,
@@ -44,6 +43,7 @@ from crawler.render.rendering import Renderer, StaticPage
 from crawler.storage.commit import Change
 from crawler.storage.kv import KeyValue
 from crawler.urls.canonical import resolve
+from crawler.urls.media_type import HTML_TYPES
 
 Read = Callable[[FetchTask, Fetch], Awaitable[Extracted | None]]
 MakeSubresources = Callable[[FetchTask, FetchRequest], Subresources]

@@ -56,6 +56,7 @@ class VitalSigns:
             "run": {"fetched": self._counters["pages.fetched"] - self._fetched_before},
             "recent": self._recent.plain(),
             "slowest": self._frontier.views.slowest(self._now()),
+            "pages_left": self._process.exchange.coordination.pages_left(self._now()),
             "timings": {name: histogram.plain() for name, histogram in self.timings.items()},
             "waited": self._frontier.views.why_slow(self._now()),
             "paused": list(self._frontier.pauses.reasons),

@@ -1,11 +1,9 @@
 """Test each politeness rule. The expected values are from `frontier/README.md`, "Politeness" and "Failures"."""
 
-from typing import Any
-
 import pytest
 
 from crawler.config import Override, PolitenessConfig, convert
-from crawler.frontier.hosts.politeness import HostPoliteness, backoff, gap
+from crawler.frontier.hosts.politeness import NO_RULE, GapRule, HostPoliteness, backoff, gap
 from crawler.frontier.hosts.table import HostFlag, HostTable
 from crawler.records import CACHED, Blame, Fetch, Outcome, Rendering
 
@@ -29,10 +27,10 @@ def silence(took: float = 0.0) -> Fetch:
     return Fetch("u", Outcome.CONNECT_ERROR, Blame.HOST, took=took)
 
 
-def wait_after(rules: HostPoliteness, hosts: HostTable, fetch: Fetch, **terms: float) -> float:
+def wait_after(rules: HostPoliteness, hosts: HostTable, fetch: Fetch, rule: GapRule = NO_RULE) -> float:
     """End a request at instant 0, before which the host had no wait. Return the host's wait."""
     hosts.ready[0] = 0.0
-    return rules.finish(0, fetch, 0.0, **terms)
+    return rules.finish(0, fetch, 0.0, rule)
 
 
 @pytest.mark.parametrize(("took", "wait"), [(0.0, 1.0), (0.05, 1.0), (0.2, 2.0), (2.9, 29.0), (50.0, 30.0)])
@@ -65,9 +63,9 @@ def test_delay_factor_zero_leaves_the_delay() -> None:
 
 def test_crawl_delay_and_retry_after_only_lengthen() -> None:
     rules, hosts = politeness()
-    assert wait_after(rules, hosts, answer(), crawl_delay=0.2) == 1.0
-    assert wait_after(rules, hosts, answer(), crawl_delay=77.0) == 77.0
-    assert wait_after(rules, hosts, answer(), crawl_delay=9 * DAY) == DAY
+    assert wait_after(rules, hosts, answer(), GapRule(0.2)) == 1.0
+    assert wait_after(rules, hosts, answer(), GapRule(77.0)) == 77.0
+    assert wait_after(rules, hosts, answer(), GapRule(9 * DAY)) == DAY
     assert wait_after(rules, hosts, answer(301, retry_after=500.0)) == 500.0
     assert wait_after(rules, hosts, answer(301, retry_after=9 * DAY)) == DAY
     assert wait_after(rules, hosts, answer(503, retry_after=7.0)) == 60.0
@@ -135,7 +133,7 @@ def test_twenty_refusals_in_a_row_hold_the_host() -> None:
 
 def test_a_hop_never_shortens_a_wait() -> None:
     rules, hosts = politeness()
-    rules.finish(0, answer(), 0.0, crawl_delay=50.0)
+    rules.finish(0, answer(), 0.0, GapRule(50.0))
     rules.hop(0, answer(), 5.0)
     assert (hosts.ready[0], hosts.gap[0]) == (50.0, 45.0)
     rules.hop(0, answer(301, retry_after=90.0), 5.0)
@@ -146,24 +144,24 @@ def test_the_end_of_a_task_never_shortens_the_wait_after_a_hop() -> None:
     rules, hosts = politeness()
     rules.hop(0, answer(301, retry_after=90.0), 0.0)
     assert rules.finish(0, answer(), 5.0) == 90.0
-    assert rules.finish_elsewhere(0, 6.0, crawl_delay=0.0, override=Override()) == 90.0
-    assert rules.finish_elsewhere(0, 80.0, crawl_delay=25.0, override=Override()) == 105.0
-    assert rules.finish_elsewhere(0, 104.0, crawl_delay=0.0, override=Override(delay=7.0)) == 111.0
+    assert rules.finish_elsewhere(0, 6.0, GapRule()) == 90.0
+    assert rules.finish_elsewhere(0, 80.0, GapRule(25.0)) == 105.0
+    assert rules.finish_elsewhere(0, 104.0, GapRule(override=Override(delay=7.0))) == 111.0
     assert hosts.gap[0] == 7.0
 
 
 @pytest.mark.parametrize(
-    ("terms", "wait"),
+    ("rule", "wait"),
     [
-        ({"override": Override(delay=5.0)}, 5.0),
-        ({"override": Override(delay=0.0, delay_factor=2.0)}, 0.8),
-        ({"crawl_delay": 9.0}, 9.0),
+        (GapRule(override=Override(delay=5.0)), 5.0),
+        (GapRule(override=Override(delay=0.0, delay_factor=2.0)), 0.8),
+        (GapRule(9.0), 9.0),
     ],
 )
-def test_override_and_crawl_delay_apply_to_hops(terms: dict[str, Any], wait: float) -> None:
+def test_override_and_crawl_delay_apply_to_hops(rule: GapRule, wait: float) -> None:
     for end in ("hop", "pause", "finish"):
         rules, hosts = politeness()
-        getattr(rules, end)(0, answer(took=0.4), 100.0, **terms)
+        getattr(rules, end)(0, answer(took=0.4), 100.0, rule)
         assert hosts.ready[0] == pytest.approx(100.0 + wait), end
 
 

@@ -7,8 +7,6 @@ import numpy as np
 import pytest
 
 from crawler.lab.changing.web import ChangingWeb, HostSpec, WebRequest, w3c_date
-from crawler.lab.league import world as worlds
-from crawler.lab.league.rivals import RIVALS
 from crawler.lab.league.world import DAY
 
 START = 1_700_000_000.0
@@ -270,16 +268,3 @@ def test_freshness_from_the_log() -> None:
 
 def test_a_page_never_sent_is_not_current() -> None:
     assert _web().freshness(START, START + DAY) == 0.0
-
-
-def test_the_same_pages_play_in_the_league() -> None:
-    """The changes of this web can also be played to the policies of the league."""
-    web = _web(pages=40, horizon=300 * DAY)
-    world = web.world()
-    rate = 3 * world.change_rate
-    scores = {}
-    for name in ("round-robin", "believe", "clairvoyant"):
-        current, there = worlds.play(world, RIVALS[name](world, rate), rate).by_site(world)
-        scores[name] = current.sum() / there.sum()
-    assert scores["round-robin"] < scores["believe"] < scores["clairvoyant"]
-    assert sum(map(len, world.changes)) == sum(map(len, web.changes))

@@ -91,7 +91,7 @@ def test_a_missing_extra_is_named_with_the_command_to_install_it(
 
     monkeypatch.setattr(importlib, "import_module", missing)
     with pytest.raises(UsageError, match="numba"):
-        from crawler.lab.compiled import compiled
+        from crawler.lab.extras import compiled
 
         compiled("cache_kernels")
 

@@ -203,7 +203,7 @@ def test_valued_hubs_show_births_sooner_but_not_sooner_than_announced_births() -
     }
     delays = {name: float(result.delays.mean()) for name, result in came.items()}
     assert delays["proto-free"] < DAY < delays["proto-10"] < delays["proto-1"] < delays["proto-0"]
-    assert came["proto-10"].of_hubs(found) > came["proto-0"].of_hubs(found)
+    assert came["proto-10"].hubs_fresh > came["proto-0"].hubs_fresh
     rows = living_table.rows_of(
         [living_table.game_of("map", name, 3.0, found, result) for name, result in came.items()]
     )

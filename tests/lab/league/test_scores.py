@@ -71,4 +71,4 @@ def test_the_table_has_a_line_per_policy() -> None:
     assert lines[0].split() == ["none", "1x", "error", "0.3x", "error", "minus", "a"]
     assert [line.split()[0] for line in lines[1:3]] == ["a", "longer"]
     assert lines[2].split()[1:] == ["0.600", "0.083", "0.600", "0.083", "+0.000", "+0.000"]
-    assert scores.COLUMNS[:3] == ["arm", "policy", "budget"]
+    assert scores.Row.__struct_fields__[:3] == ("arm", "policy", "budget")

@@ -72,6 +72,9 @@ def ask(stages: Stages, command: Any, **arguments: Any) -> Any:
         ({"command": "get", "url": "no url"}, "not an http"),
         ({"command": "block", "host": "a b"}, "not a host name"),
         ({"command": "unblock", "host": ""}, "not a host name"),
+        ({"command": "block", "host": "a.org/b"}, "'a.org/b' is not a host name; .* such as a.org"),
+        ({"command": "block", "host": "http://a.org/?b"}, "all URLs of a host, such as a.org"),
+        ({"command": "unblock", "host": "a.org:8080"}, "all URLs of a host, such as a.org"),
         ({"command": "retire", "pattern": "("}, "not a valid regular expression"),
     ],
 )

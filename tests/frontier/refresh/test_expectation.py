@@ -1,0 +1,35 @@
+"""Expectation: the probability of being fresh that users see."""
+
+import pytest
+
+from crawler.freshness.recalibration import Hearing
+from crawler.frontier.refresh import RefreshOutcome, Schedule, Settings
+from crawler.frontier.refresh.expectation import Expectation
+
+DAY = 86_400.0
+
+
+def test_the_correction_for_users_respects_which_pages_have_good_signals() -> None:
+    """Before each crawl, each of two pages of a site gets a signal; only those of the first page are true."""
+    schedule = Schedule(Settings(explore=0.0), level=1e-3)
+    expectation = Expectation(schedule, 1.0)
+    pages = [schedule.add(1 + n, 1, 1, 0.0, 0.0) for n in range(2)]
+    results = RefreshOutcome.CHANGED, RefreshOutcome.UNCHANGED
+    now = 0.0
+    for _ in range(60):
+        now += 5.0 * DAY
+        for page, result in zip(pages, results, strict=True):
+            schedule.signals.note_change(page, now)
+            known = schedule.overview.page(page, now)
+            schedule.acquire(page, now)
+            expectation.ended(known, result, now)
+            schedule.record_outcome(page, now, result)
+    for page in pages:
+        schedule.signals.note_change(page, now + DAY)
+    good, bad = (schedule.overview.page(page, now + DAY) for page in pages)
+    assert good.hearing is bad.hearing is Hearing.TOLD
+    assert good.reliability > 0.9 and bad.reliability < 0.1
+    assert expectation.fresh(good) < 0.05
+    assert expectation.fresh(bad) == pytest.approx(bad.fresh, abs=0.05)
+    unaware = expectation.recalibration.corrected(bad.fresh, bad.hearing, bad.new, bad.haste)
+    assert expectation.fresh(bad) != pytest.approx(unaware, abs=0.01)

@@ -31,6 +31,7 @@ class AheadState(StrEnum):
     PARKED = "parked"  # the page exceeds a limit of the crawl, such as pages_per_host
     RETIRED = "retired"  # the operator has dropped the page
     NOT_REFRESHED = "not_refreshed"  # the page is known, and this crawl does not fetch it again
+    LATER = "later"  # the refresh schedule withholds the page, which is too young, failed or gone
     FULL = "full"  # too many pages wait already
     AT_REST = "at_rest"  # the crawl is not running, or is stopping
 

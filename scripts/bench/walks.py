@@ -12,6 +12,7 @@ import signal
 import tempfile
 import time
 import traceback
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 import programs  # noqa: F401
@@ -42,14 +43,16 @@ def main() -> int:
     broken = 0
     for seed in range(args.first, args.first + args.walks):
         begun, here = time.monotonic(), folder / f"walk{seed}"
-        problems = problems_of(here, seed, args.steps)
+        # a process for each walk, because commands that run in it leave files open until it ends
+        with ProcessPoolExecutor(1) as pool:
+            problems = pool.submit(problems_of, here, seed, args.steps).result()
         broken += bool(problems)
         took = time.monotonic() - begun
         print(
             f"walk {seed}: {took:.1f} s, load {os.getloadavg()[0]:.1f}, problems: {len(problems)}", flush=True
         )
         for each in problems[:8]:
-            print("   ", each[:1000], flush=True)
+            print("   ", each[-1000:], flush=True)
         if not problems:
             shutil.rmtree(here)
     print(f"{broken} of {args.walks} walks broke a promise")

@@ -185,7 +185,8 @@ class Walk:
         while self.lives and time.monotonic() < give_up:
             with suppress(OSError):
                 if ask(self.admin, "/readyz")[0] == 200:  # the settings have been saved
-                    self.delays[-1] = self.delays[-1]._replace(since=self.started)
+                    if len(self.delays) > self.delays_before:
+                        self.delays[-1] = self.delays[-1]._replace(since=self.started)
                     return
             time.sleep(0.05)
 
@@ -399,7 +400,8 @@ class Walk:
         self._note_end(*(() if ready else INTERRUPTED))
         if time.time() - begun > 20:
             self.fault("stop took", time.time() - begun)
-        self.compare_at_rest()
+        if ready:
+            self.compare_at_rest()
         return None
 
     def kill(self) -> None:
@@ -428,7 +430,8 @@ class Walk:
         return None
 
     def check(self) -> None:
-        codes = (0, 3, BUSY) if self.lives else (0,)
+        begun = any(self.directory.glob("p*.begun"))
+        codes = (0, 3, BUSY) if self.lives or not begun else (0,)
         self.command("check", codes=codes)
 
     def reshard(self) -> None:

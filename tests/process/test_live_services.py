@@ -164,6 +164,20 @@ async def test_urgent_page_requests_are_bounded_in_number_and_time(open_joint: C
     assert shown.live.urgent.request(urls[2], shown.fingerprint(urls[2])).queued
 
 
+def test_a_page_that_the_schedule_withholds_is_not_reported_as_queued(
+    open_joint: Callable[..., Joint],
+) -> None:
+    """`refresh=1` reported "queued" for a page younger than `refresh.min_age`, and the request was then dropped."""
+    joint = open_joint(refresh={"endless": True, "share": 0.5, "min_age": 3600.0})
+    joint.store(HOME)
+    shown = Shown(joint)
+    said = in_loop(lambda: shown.live.urgent.request(HOME, shown.fingerprint(HOME)))
+    assert said.state == "later" and "refresh.min_age" in said.why
+    joint.clock.advance(3600.0)
+    joint.stages.refresh.claims.peek(joint.clock.now())
+    assert ahead(shown, HOME) == ["queued"]
+
+
 def test_a_known_page_goes_to_the_refresh_schedule(fresh: Shown, monkeypatch: pytest.MonkeyPatch) -> None:
     assert ahead(fresh, HOME) == ["queued"] and fresh.woken
     assert not fresh.queued

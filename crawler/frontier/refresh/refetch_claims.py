@@ -20,6 +20,8 @@ from crawler.records import LinkFlag, PageRecord
 
 AHEAD_MAX = 1000  # maximum number of requested pages that are not under way yet
 AHEAD_LOOKS = 8  # number of requested pages examined per call
+# Maps the state of a page that is withheld to what the page waits for.
+WITHHELD = {"away": "its own rare schedule", "failed": "its retry", "too young": "refresh.min_age"}
 _REFRESH = LinkFlag.REFRESH
 
 
@@ -94,6 +96,13 @@ class RefetchClaims:
         self._requested.add(fingerprint)
         self._ahead.append(fingerprint)
         return True
+
+    def withheld_by(self, fingerprint: int, now: float) -> str:
+        """Return what withholds a page from being fetched before its schedule allows; "" if nothing does."""
+        page = self._schedule.find(fingerprint)
+        if page < 0:
+            return ""
+        return WITHHELD.get(self._schedule.overview.page(page, self._clock.at(now)).state, "")
 
     def is_requested(self, fingerprint: int) -> bool:
         """Return whether the page was requested and is not under way yet."""

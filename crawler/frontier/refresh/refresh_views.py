@@ -11,7 +11,7 @@ from crawler.frontier.refresh.arms import Arms
 from crawler.frontier.refresh.expectation import Expectation
 from crawler.frontier.refresh.news import News
 from crawler.frontier.refresh.portion import Portion
-from crawler.frontier.refresh.refetch_claims import RefetchClaims
+from crawler.frontier.refresh.refetch_claims import WITHHELD, RefetchClaims
 from crawler.frontier.refresh.schedule import Schedule
 from crawler.frontier.refresh.settings import HostView, PageView
 from crawler.frontier.refresh.site_clock import SiteClock
@@ -78,10 +78,8 @@ class RefreshViews:
         """Return what the page waits for, in a few words."""
         if known.state == "in flight":
             return "its answer"
-        if known.state in ("away", "failed", "too young"):
-            return {"away": "its own rare schedule", "failed": "its retry", "too young": "refresh.min_age"}[
-                known.state
-            ]
+        if known.state in WITHHELD:
+            return WITHHELD[known.state]
         if self.claims.is_requested(known.fingerprint):
             return "its host (it was requested out of turn)"
         if host.busy or host.ready > then:

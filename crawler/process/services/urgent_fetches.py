@@ -60,6 +60,8 @@ class UrgentFetches:
         refresh = self._refresh
         if refresh is None or fingerprint not in refresh:
             return Ahead(AheadState.NOT_REFRESHED, "it is known, and this crawl does not refetch it")
+        if reason := refresh.claims.withheld_by(fingerprint, self._now()):
+            return Ahead(AheadState.LATER, f"it is fetched again later, because it waits for {reason}")
         taken = refresh.claims.request(fingerprint)
         self._process.run_end.wake()
         return verdict if taken else _FULL
@@ -83,7 +85,7 @@ class UrgentFetches:
             state = self.request(url, fingerprint).state
             if state is AheadState.AT_REST:
                 raise KeyUnreadError
-            if state not in (AheadState.QUEUED, AheadState.FULL):
+            if state not in (AheadState.QUEUED, AheadState.LATER, AheadState.FULL):
                 return None
             await asyncio.sleep(1.0)
         return None

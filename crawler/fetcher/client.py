@@ -30,15 +30,13 @@ from crawler.fetcher.answer import Answer
 from crawler.fetcher.connection import RATE, READ_BYTES, Connection
 from crawler.fetcher.connection_error import ConnectionNotOpened
 from crawler.fetcher.connector import Connector, check_proxy
-from crawler.fetcher.cookies import CookieJar, load_cookies
-from crawler.fetcher.fetch_request import FetchLimits, FetchRequest, RequestWriter, Target, split, user_agent
+from crawler.fetcher.fetch_request import FetchLimits, FetchRequest, Target
 from crawler.fetcher.idle_pool import IdlePool
+from crawler.fetcher.prepared_requests import PreparedRequest, PreparedRequests, record_request
 from crawler.fetcher.proxy_health import ProxyHealth
 from crawler.fetcher.read_turns import SHARE, ReadTurns
-from crawler.fetcher.redaction import redacted_fields, redacted_head, redacted_request, redacted_signature
 from crawler.fetcher.throttle import Throttle
 from crawler.records import TLS_FAILURES, Blame, Fetch, Outcome
-from crawler.signing.request_signer import make_signer
 
 _TICK_MAX = 0.25  # seconds between checks of the time limits
 _TICK_MIN = 0.005
@@ -74,8 +72,7 @@ class Client:
         self._throttle = Throttle(fetch.bytes_per_second / processes)
         self._clock = clock
         self._limits = FetchLimits.of(fetch)
-        self._asking = RequestWriter(identity, user_agent(identity))
-        self._signer = make_signer(identity)
+        self._requests = PreparedRequests(fetch, identity, clock.now())
         self._guard = AddressGuard(network.allow_networks, network.allow_ports)
         self._view = memoryview(bytearray(READ_BYTES))
         self._active: set[Connection] = set()
@@ -86,11 +83,6 @@ class Client:
         self._tick = _tick(self._limits)
         self._idle: IdlePool[Connection] = IdlePool(fetch.idle_connections_max)
         self._broken: dict[str, None] = {}
-        self._jar: CookieJar | None = None
-        if fetch.cookies_file:
-            self._jar = load_cookies(fetch.cookies_file, clock.now(), fetch.cookie_domains_max)
-        elif fetch.cookies is True:
-            self._jar = CookieJar(fetch.cookie_domains_max, lasts=True)
         self._timer: asyncio.TimerHandle | None = None
         self._closing = False
         self._unexpected = unexpected or Unexpected()
@@ -160,32 +152,11 @@ class Client:
         return fetch
 
     async def _fetch(self, request: FetchRequest, began: float, started: float) -> Fetch:
-        target = split(request.url)
-        limits = request.limits(self._limits)
-        jar = request.jar if request.jar is not None else self._jar
-        cookie = jar.header(target, began) if jar is not None else ""
-        signature = self._signer.fields(target.host, began) if self._signer is not None else ""
-        sent = head = self._asking.head(request, target, cookie=cookie, signature=signature)
-        if cookie or self._asking.is_secret(request):
-            head = redacted_head(head)
-        elif signature:
-            head = redacted_signature(head)
+        prepared = self._requests.prepare(request, self._connector_of(request), began)
         if request.file is not None:
-            request.file.began, request.file.request_head = began, head
-        connector = self._connector_of(request)
-        if connector.forwards and target.scheme == "http":
-            sent = self._asking.head(
-                request,
-                target,
-                cookie=cookie,
-                signature=signature,
-                proxied=True,
-                authorization=connector.authorization,
-            )
+            request.file.began, request.file.request_head = began, prepared.shown
         try:
-            connection, answer, carried = await self._exchange(
-                request, target, limits, sent + request.body, started
-            )
+            connection, answer, carried = await self._exchange(request, prepared, started)
         except ConnectionNotOpened as error:
             fetch = Fetch(request.url, error.outcome, outcome.blame_of(error.outcome), error=str(error))
             fetch.took = time.monotonic() - started
@@ -194,24 +165,13 @@ class Client:
                 if answer.held_bytes > _LARGE_BYTES:
                     await self._join(answer)
                 fetch = self._concluded(request, connection, answer)
-                fetch.connection, fetch.took = carried, connection.took
-                if self._signer is not None and fetch.status:
-                    fetch.challenged = self._signer.note(
-                        target.host, fetch.status, fetch.headers, signed=bool(signature)
-                    )
-                if jar is not None and answer.head is not None:
-                    jar.store(target, answer.head.values(b"set-cookie"), began)
-                    if jar.lasts:
-                        shown = redacted_fields(fetch.headers)
-                        if shown != fetch.headers:
-                            fetch.headers, fetch.head_block, fetch.known = shown, b"", None
+                fetch.connection = carried
+                self._requests.learn(prepared, answer, fetch)
                 self._release(connection, answer, request)
             except BaseException:
                 connection.close()
                 raise
-        fetch.request_head = fetch.part.head.request if fetch.part is not None else head
-        if request.body:
-            fetch.request_head, fetch.request_body = redacted_request(head, request.body, request.secrets)
+        record_request(fetch, request, prepared)
         return fetch
 
     async def _join(self, answer: Answer) -> None:
@@ -221,9 +181,10 @@ class Client:
             await asyncio.sleep(0)
 
     async def _exchange(
-        self, request: FetchRequest, target: Target, limits: FetchLimits, sent: bytes, started: float
+        self, request: FetchRequest, prepared: PreparedRequest, started: float
     ) -> tuple[Connection, Answer, str]:
         """Return the connection, the answer received on it, and how the request got the connection."""
+        target, sent, limits = prepared.target, prepared.sent, request.limits(self._limits)
         mode = request.tls or self._config.tls
         key = (target.scheme, target.hostname, target.port, mode)
         deadline = started + limits.total_timeout
@@ -421,6 +382,7 @@ class Client:
         fetch.error = answer.error
         fetch.undecoded = answer.undecoded
         fetch.tls_ok = connection.tls_ok
+        fetch.took = connection.took
         return fetch
 
     def _watch(self) -> None:

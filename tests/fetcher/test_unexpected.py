@@ -12,8 +12,7 @@ from typing import Any
 import pytest
 
 from crawler.errors import PLACES_MAX, Unexpected
-from crawler.fetcher import client as client_module
-from crawler.fetcher import outcome
+from crawler.fetcher import outcome, prepared_requests
 from crawler.fetcher.answer import Answer
 from crawler.fetcher.client import Client
 from crawler.fetcher.connection import Connection
@@ -26,7 +25,7 @@ from tests.fetcher.scripted import HASTY, OK, Do, Server, make_client, run, smal
 
 # The functions into which a bug is planted: each step of a fetch, and the callbacks of the event loop.
 STEPS: list[tuple[Any, str]] = [
-    (client_module, "split"),
+    (prepared_requests, "split"),
     (CookieJar, "header"),
     (RequestWriter, "head"),
     (IdlePool, "take"),
@@ -39,6 +38,7 @@ STEPS: list[tuple[Any, str]] = [
     (outcome, "content_type_of"),
     (outcome, "retry_after_of"),
     (CookieJar, "store"),
+    (prepared_requests.PreparedRequests, "learn"),
     (Client, "_release"),
     (IdlePool, "add"),
 ]

@@ -91,7 +91,7 @@ class Environment:
         self, config: Config, stored: "Stored", now: Callable[[], float], unexpected: Unexpected
     ) -> "Renderer":
         """Return the object that shows pages in a browser. `stored` returns the newest stored answer of a URL."""
-        from crawler.fetcher.client import user_agent
+        from crawler.fetcher.fetch_request import user_agent
         from crawler.render.rendering import BrowserRenderer
         from crawler.render.shared_answers import SharedAnswers
         from crawler.render.shared_cache import SharedCache

@@ -417,11 +417,11 @@ class Crawl:
                     raise
                 offer.answer(True)
         finally:
-            self._delivery.consume = None
             self.stop("closed")
-            while not running.done():  # release tasks that wait to offer a page
+            while not running.done():  # pages that are still offered wait for the next run
                 if (offer := await queue.next(running)) is not None:
                     offer.answer(False)
+            self._delivery.consume = None
             await running
             self.say_if_complete()
 

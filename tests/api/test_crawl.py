@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from crawler.errors import CrawlerError, DirectoryError, NoSeedError, StoreError
 from crawler.process.committing.queued_changes import QueuedChanges
 from crawler.process.opening.stages import BALLAST
 from crawler.storage.engines import open_store
-from tests.end_to_end.web import SETTINGS, Web, page
+from tests.end_to_end.web import SETTINGS, ReceivedRequest, Web, page
 from tests.upgrade.support import unpacked
 
 
@@ -280,6 +281,36 @@ def test_a_loop_that_is_left_ends_the_run_and_its_page_comes_again(
     url, report = asyncio.run(first())
     assert report["stopped_by"] == "closed"
     assert sorted(asyncio.run(rest())) == sorted({url, *(web.url(path) for path in ROUTES)})
+
+
+def test_a_page_that_arrives_after_the_loop_was_left_is_yielded_in_the_next_run(tmp_path: Path) -> None:
+    """Fetches that are under way may finish before the run ends, and their pages are stored."""
+    asked, left = threading.Event(), threading.Event()
+
+    def late(_: ReceivedRequest) -> str:
+        asked.set()
+        left.wait(10.0)
+        return page(text="a")
+
+    async def first(seed: str) -> None:
+        async with crawler.Crawl(SETTINGS, directory=tmp_path / "crawl", seeds=seed) as crawl:
+            pages = crawl.pages()
+            await anext(pages)
+            await asyncio.to_thread(asked.wait, 10.0)
+            closing = asyncio.create_task(pages.aclose())  # type: ignore[attr-defined]
+            while not crawl.process.run_end.stopping():
+                await asyncio.sleep(0)
+            left.set()
+            await closing
+        assert crawl.report["pages"] == {"fetched": 2}
+
+    async def rest() -> list[str]:
+        async with crawler.Crawl(SETTINGS, directory=tmp_path / "crawl") as crawl:
+            return [each.url async for each in crawl.pages()]
+
+    with Web({"/": page("/a"), "/a": late}) as web:
+        asyncio.run(first(web.url("/")))
+        assert web.url("/a") in asyncio.run(rest())
 
 
 def test_pages_that_wait_for_a_loop_that_is_left_do_not_hold_up_the_end(tmp_path: Path, web: Web) -> None:

@@ -5,6 +5,7 @@ import threading
 from contextlib import closing
 from pathlib import Path
 
+from crawler.admin.control_client import short_path
 from crawler.cli import access
 from crawler.storage.files import Lock
 from tests.end_to_end.web import Web, crawl, page
@@ -13,7 +14,8 @@ from tests.end_to_end.web import Web, crawl, page
 def _answer_once(folder: Path, lock: Lock) -> threading.Thread:
     """Answer one request as the last process of a crawl that ends: release the crawl's lock after the answer."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    listener.bind(str(folder / "control.sock"))
+    with short_path(folder) as path:
+        listener.bind(path)
     listener.listen()
 
     def answer() -> None:

@@ -1,9 +1,12 @@
 """Test `crawler.Crawl`: seeds and settings, opening and closing, running, and commands."""
 
 import asyncio
+import gc
 import json
+import os
 import threading
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -325,6 +328,16 @@ def test_pages_that_wait_for_a_loop_that_is_left_do_not_hold_up_the_end(tmp_path
         return crawl.report
 
     assert asyncio.run(left_at_two_pages())["stopped_by"] == "closed"
+
+
+def test_a_crawl_that_ended_holds_no_file_of_its_directory_open(tmp_path: Path, web: Web) -> None:
+    fetched_by(crawler.Crawl(SETTINGS, directory=tmp_path / "crawl", seeds=web.url("/")))
+    gc.collect()
+    held = []
+    for each in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):  # a socket of the server was closed meanwhile
+            held.append(os.readlink(each))
+    assert not [path for path in held if path.startswith(str(tmp_path))]
 
 
 def test_an_open_crawl_reserves_space_for_a_repair(tmp_path: Path, web: Web) -> None:

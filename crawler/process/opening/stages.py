@@ -288,6 +288,7 @@ class Stages:
         """
         if self.lock is None:
             self.store.close()
+            self.due.close()
             return
         if self.trace is not None:
             self.trace.close()
@@ -298,6 +299,7 @@ class Stages:
             self.frontier.flush(batch, self.clock.now())
             self._begin_state(batch, clean=True, run="" if orphaned else self._run)
         self.store.close()
+        self.due.close()
         try:
             if clean:
                 CrawlDirectory(self.directory.parent).note_state(self.name, self.state)

@@ -18,13 +18,13 @@ from crawler.export.stored_pages import StoredPages
 from crawler.export.worker_pool import WorkerPool, batches
 from crawler.export.writing import PIECE_PAGES
 from crawler.extract.sitemap import read_sitemap
-from crawler.extract.types import may_be_page
 from crawler.frontier.waiting_urls import waiting_urls
 from crawler.pages.formats.mirror import redirect_target
 from crawler.pages.formats.rows import Known, known_rows, url_finder
 from crawler.pages.formats.selection import Say, Selection
 from crawler.records import NO_PAGE, LinkFlag, PageState
 from crawler.urls.canonical import canonical, resolve
+from crawler.urls.media_type import may_be_page
 from crawler.urls.ports import BAD_PORTS, port_of
 
 _SITEMAP = LinkFlag.SITEMAP

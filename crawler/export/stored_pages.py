@@ -10,10 +10,10 @@ from crawler.extract.collected import Context
 from crawler.extract.headers import link_headers
 from crawler.extract.page_rules import PageRules
 from crawler.extract.parser_process import ParserProcess
-from crawler.extract.types import is_page
 from crawler.pages.captures import StoredPage
 from crawler.records import Extracted, LinkFlag
 from crawler.urls.canonical import resolve
+from crawler.urls.media_type import is_page
 
 _SITEMAP, _REQUISITE = LinkFlag.SITEMAP, LinkFlag.REQUISITE
 

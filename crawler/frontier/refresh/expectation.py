@@ -21,7 +21,7 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from crawler.freshness.recalibration import Recalibration
+from crawler.freshness.recalibration import Hearing, Recalibration
 from crawler.frontier.refresh.arms import Arms
 from crawler.frontier.refresh.schedule import Schedule
 from crawler.frontier.refresh.settings import PageView, RefreshOutcome
@@ -92,9 +92,7 @@ class Expectation:
             return
         changed = result is RefreshOutcome.CHANGED
         fresh = self.fresh(known)
-        self.recalibration.observe(
-            known.fresh, known.hearing, known.stands_for, changed, known.new, known.haste, known.reliability
-        )
+        self.recalibration.observe(*crawl_of(known, changed))
         chance = 1.0 - fresh
         self._predicted[min(int(DECILES * chance), DECILES - 1)] += (1.0, chance, changed)
         if isinstance(self._schedule, Arms):
@@ -104,9 +102,7 @@ class Expectation:
 
     def fresh(self, known: PageView) -> float:
         """Return the corrected probability that a page's copy is current. This probability is shown to users."""
-        return self.recalibration.corrected(
-            known.fresh, known.hearing, known.new, known.haste, known.reliability
-        )
+        return corrected(self.recalibration, known)
 
     def view(self, then: float) -> dict[str, Any]:
         """Return the sections of a status, as `{name: value}`."""
@@ -199,6 +195,24 @@ class Expectation:
             mean = _mean(np.array([page.fresh for page in own]), np.array([page.importance for page in own]))
             found[known.key] = (known.pages, mean or 0.0)
         return found
+
+
+def crawl_of(known: PageView, changed: bool) -> tuple[float, Hearing, float, bool, bool, float, float]:
+    """Return the arguments of `Recalibration.observe` for the crawl of a page; `known` is the page before the crawl."""
+    return (
+        known.fresh,
+        known.hearing,
+        known.stands_for,
+        changed,
+        known.new,
+        known.haste,
+        known.reliability,
+    )
+
+
+def corrected(recalibration: Recalibration, known: PageView) -> float:
+    """Return the corrected probability that a page's copy is current."""
+    return recalibration.corrected(known.fresh, known.hearing, known.new, known.haste, known.reliability)
 
 
 def fresh_part(staleness: float) -> float:

@@ -2,8 +2,6 @@ from crawler.frontier.refresh.deadlines cimport Deadlines
 from crawler.frontier.refresh.level_controller cimport LevelController
 from crawler.frontier.refresh.tables cimport Tables
 
-cdef Py_ssize_t CHECKS_MAX
-
 cdef class Queues:
     cdef Tables tables
     cdef LevelController controller
@@ -18,7 +16,6 @@ cdef class Queues:
     cdef readonly Py_ssize_t checks
     cdef int first(self, double now) except? -2
     cdef void release_young(self, int page, double now) except *
-    cdef int stand(self, int host, double now) except? -2
     cdef int _leader(self, int host, double now) except? -2
     cdef bint _verify(self, int page, int host, double now) except? -1
     cdef int top_of(self, int host) noexcept

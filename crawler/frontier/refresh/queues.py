@@ -34,7 +34,7 @@ page with the first deadline has nearly the greatest value, because the interval
 The interval of a hub may be a hundred times shorter, so a hub at the top is ordered by its value instead of
 its deadline (`Deadlines.early_by_worth`).
 
-*Bounded work.* A look is one search for the page to fetch next. A look corrects at most CHECKS_MAX keys, and
+*Bounded work.* A look is one search for the page to fetch next. A look corrects at most _CHECKS_MAX keys, and
 releases at most RELEASES_MAX waiting hosts and pages. The next look continues with the remaining keys, hosts
 and pages. After a large move of the level, a sweep recomputes the keys of all pages, a few at a time.
 """
@@ -79,7 +79,8 @@ _SWEEP_FROM = cython.declare(cython.double, 0.95)
 # Error of a key, relative to the age at which its page is due. The second number is for a page that is not due.
 _KEY_TOLERANCE = cython.declare(cython.double, 1e-3)
 _EARLY_TOLERANCE = cython.declare(cython.double, 0.04)
-CHECKS_MAX = 64  # number of keys that one search for the best page recomputes; each costs up to 2 us
+# number of keys that one search for the best page recomputes; each costs up to 2 us
+_CHECKS_MAX = cython.declare(cython.Py_ssize_t, 64)
 
 
 @cython.cclass
@@ -112,7 +113,7 @@ class Queues:
         page: cython.int
         found: cython.int = -1
         aside: list = []  # hubs that are not due, with their keys
-        for _step in range(CHECKS_MAX):
+        for _step in range(_CHECKS_MAX):
             host = self.eligible
             if host < 0:
                 break
@@ -152,16 +153,6 @@ class Queues:
         ):
             self.leave(page, now)
             self._enter(page, self.tables.crawled[page], now)
-
-    @cython.cfunc
-    @cython.exceptval(-2, check=True)
-    def stand(self, host: cython.int, now: cython.double) -> cython.int:
-        """Return the first page of a host, or -1 if a key had to be corrected.
-
-        The keys checked are those of the host's first directory and of the first page in this directory.
-        """
-        page: cython.int = self._leader(host, now)
-        return page if page >= 0 and self._verify(page, host, now) else -1
 
     @cython.cfunc
     @cython.exceptval(-2, check=True)

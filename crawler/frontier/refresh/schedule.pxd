@@ -27,7 +27,6 @@ cdef class Schedule:
     cdef Exploration _exploration
     cdef Learning _learning
     cpdef int peek(self, double now) except? -1
-    cpdef int best(self, int host, double now) except? -1
     cpdef int claim_next(self, double now) except? -1
     cpdef double next_wakeup(self, double now) except? -1
     cdef void _add_all(self, list columns, int[::1] numbers, double now) except *

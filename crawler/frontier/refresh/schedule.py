@@ -45,7 +45,7 @@ if cython.compiled:
     from cython.cimports.crawler.frontier.refresh.pace import Pace
     from cython.cimports.crawler.frontier.refresh.page_facts import Facts, check_importance
     from cython.cimports.crawler.frontier.refresh.page_signals import SLICE, Signals
-    from cython.cimports.crawler.frontier.refresh.queues import CHECKS_MAX, Queues
+    from cython.cimports.crawler.frontier.refresh.queues import Queues
     from cython.cimports.crawler.frontier.refresh.schedule_records import Records
     from cython.cimports.crawler.frontier.refresh.tables import (
         AWAY,
@@ -66,7 +66,7 @@ else:
     from crawler.frontier.refresh.pace import Pace
     from crawler.frontier.refresh.page_facts import Facts, check_importance
     from crawler.frontier.refresh.page_signals import SLICE, Signals
-    from crawler.frontier.refresh.queues import CHECKS_MAX, Queues
+    from crawler.frontier.refresh.queues import Queues
     from crawler.frontier.refresh.schedule_records import Records
     from crawler.frontier.refresh.tables import AWAY, DOUBLING, EXPLORED, FAILED, JUMPED, NEW, Tables
 
@@ -303,23 +303,6 @@ class Schedule:
         if hub >= 0:
             self._queues.reschedule(hub, now)
         return self._queues.first(now)
-
-    @cython.ccall
-    @cython.exceptval(-1, check=True)
-    def best(self, host: cython.int, now: cython.double) -> cython.int:
-        """Return the best page of this host, even if the host must wait; -1 if the host has none. Changes nothing."""
-        _step: cython.Py_ssize_t
-        page: cython.int
-        check_instant(now)
-        self._flights.require_host(host)
-        self._queues.release(now)
-        for _step in range(CHECKS_MAX):
-            if self._tables.host_rows[host].root < 0:
-                return -1
-            page = self._queues.stand(host, now)
-            if page >= 0:
-                return page
-        return self._queues.top_of(host)
 
     @cython.ccall
     @cython.exceptval(-1, check=True)

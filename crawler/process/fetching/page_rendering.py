@@ -22,7 +22,6 @@ import msgspec
 
 from crawler.config import Config, Overrides
 from crawler.extract.rewrite import rewrite_html
-from crawler.extract.types import is_page
 from crawler.fetcher.fetch_request import FetchRequest
 from crawler.fetcher.outcome import blame_of
 from crawler.process.fetching.subresources import Subresources
@@ -43,7 +42,7 @@ from crawler.render.rendering import Renderer, StaticPage
 from crawler.storage.commit import Change
 from crawler.storage.kv import KeyValue
 from crawler.urls.canonical import resolve
-from crawler.urls.media_type import HTML_TYPES
+from crawler.urls.media_type import is_page, may_be_page
 
 Read = Callable[[FetchTask, Fetch], Awaitable[Extracted | None]]
 MakeSubresources = Callable[[FetchTask, FetchRequest], Subresources]
@@ -131,7 +130,7 @@ class PageRendering:
         browser could show the page at that time, or the configuration has changed since.
         """
         record = self._known(fetch_task)
-        if record is None or record.rendered or record.content_type not in HTML_TYPES:
+        if record is None or record.rendered or not may_be_page(record.content_type):
             return False
         when, failed = self._when_of(fetch_task, record.url), _failures(record)
         return when in ("always", "request") or (when == "auto" and failed is not None)

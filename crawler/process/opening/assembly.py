@@ -15,6 +15,7 @@ from crawler.frontier.hosts.gap_journal import GapJournal, JournalMemory, journa
 from crawler.frontier.refresh.importance import read_values
 from crawler.frontier.refresh.stored_view import unopened
 from crawler.pages.page_cache import PageCache
+from crawler.pages.warc import SegmentFacts
 from crawler.pages.withdrawals import Withdrawals
 from crawler.process.opening.change_comparison import ChangeComparison
 from crawler.process.opening.process_context import ProcessContext
@@ -70,12 +71,14 @@ def make_page_cache(context: ProcessContext, store: KeyValue, fingerprinter: Fin
         context.directory,
         store,
         config.pages,
-        process=context.name,
-        software=f"crawler/{__version__}",
-        operator=config.identity.contact,
-        robots_policy=config.robots.policy,
-        hostname=os.uname().nodename,
-        agent=user_agent(config.identity),
+        about=SegmentFacts(
+            process=context.name,
+            software=f"crawler/{__version__}",
+            operator=config.identity.contact,
+            robots_policy=config.robots.policy,
+            hostname=os.uname().nodename,
+            agent=user_agent(config.identity),
+        ),
         comparison=comparing.comparison,
         fingerprint=fingerprinter.fingerprint,
         keeps=Kinds(config.filter.accept, config.filter.reject).keeps,

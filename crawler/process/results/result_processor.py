@@ -86,7 +86,6 @@ class ResultProcessor:
         pages: PageCache,
         robots: RobotsCache,
         following: LinkPolicy,
-        unexpected: Unexpected | None = None,
         refresh: "Refresh | None" = None,
         hear: Hear | None = None,
         credit: Credit | None = None,
@@ -97,7 +96,7 @@ class ResultProcessor:
         self._token = token
         self._stamping = stamping
         self._validators = validators or Validators(RefreshConfig())
-        self.unexpected = unexpected or Unexpected()
+        self.unexpected = Unexpected()
         self._clock = clock
         self._frontier = frontier
         self._pages = pages

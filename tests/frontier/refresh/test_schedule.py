@@ -27,7 +27,7 @@ KINDS = [
 PLAIN = Settings(neighbourhood=False, pooling=False, explore=0.0)
 HOSTS, DIRECTORIES = 3, 6
 
-EVENTS = ["add", "add", "bulk", "remove", "own", "weigh", "ages", "block", "best"]
+EVENTS = ["add", "add", "bulk", "remove", "own", "weigh", "ages", "block"]
 EVENTS += ["signal", "signal", "signals", "take", "take", "settle", "settle", "settle", "give_back"]
 
 steps = st.lists(
@@ -98,16 +98,11 @@ def test_any_sequence_of_events_keeps_the_invariants(
             schedule.signals.enqueue_changes(np.arange(kind, kind + 5, dtype=np.uint64), now, kind % 8)
         elif event == "block":
             schedule.block(schedule.host(100 + kind % HOSTS), now + wait)
-        elif event in ("take", "best"):
-            page = (
-                schedule.peek(now)
-                if event == "take"
-                else schedule.best(schedule.host(100 + kind % HOSTS), now)
-            )
+        elif event == "take":
+            page = schedule.peek(now)
             if page >= 0:
                 assert page in present.values() and page not in flying
-                settled = event == "take" and not schedule.overview.sweeping
-                assert not settled or schedule.peek(now) == page  # `peek` changes nothing
+                assert schedule.overview.sweeping or schedule.peek(now) == page  # `peek` changes nothing
                 if not schedule.overview.host(schedule.host_of(page)).busy:
                     schedule.acquire(page, now)
                     flying.append(page)
@@ -313,7 +308,6 @@ def test_a_host_that_is_blocked_forever_delays_no_other_host() -> None:
     page = schedule.claim_next(1e6)
     assert schedule.host_of(page) == schedule.host(2)
     schedule.record_outcome(page, 1e6, RefreshOutcome.CHANGED)
-    assert schedule.best(schedule.host(1), 1e6) >= 0
 
 
 def test_exploration_goes_to_the_page_longest_unvisited() -> None:
@@ -362,7 +356,6 @@ def test_instants_must_be_finite(bad: float) -> None:
         lambda: schedule.signals.enqueue_changes(np.array([1], np.uint64), bad),
         lambda: schedule.peek(bad),
         lambda: schedule.claim_next(bad),
-        lambda: schedule.best(0, bad),
         lambda: schedule.acquire(1 - held, bad),
         lambda: schedule.work(bad),
         lambda: schedule.record_outcome(held, bad, 0),
@@ -395,7 +388,6 @@ def test_wrong_calls_raise() -> None:
         lambda: schedule.give_back(1 - held, 1.0),
         lambda: schedule.acquire(held, 1.0),
         lambda: schedule.acquire(1 - held, 1.0),  # only one request to a host at a time
-        lambda: schedule.best(5, 1.0),
         lambda: schedule.block(5, 1.0),
     ):
         with pytest.raises(RuntimeError):

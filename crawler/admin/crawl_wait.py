@@ -34,9 +34,14 @@ class CrawlWait(NamedTuple):
         return f"waits until {clock} UTC ({self.until - now:,.0f} s) for {self.subject}: {self.reason}"
 
 
+def is_fetching(status: Status) -> bool:
+    """Return whether a new URL or a known page is in flight."""
+    return bool(status.frontier.in_flight or status.refreshing.get("in_flight"))
+
+
 def next_wait(status: Status) -> CrawlWait | None:
     """Return what a crawl without a fetch in flight waits for, or None if it does not wait long."""
-    if status.frontier.in_flight or status.refreshing.get("in_flight"):
+    if is_fetching(status):
         return None
     known = _refresh_wait(status)
     if not status.frontier.todo:

@@ -7,7 +7,7 @@ from rich.console import Console
 
 from crawler.admin.status import MemberStatus, Status
 from crawler.cli.inspect import _summary
-from crawler.cli.progress import WAIT_INTERVAL, NewLines, line, screen, waiting_for
+from crawler.cli.progress import WAIT_INTERVAL, WAIT_INTERVAL_MAX, NewLines, line, screen, waiting_for
 from crawler.records import FrontierCounts, HostStatus
 
 RATES = {"pages": 0.0, "bytes": 0.0}
@@ -75,6 +75,19 @@ def test_while_the_crawl_waits_equal_lines_are_left_out() -> None:
     assert lines.is_new(waits)
     fetching = status(in_flight=1)
     assert lines.is_new(fetching) and lines.is_new(fetching)
+
+
+def test_the_longer_nothing_is_fetched_the_fewer_lines_are_printed() -> None:
+    """A crawl with 16 requests a day, or a paused one, once printed 17,000 equal lines a day."""
+    for idle in (status(), status(host(ready_at=1e6))):
+        lines, printed = NewLines(), []
+        for second in range(0, 86_400, 5):
+            idle.now = float(second)
+            if lines.is_new(idle):
+                printed.append(second)
+        assert printed[:5] == [0, 30, 90, 210, 450] and printed[-1] - printed[-2] == WAIT_INTERVAL_MAX
+        idle.counters["pages.fetched"] += 1
+        assert lines.is_new(idle) and not lines.is_new(idle)
 
 
 def test_a_paused_crawl_says_so() -> None:

@@ -53,7 +53,7 @@ class Shipment(NamedTuple):
 
 
 class Transfers:
-    """Follows the transfers of segments: how many there are, and how much of the current segment has been transferred.
+    """Follows the transfers of segments: counts them, and counts the bytes of the current one.
 
     `ended` is called with the note of each segment whose transfer has ended.
     """

@@ -411,7 +411,7 @@ def test_check_reports_a_storage_that_is_gone(
 def test_a_crawl_says_what_it_waits_for_at_its_end(
     web: Web, s3: S3, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A crawl once waited up to `pages.ship_patience` for its last files without a word."""
+    """A crawl once waited up to `pages.ship_patience` for its last files silently."""
     monkeypatch.setattr("crawler.crawl.shipper.NOTICE_AFTER", 0.1)
     proxy = Proxy(int(s3.address.rpartition(":")[2]))
     monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{proxy.port}")

@@ -12,7 +12,7 @@ from crawler.urls.canonical import resolve
 
 
 def base_url(url: str, href: str) -> str:
-    """Return the base URL that the attribute `href` of a base element sets; "" if it is no http(s) URL.
+    """Return the base URL that the attribute `href` of a base element sets; "" if this is not an http(s) URL.
 
     The first base element of a page that sets a base URL counts. `url` is the URL of the page.
     """

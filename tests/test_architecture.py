@@ -30,6 +30,7 @@ SHARED = {
     "records",
     "shadow_roots",
     "turn_share",
+    "unix_sockets",
     "errors",
     "printable",
     "quick_exit",

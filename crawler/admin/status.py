@@ -171,6 +171,7 @@ def _refreshing(values: Sequence[dict[str, Any]]) -> dict[str, Any]:
         "busy": _weighted(values, "busy", "pages"),
         "known_share": _weighted(values, "known_share", "pages"),
         "news": _news([value["news"] for value in values if value.get("news")]),
+        "wait": _first_wait(values),
         "more_rate": {"share": gains[0]["share"], "gain": _weighted(gains, "gain", "pages")} if gains else {},
         "ages": _ages(values),
         "calibration": [
@@ -184,6 +185,12 @@ def _refreshing(values: Sequence[dict[str, Any]]) -> dict[str, Any]:
         ],
         "arms": [_arm(found) for found in zip(*(value["arms"] for value in values), strict=False)],
     }
+
+
+def _first_wait(values: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the shortest of the waits for known pages; {} if a process with known pages does not wait."""
+    waits = [value.get("wait") or {} for value in values if value["pages"]]
+    return min(waits, key=lambda wait: wait["until"]) if waits and all(waits) else {}
 
 
 def _news(values: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

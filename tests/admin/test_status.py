@@ -184,3 +184,17 @@ def test_merging_missing_values_and_texts() -> None:
     parts = [{"a": None, "b": "", "c": True}, {"a": None, "b": "x", "c": False}, {"b": "y", "d": 2.5}]
     assert merge(parts) == {"a": None, "b": "x", "c": True, "d": 2.5}
     assert merge([{"c": False}, {"c": False}]) == {"c": False}
+
+
+def test_the_wait_for_known_pages_is_the_shortest_of_the_processes_that_have_some() -> None:
+    def wait(until: float) -> dict[str, object]:
+        return {"until": until, "reason": "refresh.min_age"} if until else {}
+
+    def merged(*waits: float | None) -> object:
+        parts = [
+            Status(refreshing=refreshed(int(until is not None), wait=wait(until or 0.0))) for until in waits
+        ]
+        return merge(parts).refreshing["wait"]
+
+    assert merged(5.0, 3.0, None) == wait(3.0)
+    assert merged(5.0, 0.0) == {} == merged(None, None)

@@ -127,6 +127,17 @@ class ArmsOverview(_ArmsPart):
             self._arms.schedules
         )
 
+    def first_withheld(self) -> int:
+        """Return the withheld page that is released first in all arms; -1 if a page of an arm is not withheld."""
+        found = []
+        for arm, schedule in enumerate(self._arms.schedules):
+            page = schedule.overview.first_withheld()
+            if page >= 0:
+                found.append((schedule.overview.due_at(page, 0.0), self._arms.joined(page, arm)))
+            elif len(schedule):
+                return -1
+        return min(found)[1] if found else -1
+
     due_at = by_page(Overview, "due_at")
     page = by_page(Overview, "page")
     hub = by_page(Overview, "hub")

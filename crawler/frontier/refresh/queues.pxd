@@ -15,7 +15,7 @@ cdef class Queues:
     cdef double swept_level
     cdef readonly Py_ssize_t checks
     cdef int first(self, double now) except? -2
-    cdef void _release_young(self, double now) except *
+    cdef void release_young(self, int page, double now) except *
     cdef int _leader(self, int host, double now) except? -2
     cdef bint _verify(self, int page, int host, double now) except? -1
     cdef int top_of(self, int host) noexcept

@@ -134,8 +134,8 @@ class Queues:
                 break
             aside.append((page, key))
             self.move(page, by_worth, now)
-        if self.eligible < 0:
-            self._release_young(now)
+        if self.eligible < 0 and self.withheld >= 0:
+            self.release_young(self.withheld, now)
         if found < 0 and self.eligible >= 0:
             found = self.top_of(self.eligible)
         for hub, earlier in aside:
@@ -143,12 +143,12 @@ class Queues:
         return found
 
     @cython.cfunc
-    def _release_young(self, now: cython.double) -> cython.void:
-        """Release the first withheld page, unless it must wait. This is done if no other page can be fetched."""
-        page: cython.int = self.withheld
+    def release_young(self, page: cython.int, now: cython.double) -> cython.void:
+        """Release a page that is withheld only because it is too young for the offset of its directory."""
+        state: cython.uint = self.tables.states[page]
         if (
-            page >= 0
-            and not self.tables.states[page] & (FAILED | AWAY)
+            state & WITHHELD
+            and not state & (FAILED | AWAY)
             and now - self.tables.crawled[page] >= self.tables.min_age(page)
         ):
             self.leave(page, now)

@@ -97,7 +97,18 @@ class RefreshViews:
             "known_share": round(self.portion.share.refresh, 3),
             "news": self.news.view(now) | self.schedule.overview.hubs(then),
             "busy": round(self.portion.busy, 3),
+            "wait": self._wait(then),
         }
+
+    def _wait(self, then: float) -> dict[str, Any]:
+        """Return until when all known pages wait, and what the first of them waits for; {} if not all wait."""
+        page = self.schedule.overview.first_withheld()
+        if page < 0:
+            return {}
+        known = self.schedule.overview.page(page, then)
+        if known.deadline <= then or known.state not in WITHHELD:
+            return {}
+        return {"until": self.clock.ours(known.deadline), "reason": WITHHELD[known.state]}
 
     def by_host(self, now: float) -> dict[int, tuple[int, float]]:
         """Return host key -> (pages, expected freshness) for the hosts of a sample of pages."""

@@ -315,6 +315,8 @@ class Schedule:
 
     def acquire(self, page: int, now: float) -> None:
         """Mark a page as in flight. The page's host is busy until `record_outcome` or `give_back`."""
+        self._flights.require_page(page)
+        self._queues.release_young(page, now)
         self._flights.begin(page, now)
 
     def give_back(self, page: int, now: float, ready: float = 0.0) -> None:

@@ -23,8 +23,9 @@ from crawler.pages.formats.mirror import redirect_target
 from crawler.pages.formats.rows import Known, known_rows, url_finder
 from crawler.pages.formats.selection import Say, Selection
 from crawler.records import NO_PAGE, LinkFlag, PageState
-from crawler.urls.canonical import canonical, resolve
+from crawler.urls.canonical import canonical
 from crawler.urls.media_type import may_be_page
+from crawler.urls.page_urls import resolved
 from crawler.urls.ports import BAD_PORTS, port_of
 
 _SITEMAP = LinkFlag.SITEMAP
@@ -211,10 +212,7 @@ class PageReader:
         if found is None:
             return None
         url = known.row["url"]
-        resolved = (
-            resolve(found.base, href, encoding=found.encoding) for href in [*found.hrefs, *found.requisites]
-        )
-        targets = [link for link in resolved if link is not None]
+        targets = resolved(found, [*found.hrefs, *found.requisites])
         links = np.array([self._fingerprint(link) for link in targets], np.uint64)
         matters = np.unique(links[np.isin(links, self._wanted)]) if len(self._wanted) else links[:0]
         page = facts(int(known.row["id"], 16), url, found, matters.tobytes(), self._fingerprint)

@@ -34,14 +34,14 @@ def rewriter() -> Rewriter | None:
         if not is_page(kind, content):
             return None
         said = refresh(field_text(refresh_field))
-        targets = [resolve(url, said[1])] if said is not None else []
+        encoding, xhtml = to_utf8(content, charset)[1], kind == XHTML
+        targets = [resolve(url, said[1], encoding=encoding)] if said is not None else []
 
         def mapped(target: str, kind: Kind) -> str:
             if kind is Kind.REFRESH:
                 targets.append(target)
             return "" if kind is Kind.BASE else page_path(target, rewrite=True)
 
-        encoding, xhtml = to_utf8(content, charset)[1], kind == XHTML
         changed = rewrite_html(content, encoding, url, mapped, xhtml=xhtml)
         onward = next((target for target in targets if target and target != url), "")
         if not onward:

@@ -104,6 +104,10 @@ class ArmsFacts(_ArmsPart):
     expect_news = by_page(Facts, "expect_news")
     credit_hub = by_page(Facts, "credit_hub")
 
+    def note_new_rules(self, host: int) -> None:
+        for schedule in self._arms.schedules:
+            schedule.facts.note_new_rules(host)
+
 
 class ArmsOverview(_ArmsPart):
     """Combines the `Overview` of all schedules into one."""

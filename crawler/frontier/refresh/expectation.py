@@ -88,7 +88,7 @@ class Expectation:
     def ended(self, known: PageView, result: RefreshOutcome, then: float) -> None:
         """Record the refresh of a page at `then` (on the schedule's clock); `known` is the page before the refresh."""
         self.results[result.name.lower()] += 1
-        if result > RefreshOutcome.CHANGED:
+        if result > RefreshOutcome.CHANGED or known.away:
             return
         changed = result is RefreshOutcome.CHANGED
         fresh = self.fresh(known)
@@ -129,7 +129,7 @@ class Expectation:
         return self._sample
 
     def _sampled(self, then: float) -> list[PageView]:
-        """Return pages spread evenly over the schedule and its arms."""
+        """Return pages spread evenly over the schedule and its arms, except for pages that are away."""
         found = []
         schedules = getattr(self._schedule, "schedules", [self._schedule])
         for schedule in schedules:
@@ -137,7 +137,8 @@ class Expectation:
             for page in range(0, size, max(1, size * len(schedules) // SAMPLE)):
                 try:
                     known = schedule.overview.page(page, then)
-                    found.append(replace(known, fresh=self.fresh(known)))
+                    if not known.away:
+                        found.append(replace(known, fresh=self.fresh(known)))
                 except RuntimeError:  # the page with this number was removed
                     continue
         return found

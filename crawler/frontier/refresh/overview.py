@@ -154,6 +154,7 @@ class Overview:
             level=level,
             deadline=due,
             state=_word(state, elapsed < self.tables.min_age(page)),
+            away=state & AWAY != 0,
         )
 
     def _hearing(self, host: cython.int, signals: cython.double) -> Hearing:

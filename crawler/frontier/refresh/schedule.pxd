@@ -1,4 +1,5 @@
 from crawler.freshness.learning cimport Learning
+from crawler.frontier.refresh.absences cimport Absences
 from crawler.frontier.refresh.deadlines cimport Deadlines
 from crawler.frontier.refresh.exploration cimport Exploration
 from crawler.frontier.refresh.flights cimport Flights
@@ -23,6 +24,7 @@ cdef class Schedule:
     cdef Tables _tables
     cdef LevelController _controller
     cdef Deadlines _deadlines
+    cdef Absences _absences
     cdef Queues _queues
     cdef Exploration _exploration
     cdef Learning _learning

@@ -237,3 +237,19 @@ def test_the_return_of_a_page_teaches_nothing() -> None:
     ask(schedule, page, 1.0 + HOUR, RefreshOutcome.CHANGED)
     after = schedule.overview.page(page, 2.0 + HOUR)
     assert (after.changes, after.watched) == (before.changes, before.watched)
+
+
+def test_in_a_changing_neighbourhood_a_recalled_page_does_not_wait_behind_pages_just_fetched() -> None:
+    """All pages change all the time, so each page is due soon after its fetch, and seems to have been due for long."""
+    schedule = Schedule(Settings(retry_age=2.0, gone_age=20.0))
+    pages = [schedule.add(number, 1, 1, 0.0, 0.0) for number in range(1, 13)]
+    now, taken = 10.0, []
+    for _ in range(4000):
+        now += 0.025
+        page = schedule.claim_next(now)
+        if page >= 0:
+            away = 90.0 < now < 92.5
+            schedule.record_outcome(page, now, GONE if away else RefreshOutcome.CHANGED, now + 0.02)
+            if now >= 92.5:
+                taken.append(page)
+    assert set(taken[:40]) == set(pages)

@@ -372,8 +372,16 @@ class Queues:
 
     @cython.cfunc
     def _enter_due(self, page: cython.int, now: cython.double) -> cython.void:
-        """Insert a page into its directory's heap. The page is due from now on."""
-        self._enter(page, now + self.deadlines.offsets.of_page(page, self.tables.owner(page), now), now)
+        """Insert a page into its directory's heap. The page is due from now on, or from its own deadline if earlier.
+
+        In a changing neighbourhood, other pages are due again soon after each crawl, and their keys are far before
+        now. Without its own deadline, the page would wait behind them.
+        """
+        host: cython.int = self.tables.owner(page)
+        self.deadlines.assign(page, host)
+        n: cython.double = self.deadlines.signals_of(host, self.tables.rows[page].signals)
+        offset: cython.double = self.deadlines.offsets.of_page(page, host, now)
+        self._enter(page, min(now + offset, self.deadlines.key(page, host, n, offset, now)), now)
 
     @cython.cfunc
     def _enter(self, page: cython.int, key: cython.double, now: cython.double) -> cython.void:

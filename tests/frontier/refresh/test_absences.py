@@ -237,3 +237,20 @@ def test_the_return_of_a_page_teaches_nothing() -> None:
     ask(schedule, page, 1.0 + HOUR, RefreshOutcome.CHANGED)
     after = schedule.overview.page(page, 2.0 + HOUR)
     assert (after.changes, after.watched) == (before.changes, before.watched)
+
+
+def test_in_a_changing_neighbourhood_a_recalled_page_does_not_wait_behind_pages_just_fetched() -> None:
+    """The pages seem to change all the time, so each page is due soon after its fetch, as if it had been due for long."""
+    schedule = Schedule(Settings(explore=0.0, retry_age=2.0, gone_age=20.0))
+    pages = [schedule.add(number, 1, 1, 0.0, 0.0) for number in range(1, 13)]
+    now, taken = 10.0, []
+    while len(taken) < 20:
+        now += 0.025
+        page = schedule.claim_next(now)
+        if page >= 0:
+            outcome = GONE if 90.0 < now < 92.5 else UNCHANGED
+            schedule.record_outcome(page, now, outcome, now + 0.02)
+            if now > 92.5:
+                schedule.records.restore_directory(1, 1, (1e3, 1.0, now), (0.0, 0.0, now))
+                taken.append(page)
+    assert set(taken) == set(pages)

@@ -133,6 +133,15 @@ def make_refresh(context: ProcessContext, pages: PageCache, fingerprinter: Finge
     )
 
 
+def make_journal(context: ProcessContext, *, brief: bool) -> GapJournal:
+    """Return the gap journal. If `brief`, no requests will be made, so no file is created."""
+    path = context.directory / GAPS
+    memory: JournalMemory = bytearray()
+    if context.copy is None and (path.exists() or not brief):
+        memory = context.environment.mapped_file(path, journal_bytes(context.config.crawl.concurrency))
+    return GapJournal(memory)
+
+
 def make_frontier(
     context: ProcessContext,
     store: KeyValue,
@@ -142,13 +151,8 @@ def make_frontier(
     refresh: "Refresh | None",
     priority: Callable[[Link], int] | None,
     withdrawn: Callable[[str], bool],
-    brief: bool,
+    journal: GapJournal,
 ) -> Frontier:
-    """Return the frontier, with its gap journal. If `brief`, no requests will be made, and no journal is created."""
-    path = context.directory / GAPS
-    memory: JournalMemory = bytearray()
-    if context.copy is None and (path.exists() or not brief):
-        memory = context.environment.mapped_file(path, journal_bytes(context.config.crawl.concurrency))
     return Frontier(
         store,
         context.config,
@@ -161,7 +165,7 @@ def make_frontier(
         refresh=refresh,
         priority=priority,
         withdrawn=withdrawn,
-        journal=GapJournal(memory),
+        journal=journal,
     )
 
 

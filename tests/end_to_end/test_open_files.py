@@ -67,16 +67,24 @@ def in_use() -> Counter[str]:
         path = line.split(None, 5)[5:]
         if path and path[0].startswith("/") and ".so" not in path[0]:
             found[f"map of {path[0]}"] += 1
-    found["thread"] = len(os.listdir("/proc/self/task"))
+    found["thread"] = threads()
     found["process"] = len(family(os.getpid()))
     return found
 
 
+def threads() -> int:
+    return len(os.listdir("/proc/self/task"))
+
+
 def assert_closes(call: Callable[[], T], what: object) -> T:
-    """Call twice, assert that the second call leaves nothing open, and return the result of the first call."""
+    """Call twice, assert that the second call leaves nothing open, and return the result of the first call.
+
+    A thread that nobody waits for, such as a watchdog, may end a moment after the call.
+    """
     first = call()
     before = in_use()
     second = call()
+    until(lambda: threads() <= before["thread"])
     left = in_use() - before
     assert not left, (what, left, second)
     return first

@@ -417,13 +417,16 @@ class PageCache(Archive):
         for capturing in self._staged.popleft():
             self._uncommitted.drop(capturing)
 
-    def close(self) -> None:
-        """Finish the open segment. Nothing may be written afterwards.
+    def close(self, *, finish: bool = True) -> None:
+        """Finish the open segment; without `finish`, only close its file. Nothing may be written afterwards.
 
         Raises:
             StoreError: the disk failed.
         """
-        self._writer.finish()
+        if finish:
+            self._writer.finish()
+        else:
+            self._writer.abandon()
 
     # -- damage
 

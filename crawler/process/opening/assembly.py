@@ -136,6 +136,15 @@ def make_refresh(context: ProcessContext, pages: PageCache, fingerprinter: Finge
     )
 
 
+def make_journal(context: ProcessContext, *, brief: bool) -> GapJournal:
+    """Return the gap journal. If `brief`, no requests will be made, so no file is created."""
+    path = context.directory / GAPS
+    memory: JournalMemory = bytearray()
+    if context.copy is None and (path.exists() or not brief):
+        memory = context.environment.mapped_file(path, journal_bytes(context.config.crawl.concurrency))
+    return GapJournal(memory)
+
+
 def make_frontier(
     context: ProcessContext,
     store: KeyValue,
@@ -145,13 +154,8 @@ def make_frontier(
     refresh: "Refresh | None",
     priority: Callable[[Link], int] | None,
     withdrawn: Callable[[str], bool],
-    brief: bool,
+    journal: GapJournal,
 ) -> Frontier:
-    """Return the frontier, with its gap journal. If `brief`, no requests will be made, and no journal is created."""
-    path = context.directory / GAPS
-    memory: JournalMemory = bytearray()
-    if context.copy is None and (path.exists() or not brief):
-        memory = context.environment.mapped_file(path, journal_bytes(context.config.crawl.concurrency))
     return Frontier(
         store,
         context.config,
@@ -164,7 +168,7 @@ def make_frontier(
         refresh=refresh,
         priority=priority,
         withdrawn=withdrawn,
-        journal=GapJournal(memory),
+        journal=journal,
     )
 
 

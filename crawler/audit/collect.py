@@ -112,7 +112,7 @@ def compare(audit_of: Audit, path: Path, earlier: Path, **options: Any) -> None:
 
 
 def _fates(crawled: Crawled) -> Iterator[tuple[str, PageFate]]:
-    """Yield each URL that was tried but is no HTML page, with its redirect or its answer."""
+    """Yield each URL that was tried but is not an HTML page, with its redirect or its answer."""
     for known in _all_known(crawled):
         row = known.row
         if row["state"] == PageState.REDIRECTED:

@@ -50,7 +50,7 @@ class ComparedPage(NamedTuple):
 
 
 class PageFate(NamedTuple):
-    """What became of a URL that is no page of the crawl: the target of its redirect, or else its answer in words."""
+    """The target of the redirect of a URL that is not a page, or else its answer in words."""
 
     target: str
     answer: str = ""
@@ -97,7 +97,7 @@ def compare_pages(
 ) -> dict[str, Section]:
     """Return the sections of pages that are new, gone, moved or changed.
 
-    `fates` are the URLs that are no pages of the crawl, with what became of them.
+    `fates` has the fate of each URL that was tried but is not a page.
     """
     sections = {name: Section(listed=[]) for name in _PAGES}
     ours = {_key(page.url): _key(page.digest) for page in pages}

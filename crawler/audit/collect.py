@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from crawler.audit.comparison import ComparedPage, compare_findings, compare_pages, decode
-from crawler.audit.findings import LISTED_MAX, Audit, Auditor, unreachable
+from crawler.audit.comparison import ComparedPage, PageFate, compare_findings, compare_pages, decode
+from crawler.audit.findings import LISTED_MAX, Audit, Auditor, answer_in_words, unreachable
 from crawler.audit.on_page import PageFacts, facts
 from crawler.config import Config
 from crawler.errors import DamageError, UsageError, reason_of
@@ -22,7 +22,7 @@ from crawler.frontier.waiting_urls import waiting_urls
 from crawler.pages.formats.mirror import redirect_target
 from crawler.pages.formats.rows import Known, known_rows, url_finder
 from crawler.pages.formats.selection import Say, Selection
-from crawler.records import NO_PAGE, LinkFlag, PageState
+from crawler.records import NO_PAGE, LinkFlag, Outcome, PageState
 from crawler.urls.canonical import canonical
 from crawler.urls.media_type import may_be_page
 from crawler.urls.page_urls import resolved
@@ -102,13 +102,26 @@ def compare(audit_of: Audit, path: Path, earlier: Path, **options: Any) -> None:
     audit_of.compared_with = str(earlier)
     if earlier.is_dir():
         with opened(path) as ours, opened(earlier) as theirs:
-            audit_of.comparison = compare_pages(StoredHtml(ours), StoredHtml(theirs))
+            audit_of.comparison = compare_pages(StoredHtml(ours), StoredHtml(theirs), _fates(ours))
         other = audit(earlier, **options)
     else:
         other = _from_file(earlier)
     audit_of.damage += [f"{earlier}: {line}" for line in other.damage]
     audit_of.not_compared = other.not_made
-    audit_of.comparison |= compare_findings(audit_of, other)
+    with opened(path) as ours:
+        audit_of.comparison |= compare_findings(audit_of, other, (page.url for page in StoredHtml(ours)))
+
+
+def _fates(crawled: Crawled) -> Iterator[tuple[str, PageFate]]:
+    """Yield each URL that was tried but is not an HTML page, with its redirect or its answer."""
+    for known in _all_known(crawled):
+        row = known.row
+        if row["state"] == PageState.REDIRECTED:
+            yield row["url"], PageFate(redirect_target(row["url"], row["location"] or "") or "")
+        elif row["state"] != PageState.STORED:
+            yield row["url"], PageFate("", answer_in_words(row["status"], Outcome(row["outcome"])))
+        elif not may_be_page(row["content_type"] or ""):
+            yield row["url"], PageFate("", row["content_type"])
 
 
 def _from_file(path: Path) -> Audit:

@@ -67,7 +67,7 @@ def earn(schedule: Schedule, page: int, now: float, fetches: int) -> None:
 
 def ask(schedule: Schedule, page: int, now: float, result: RefreshOutcome) -> float:
     """Fetch a page that is due at `now`; return the length of its wait after that."""
-    schedule.best(schedule.host_of(page), now)
+    schedule.peek(now)
     schedule.acquire(page, now)
     schedule.record_outcome(page, now, result, now)
     return schedule.overview.due_at(page, now) - now
@@ -175,7 +175,7 @@ def test_a_change_of_the_rules_recalls_all_pages_that_are_away() -> None:
     for page in pages:
         ask(schedule, page, 1.0, RefreshOutcome.DENIED)
     earn(schedule, other, 2.0, 1000)
-    assert schedule.best(schedule.host(1), 3.0) == -1
+    assert schedule.peek(3.0) == -1
     schedule.facts.note_new_rules(schedule.host(1))
     now, found = 3.0, set()
     while not found >= set(pages) and now < 3.0 + HOUR:

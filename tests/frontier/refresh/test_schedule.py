@@ -282,7 +282,7 @@ def test_a_source_that_lies_recalls_no_page_that_is_gone() -> None:
     gone, page = (schedule.add(number, 1, 1, 0.0, 0.0) for number in (1, 2))
     now = 0.5
     for _ in range(7):
-        schedule.best(schedule.host_of(gone), now)
+        schedule.peek(now)
         schedule.acquire(gone, now)
         schedule.record_outcome(gone, now, RefreshOutcome.GONE)
         now = schedule.overview.due_at(gone, now) + 1.0

@@ -29,6 +29,7 @@ SHARED = {
     "http_dates",
     "records",
     "shadow_roots",
+    "content_codings",
     "turn_share",
     "unix_sockets",
     "errors",

@@ -126,7 +126,7 @@ class _ByPrefix(Generic[Kept]):
 class RobotsRules:
     """The rules of one authority, ready for matching.
 
-    >>> parse(b"User-agent: *\\nDisallow: /private", "crawler").allowed("/private/x")
+    >>> RobotsRules(Parsed((Rule("/private", allow=False),))).allowed("/private/x")
     False
     """
 

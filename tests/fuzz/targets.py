@@ -165,7 +165,7 @@ def _cut_short(one: Any, other: Any) -> bool:
     """Return whether two contents differ only at the end.
 
     The end of a truncated deflate stream depends on how the stream was split into pieces
-    (`fetcher/coding.py`).
+    (`content_codings.py`).
     """
     if not isinstance(one, bytes) or abs(len(one) - len(other)) > SYMBOL_MAX:
         return False

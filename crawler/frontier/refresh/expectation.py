@@ -111,6 +111,7 @@ class Expectation:
         fresh = np.array([page.fresh for page in sample])
         return {
             "pages": len(self._schedule),
+            "importance": _importance(weights, len(self._schedule)),
             "expected_freshness": _round(_mean(fresh, weights)),
             "level": self._schedule.pace.level,
             "rate": self._schedule.pace.rate * self._speed,
@@ -147,7 +148,7 @@ class Expectation:
         """Return how much the freshness would rise if the rate rose by the share `MORE_RATE`; {} if this is not known."""
         settings = self._schedule.settings
         policies = [one.policy for one in (settings if isinstance(settings, tuple) else (settings,))]
-        whole = float(weights.mean()) * len(self._schedule) if len(weights) else 0.0
+        whole = _importance(weights, len(self._schedule))
         if not (whole and self._schedule.pace.rate and all(policy in BY_LEVEL for policy in policies)):
             return {}
         gain = MORE_RATE * self._schedule.pace.rate * self._schedule.pace.level / whole
@@ -227,6 +228,11 @@ def fresh_part(staleness: float) -> float:
     return 0.5 - x / 12.0 if x < 1e-3 else 1.0 / x - 1.0 / math.expm1(x)
 
 
+def _importance(weights: np.ndarray, pages: int) -> float:
+    """Estimate the sum of the importances of `pages` pages from those of a sample."""
+    return float(weights.mean()) * pages if len(weights) else 0.0
+
+
 def _arm_view(policy: str, size: int, arm: _Arm, pages: list[PageView]) -> dict[str, Any]:
     """Return the row of one arm, with the present expectation for its pages and the results of its refreshes."""
     view: dict[str, Any] = {
@@ -237,9 +243,12 @@ def _arm_view(policy: str, size: int, arm: _Arm, pages: list[PageView]) -> dict[
     }
     if pages:
         fresh = np.array([page.fresh for page in pages])
-        view["expected"] = _round(_mean(fresh, np.array([page.importance for page in pages])))
+        weights = np.array([page.importance for page in pages])
+        view["importance"] = _importance(weights, size)
+        view["expected"] = _round(_mean(fresh, weights))
         view["expected_error"] = _round(float(fresh.std()) / math.sqrt(len(pages)))
     if arm.spans:
+        view["spans"] = arm.spans
         view["seen"], view["seen_error"] = map(_round, arm.seen())
     return view
 

@@ -79,7 +79,7 @@ def threads() -> int:
 def assert_closes(call: Callable[[], T], what: object) -> T:
     """Call twice, assert that the second call leaves nothing open, and return the result of the first call.
 
-    A thread that nobody waits for, such as a watchdog, may end a moment after the call.
+    A watchdog thread may end a moment after the call, because no caller waits for it.
     """
     first = call()
     before = in_use()

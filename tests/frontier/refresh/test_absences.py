@@ -175,7 +175,7 @@ def test_a_change_of_the_rules_recalls_all_pages_that_are_away() -> None:
     for page in pages:
         ask(schedule, page, 1.0, RefreshOutcome.DENIED)
     earn(schedule, other, 2.0, 1000)
-    assert schedule.peek(3.0) == -1
+    assert schedule.peek(3.0) == other
     schedule.facts.note_new_rules(schedule.host(1))
     now, found = 3.0, set()
     while not found >= set(pages) and now < 3.0 + HOUR:

@@ -15,6 +15,7 @@ Address = tuple[str, int]
 _PRODUCT = re.compile(r"[A-Za-z_-]+")
 _FIELD_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _HTTPS_ORIGIN = re.compile(r"https://(?:[0-9a-z.-]{1,253}|\[[0-9a-f:.]{2,45}\])(?::[0-9]{1,5})?/?")
+_HOST = re.compile(r"[^\s/@\[\]]+")
 _PROCESS_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _FILE_NAME_PART = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _LISTEN = re.compile(r"\[?([0-9A-Za-z.:_-]*)\]?:([0-9]{1,5})")
@@ -102,7 +103,7 @@ def named_addresses(entries: Iterable[str]) -> dict[str, Address]:
     """Return a mapping from the name to the address of each entry "name=host:port".
 
     Raises:
-        ConfigError: an entry does not have this form, or a name occurs twice.
+        ConfigError: an entry does not have this form, a name occurs twice, or an address has no host.
     """
     found: dict[str, Address] = {}
     for text in entries:
@@ -110,6 +111,8 @@ def named_addresses(entries: Iterable[str]) -> dict[str, Address]:
         if not equals or process_name(name) in found:
             raise ConfigError(f"expected name=host:port entries with different names, got {text!r}")
         found[name] = host_port(address)
+        if not _HOST.fullmatch(found[name][0]):
+            raise ConfigError(f"expected name=host:port, got {text!r}")
     return found
 
 

@@ -121,24 +121,16 @@ def terms_paths(document: RslDocument, authority: str) -> list[str]:
     return [path for each in document.contents if (path := _path(each.url, name)) is not None]
 
 
-def announced_licenses(
-    robots_lines: Iterable[str],
-    link_fields: Iterable[str] = (),
-    html_links: Iterable[tuple[str, str, str]] = (),
-) -> tuple[str, ...]:
+def announced_licenses(robots_lines: Iterable[str], link_fields: Iterable[str] = ()) -> tuple[str, ...]:
     """Return the raw URLs of the licence documents that are announced, at most `ANNOUNCED_MAX`.
 
     Args:
         robots_lines: values of the License lines of robots.txt; only absolute URLs count.
         link_fields: values of the `Link` header.
-        html_links: (rel, type, href) of link elements.
     """
     found = dict.fromkeys(line for line in robots_lines if line.lower().startswith(("http://", "https://")))
     for url, relations, media_type in typed_link_headers(link_fields):
         if "license" in relations and media_type == MEDIA_TYPE:
-            found[url] = None
-    for rel, media_type, url in html_links:
-        if "license" in rel.lower().split() and media_type.strip().lower() == MEDIA_TYPE:
             found[url] = None
     return tuple(url for url in found if len(url) <= FIELD_OCTETS_MAX)[:ANNOUNCED_MAX]
 

@@ -345,11 +345,8 @@ def member_pieces(folder: Path, place: RecordPlace) -> Iterator[bytes]:
     return reading.expanded(chunks, f"{place.segment} at {place.offset}")
 
 
-def members(path: Path, *, end: int = -1, chunk_bytes: int = _CHUNK_BYTES) -> Iterator[tuple[int, int]]:
+def members(path: Path) -> Iterator[tuple[int, int]]:
     """Yield (offset, length) of each whole gzip member from the start of a file, in order.
-
-    Members that begin at `end` or later are ignored, because they are not committed. If `end` is -1, no
-    member is ignored.
 
     Raises:
         DamageError: the data after the last member is not a whole member.
@@ -357,8 +354,8 @@ def members(path: Path, *, end: int = -1, chunk_bytes: int = _CHUNK_BYTES) -> It
     offset = 0
     with _opened(path) as file:
         size = os.fstat(file.fileno()).st_size
-        while offset < (size if end < 0 else min(end, size)):
-            length = reading.member_length(_chunks(file, offset, chunk_bytes), f"{path.name} at {offset}")
+        while offset < size:
+            length = reading.member_length(_chunks(file, offset), f"{path.name} at {offset}")
             yield offset, length
             offset += length
 
@@ -371,9 +368,9 @@ def _opened(path: Path) -> BinaryIO:
         return path.with_name(path.name.removesuffix(OPEN_SUFFIX)).open("rb")
 
 
-def _chunks(file: BinaryIO, offset: int, chunk_bytes: int) -> Iterator[bytes]:
+def _chunks(file: BinaryIO, offset: int) -> Iterator[bytes]:
     file.seek(offset)
-    while chunk := file.read(chunk_bytes):
+    while chunk := file.read(_CHUNK_BYTES):
         yield chunk
 
 

@@ -103,7 +103,7 @@ class LiveServices:
         from crawler.serve.page_handler import PageHandler
         from crawler.serve.representation import CopyForm
         from crawler.serve.rewriting import rewriter
-        from crawler.serve.server import PageServer
+        from crawler.serve.server import SOCKET, PageServer
         from crawler.serve.sibling_client import SiblingClient
         from crawler.serve.subscriber import Subscriber, read_topics
 
@@ -130,7 +130,7 @@ class LiveServices:
         self.server = server
         await server.start(config.address, shared=several)
         if several:
-            await server.listener.start_unix(folder)
+            await server.listener.start_unix(folder, SOCKET)
         receivers.resume()
         self._in_background(self.counts.keep())
         if config.fill_share > 0.0:

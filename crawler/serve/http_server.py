@@ -452,7 +452,7 @@ class HttpListener:
         self.address = sock.getsockname()[:2]
         self._sweep_from_now_on()
 
-    async def start_unix(self, folder: Path, name: str = "serve.sock") -> None:
+    async def start_unix(self, folder: Path, name: str) -> None:
         """Also listen on a Unix socket for sibling processes. Replace a socket that a dead process has left."""
         loop = asyncio.get_running_loop()
         (folder / name).unlink(missing_ok=True)

@@ -3,31 +3,20 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from crawler.errors import ConfigError
-from crawler.serve import host_check
+from crawler.config.forms import named_addresses
 from crawler.serve.server import SOCKET, Forwarded, forward_to_node, forward_to_sibling
 
 
 class SiblingClient:
     """Finds the page servers of the other processes of the crawl.
 
-    `peers` names the servers on other nodes, each as "NAME=HOST:PORT". The processes on this machine have their
-    directories in `folder`.
-
-    Raises:
-        ConfigError: a peer is not written as NAME=HOST:PORT.
+    `peers` names the servers on other nodes, each as "NAME=HOST:PORT" (`serve.peers`). The processes on this machine
+    have their directories in `folder`.
     """
 
     def __init__(self, peers: Sequence[str], folder: Path) -> None:
         self._folder = folder
-        self._addresses = {}
-        for peer in peers:
-            name, _, address = peer.partition("=")
-            if not name or ":" not in address:
-                raise ConfigError(
-                    f"serve.peers: {peer!r} must have the form NAME=HOST:PORT, such as p1=crawl1.internal:8080"
-                )
-            self._addresses[name] = host_check.parse_address(address, "serve.peers")
+        self._addresses = named_addresses(peers)
 
     def ask(self, owner: str, body: bytes = b"") -> Forwarded | None:
         """Forward a request with `body` to its owner; return None if the owner is neither on this machine nor a peer."""

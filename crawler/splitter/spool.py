@@ -50,6 +50,7 @@ from crawler.storage.kv import Batch, KeyValue, scan_prefix, seal, unseal
 
 # The number of the first entry. This number leaves room for lower numbers, because compactions count down.
 FIRST_NUMBER = 1 << 40
+_SWEPT_AT_ONCE = 1_000  # number of keys that a batch of a sweep deletes
 APPENDED = 0  # the generation of entries that no compaction has rewritten
 
 
@@ -514,7 +515,7 @@ class Spool:
         )
 
 
-def sweep(store: KeyValue, keys: Iterator[bytes], *, batch_keys: int = 1_000) -> None:
+def sweep(store: KeyValue, keys: Iterator[bytes]) -> None:
     """Delete the unreferenced `keys` in bounded batches.
 
     The batches are not synced, because a sweep can be repeated.
@@ -525,7 +526,7 @@ def sweep(store: KeyValue, keys: Iterator[bytes], *, batch_keys: int = 1_000) ->
         for key in keys:
             batch.delete(key)
             count += 1
-            if count == batch_keys:
+            if count == _SWEPT_AT_ONCE:
                 break
         if not count:
             return

@@ -17,6 +17,7 @@ from crawler.pages import reading
 from crawler.pages.erased_bytes import filler
 
 _MEMBER = re.compile(rb"\x1f\x8b\x08")
+_CHUNK_BYTES = 1 << 16
 
 
 def mended(path: Path, name: str, end: int) -> Iterator[tuple[int, int, reading.Record | None]]:
@@ -57,9 +58,9 @@ def _member(data: mmap.mmap, at: int, name: str) -> tuple[reading.Record, int] |
     return None if problems else (record, length)
 
 
-def _chunks(data: mmap.mmap, at: int, end: int = 0, step: int = 1 << 16) -> Iterator[bytes]:
+def _chunks(data: mmap.mmap, at: int, end: int = 0) -> Iterator[bytes]:
     end = end or len(data)
-    return (data[start : min(start + step, end)] for start in range(at, end, step))
+    return (data[start : min(start + _CHUNK_BYTES, end)] for start in range(at, end, _CHUNK_BYTES))
 
 
 def _blank(data: mmap.mmap, at: int, name: str) -> bytes | None:

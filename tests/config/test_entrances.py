@@ -43,6 +43,10 @@ VALUES = [
     Bad("[splitter]\ntls_key = 'k'", 2, "splitter.tls_key: tls_certificate, tls_key and tls_authority"),
     Bad("[admin]\naddress = '127.0.0.1:99999'", 2, "admin.address: '127.0.0.1:99999' is not ADDRESS:PORT"),
     Bad("[serve]\naddress = 'nowhere'", 2, "serve.address: 'nowhere' is not ADDRESS:PORT"),
+    *(
+        Bad(f"[serve]\npeers = ['{peer}']", 2, "serve.peers: expected name=host:port")
+        for peer in ("p1=:80", "p1=a b:80", "p1=http://a:80")
+    ),
     Bad("[serve]\npeers = ['p1']", 2, "serve.peers: expected name=host:port entries"),
     Bad("[serve]\nwebsub = ['http://a.org/feed']", 2, "serve.websub: 'http://a.org/feed': expected the URL of a feed"),
     Bad("[serve]\nwebsub = ['a b']", 2, "serve.websub: 'a b': expected the URL of a feed"),

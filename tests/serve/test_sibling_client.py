@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from crawler.errors import ConfigError
 from crawler.serve import server
 from crawler.serve.sibling_client import SiblingClient
 from tests.fetcher.scripted import silent_port
@@ -89,9 +88,3 @@ async def test_an_owner_that_dies_during_an_answer(tmp_path: Path) -> None:
         assert response.fields["content-length"] == "100" and response.body == b"half"
         dying.close()
         assert (await first.get("/healthz")).status == 200
-
-
-@pytest.mark.parametrize("peer", ["p1", "=a:80", "p1=a", "p1=a:x", "p1=a:99999"])
-def test_invalid_peers(peer: str, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match=r"serve\.peers"):
-        SiblingClient([peer], tmp_path)

@@ -42,7 +42,6 @@ def write_wacz(
     rows: Iterable[Mapping[str, Any]],
     *,
     now: float,
-    title: str = "",
     report: Say = ignore,
     receipt_of: ReceiptOf | None = None,
 ) -> int:
@@ -68,7 +67,7 @@ def write_wacz(
             lines = cdxj.sorted_lines(index, folder=path.parent)
             count = writer.add("indexes/index.cdx", lines)
             writer.add("pages/pages.jsonl", _page_lines(rows))
-            writer.finish(title)
+            writer.finish()
     except OSError as error:
         raise StoreError(f"{path}: cannot write: {error.strerror or error}") from error
     return count
@@ -139,14 +138,13 @@ class _Package:
         info.external_attr = 0o644 << 16
         return info
 
-    def finish(self, title: str) -> None:
+    def finish(self) -> None:
         """Write the list of the zip's contents, and the digest of this list."""
         listing = {
             "profile": "data-package",
             "wacz_version": "1.1.1",
             "software": "crawler",
             "created": iso_time(self._now),
-            "title": title,
             "resources": list(self._resources),
         }
         data = msgspec.json.format(msgspec.json.encode(listing), indent=2)

@@ -25,7 +25,7 @@ def test_wacz_is_complete_and_consistent(tmp_path: Path) -> None:
         if wacz.is_page(known.row, known.flags) and known.capture
     ]
     rows[0]["title"] = "T"
-    count = wacz.write_wacz(archives, path, ALL, rows, now=START, title="A crawl")
+    count = wacz.write_wacz(archives, path, ALL, rows, now=START)
     assert count == 6
     with zipfile.ZipFile(path) as package:
         assert package.testzip() is None

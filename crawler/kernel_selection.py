@@ -44,6 +44,7 @@ BOUND = (
     "frontier.refresh.level_controller",
     "frontier.refresh.offsets",
     "frontier.refresh.deadlines",
+    "frontier.refresh.absences",
     "frontier.refresh.queues",
     "frontier.refresh.exploration",
     "frontier.refresh.flights",

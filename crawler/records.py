@@ -507,6 +507,7 @@ class PageRecord(msgspec.Struct, gc=False, array_like=True):
     # If `rendered` is True: facts about the stored rendering. If `rendered` is False: facts about the last
     # attempt to render, which failed.
     shown: RenderingFacts | None = None
+    unanswered_at: float = 0.0  # instant of the last attempt if it got no answer, or else 0
 
     def link(self, fingerprint: int, flags: int) -> Link:
         """Return a link to the URL, found as it was found before."""

@@ -2,8 +2,7 @@
 
 A request is one line {"command": name, ...}, and the answer is one line
 {"ok": true, "result": ...} or {"ok": false, "error": text}. The socket is in the
-process's folder and accessible only to its owner. Clients (`control_client.py`) open the folder and connect
-through /proc/self/fd, because the path of a socket may have at most 107 bytes.
+process's folder and accessible only to its owner. `control_client.py` is the client.
 """
 
 import asyncio
@@ -17,9 +16,10 @@ from typing import Any
 
 import msgspec
 
-from crawler.admin.control_client import short_path
+from crawler.admin.control_client import SOCKET
 from crawler.errors import CrawlerError, DirectoryError
 from crawler.records import UNDECODABLE
+from crawler.unix_sockets import short_path
 
 REQUEST_BYTES_MAX = 1 << 20
 
@@ -40,7 +40,7 @@ def _bound(folder: Path) -> socket.socket:
     made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
     before = os.umask(0o177)
     try:
-        with short_path(folder) as path:
+        with short_path(folder, SOCKET) as path:
             made.bind(path)
     except BaseException:
         made.close()
@@ -74,7 +74,7 @@ class ControlServer:
         Raises:
             DirectoryError: the file system does not support sockets, like some network file systems.
         """
-        name = self._folder / "control.sock"
+        name = self._folder / SOCKET
         try:
             name.unlink(missing_ok=True)
             bound = _bound(self._folder)
@@ -90,7 +90,7 @@ class ControlServer:
     async def close(self) -> None:
         if self._server is not None:
             self._server.close()
-            (self._folder / "control.sock").unlink(missing_ok=True)
+            (self._folder / SOCKET).unlink(missing_ok=True)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

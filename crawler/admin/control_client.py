@@ -3,17 +3,16 @@
 This module does not import asyncio, so that commands which send requests to a crawl start fast.
 """
 
-import contextlib
-import os
 import socket
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from crawler.errors import CrawlerError, DirectoryError
+from crawler.unix_sockets import short_path
 
+SOCKET = "control.sock"  # in the folder of the process
 ANSWER_BYTES_MAX = 64 << 20
 # seconds to wait for a process that does not answer although other processes do; it may be restarting
 RESTART_WAIT = 10.0
@@ -22,20 +21,10 @@ TIMEOUT = 30.0  # seconds to wait for an answer; a process answers from memory o
 NOBODY = object()  # the result of `ask` if no process runs
 
 
-@contextlib.contextmanager
-def short_path(folder: Path) -> Iterator[str]:
-    """Yield a path of the control socket in `folder` that is short enough to connect to."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        yield f"/proc/self/fd/{descriptor}/control.sock"
-    finally:
-        os.close(descriptor)
-
-
 def listens(folder: Path) -> bool:
     """Return whether a process accepts requests in `folder`."""
     try:
-        with short_path(folder) as path, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as link:
+        with short_path(folder, SOCKET) as path, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as link:
             link.settimeout(TIMEOUT)
             link.connect(path)
             return True
@@ -51,7 +40,7 @@ def ask(folder: Path, command: str, **arguments: Any) -> Any:
     """
     request = msgspec.json.encode({"command": command, **arguments}) + b"\n"
     try:
-        with short_path(folder) as path, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as link:
+        with short_path(folder, SOCKET) as path, socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as link:
             link.settimeout(TIMEOUT)
             link.connect(path)
             link.sendall(request)

@@ -19,32 +19,48 @@ _STATES = {
 
 
 class CrawlWait(NamedTuple):
-    """The wait of a crawl that cannot fetch anything until the instant `until`, when `host` is ready.
+    """The wait of a crawl that cannot fetch anything until the instant `until`.
 
-    `others` is the number of other hosts that wait.
+    `subject` is what can be fetched then: a host and the number of other hosts, or a known page.
     """
 
-    host: str
-    others: int
+    subject: str
     until: float
     reason: str
 
     def described(self, now: float) -> str:
         """Return the wait in words, as seen at `now`."""
-        others = f" and {several(self.others, 'other host')}" if self.others else ""
         clock = iso_time(self.until)[11:19]
-        return f"waits until {clock} UTC ({self.until - now:,.0f} s) for {self.host}{others}: {self.reason}"
+        return f"waits until {clock} UTC ({self.until - now:,.0f} s) for {self.subject}: {self.reason}"
+
+
+def is_fetching(status: Status) -> bool:
+    """Return whether a new URL or a known page is in flight."""
+    return bool(status.frontier.in_flight or status.refreshing.get("in_flight"))
 
 
 def next_wait(status: Status) -> CrawlWait | None:
     """Return what a crawl without a fetch in flight waits for, or None if it does not wait long."""
-    if status.frontier.in_flight or not status.frontier.todo:
+    if is_fetching(status):
         return None
+    known = _refresh_wait(status)
+    if not status.frontier.todo:
+        return known
     hosts = [host for host in status.waiting if host.todo and host.ready_at - status.now > LONG_WAIT]
     if not hosts:
         return None
     first = min(hosts, key=lambda host: host.ready_at)
-    return CrawlWait(first.host, len(hosts) - 1, first.ready_at, _reason(first))
+    others = f" and {several(len(hosts) - 1, 'other host')}" if len(hosts) > 1 else ""
+    found = CrawlWait(f"{first.host}{others}", first.ready_at, _reason(first))
+    return found if known is None else min(found, known, key=lambda wait: wait.until)
+
+
+def _refresh_wait(status: Status) -> CrawlWait | None:
+    """Return what all known pages wait for, or None if one of them may be fetched soon."""
+    wait = status.refreshing.get("wait")
+    if not wait or wait["until"] - status.now <= LONG_WAIT:
+        return None
+    return CrawlWait("the next refresh", wait["until"], wait["reason"])
 
 
 def _reason(host: HostStatus) -> str:

@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 import msgspec
 
 from crawler.storage.rotating_file import generations
-from crawler.urls.canonical import canonical, hostname
+from crawler.urls.canonical import hostname
 
 TAIL_BYTES = 64 << 20
 ROWS_MAX = 1000
@@ -120,9 +120,3 @@ def _requests(lines: Iterable[bytes], host: str) -> Iterator[tuple[dict[str, Any
                 yield entry, datetime.fromisoformat(entry["ts"]).timestamp()
         except (msgspec.MsgspecError, KeyError, ValueError, TypeError):
             continue
-
-
-def host_name(text: str) -> str:
-    """Return the canonical name of a host, or "" if it is not a host name."""
-    url = canonical(text if "://" in text else f"http://{text}/")
-    return "" if url is None else hostname(url)

@@ -49,6 +49,7 @@ from crawler.serve.http_server import (
 )
 from crawler.serve.reply import Reply
 from crawler.serve.request_reader import ServedRequest
+from crawler.urls.typed_url import typed_host
 
 log = logging.getLogger("crawler")
 
@@ -224,7 +225,7 @@ class AdminServer:
         return _reply(bot.page(self._config), "text/html")
 
     async def _ledger(self, fields: dict[str, str]) -> Reply:
-        host = ledger.host_name(fields.get("host", ""))
+        host = typed_host(fields.get("host", ""))
         if not host:
             raise HttpError(400, "bad_request", "name the host: /bot/ledger?host=NAME")
         path = self._files_of.pages_file
@@ -263,7 +264,7 @@ class AdminServer:
         return _json({"rows": rows})
 
     async def _host(self, text: str) -> Reply:
-        host = ledger.host_name(text)
+        host = typed_host(text)
         if not host:
             raise HttpError(400, "bad_request", "this is not a host name")
         answers = await self._source.ask({"command": "host", "host": host})

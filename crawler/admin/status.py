@@ -153,11 +153,14 @@ def _weighted(values: Sequence[Mapping[str, Any]], name: str, by: str) -> float 
 
 
 def _refreshing(values: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Merge the refresh sections of several processes (`frontier/refresh/expectation.py`)."""
+    """Merge the refresh sections of several processes (`frontier/refresh/expectation.py`).
+
+    The freshness is weighted by the importance of pages, as in each process.
+    """
     values = [value for value in values if value]
     if len(values) < 2:
         return values[0] if values else {}
-    plain = ("pages", "in_flight", "ahead", "rate", "share", "results", "hosts")
+    plain = ("pages", "importance", "in_flight", "ahead", "rate", "share", "results", "hosts")
     merged = {name: _merged(name, [value.get(name) for value in values]) for name in plain}
     rows: dict[int, list[dict[str, Any]]] = {}
     for row in (row for value in values for row in value["calibration"]):
@@ -165,13 +168,16 @@ def _refreshing(values: Sequence[dict[str, Any]]) -> dict[str, Any]:
     merged["hosts"].sort(key=lambda host: -host["pages"])
     gains = [value | value["more_rate"] for value in values if value["more_rate"]]
     return merged | {
-        "expected_freshness": _weighted(values, "expected_freshness", "pages"),
+        "expected_freshness": _weighted(values, "expected_freshness", "importance"),
         "level": _weighted(values, "level", "pages"),
         "levels": [value["level"] for value in values],
         "busy": _weighted(values, "busy", "pages"),
         "known_share": _weighted(values, "known_share", "pages"),
         "news": _news([value["news"] for value in values if value.get("news")]),
-        "more_rate": {"share": gains[0]["share"], "gain": _weighted(gains, "gain", "pages")} if gains else {},
+        "wait": _first_wait(values),
+        "more_rate": {"share": gains[0]["share"], "gain": _weighted(gains, "gain", "importance")}
+        if gains
+        else {},
         "ages": _ages(values),
         "calibration": [
             {
@@ -184,6 +190,12 @@ def _refreshing(values: Sequence[dict[str, Any]]) -> dict[str, Any]:
         ],
         "arms": [_arm(found) for found in zip(*(value["arms"] for value in values), strict=False)],
     }
+
+
+def _first_wait(values: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the shortest of the waits for known pages; {} if a process with known pages does not wait."""
+    waits = [value.get("wait") or {} for value in values if value["pages"]]
+    return min(waits, key=lambda wait: wait["until"]) if waits and all(waits) else {}
 
 
 def _news(values: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -211,15 +223,17 @@ def _ages(values: Sequence[Mapping[str, Any]]) -> dict[str, float]:
 def _arm(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
     """Merge the rows that all processes have of one arm of a comparison.
 
-    The error of the result is the error of a weighted mean of independent parts.
+    The expected freshness is weighted by the importance of pages, and the freshness that was seen by the spans
+    of the refreshes. The error of the result is the error of a weighted mean of independent parts.
     """
     arm = {"policy": rows[0]["policy"]}
     arm |= {name: sum(row[name] for row in rows) for name in ("pages", "refreshes", "changed")}
-    for name, by in (("expected", "pages"), ("seen", "refreshes")):
+    for name, by in (("expected", "importance"), ("seen", "spans")):
         if (mean := _weighted(rows, name, by)) is not None:
-            whole = sum(row[by] for row in rows if row.get(name) is not None)
-            parts = [(row.get(f"{name}_error", 0.0) * row[by] / whole) ** 2 for row in rows]
-            arm |= {name: mean, f"{name}_error": round(sum(parts) ** 0.5, 4)}
+            known = [row for row in rows if row.get(name) is not None]
+            whole = sum(row[by] for row in known)
+            parts = [(row.get(f"{name}_error", 0.0) * row[by] / whole) ** 2 for row in known]
+            arm |= {by: whole, name: mean, f"{name}_error": round(sum(parts) ** 0.5, 4)}
     return arm
 
 

@@ -7,10 +7,11 @@ from typing import Any, Protocol
 
 import msgspec
 
-from crawler.admin.control_client import ANSWER_BYTES_MAX, RESTART_WAIT, short_path
+from crawler.admin.control_client import ANSWER_BYTES_MAX, RESTART_WAIT, SOCKET
 from crawler.admin.process_metrics import RecentErrors
 from crawler.admin.status import Status, resting
 from crawler.errors import CrawlerError, UsageError
+from crawler.unix_sockets import short_path
 
 Request = Mapping[str, Any]
 _RETRY_INTERVAL = 0.1  # seconds between two requests to a process that may be restarting
@@ -122,7 +123,7 @@ class SiblingProcesses:
 
     async def _ask(self, name: str, request: Request) -> Any:
         async with asyncio.timeout(TIMEOUT):
-            with short_path(self._folders[name]) as path:
+            with short_path(self._folders[name], SOCKET) as path:
                 reader, writer = await asyncio.open_unix_connection(path, limit=ANSWER_BYTES_MAX)
             try:
                 writer.write(msgspec.json.encode(request) + b"\n")

@@ -146,10 +146,11 @@ async def _tell_waits(crawl: Crawl) -> None:
         wait = None if status.paused else next_wait(status)
         if wait is not None and wait.until > max(until, status.now + _WAIT_TOLD):
             until = wait.until
+            ends = f"; a run ends if all waits are longer than crawl.patience ({crawl.config.crawl.patience:g} s)"
             log.warning(
-                "the crawl %s; a run ends if all waits are longer than crawl.patience (%g s)",
+                "the crawl %s%s",
                 printable(wait.described(status.now)),
-                crawl.config.crawl.patience,
+                "" if crawl.config.refresh.endless else ends,
             )
 
 

@@ -18,6 +18,7 @@ from crawler.errors import UsageError
 from crawler.extract.decode import to_utf8
 from crawler.shadow_roots import open_shadow_roots
 from crawler.urls.canonical import resolve
+from crawler.urls.page_urls import base_url
 
 if TYPE_CHECKING:
     import parsel
@@ -350,8 +351,8 @@ class Page(msgspec.Struct, frozen=True, dict=True):
         >>> Page.of("http://x/shop/1", "<base href=/tea/>").base
         'http://x/tea/'
         """
-        href = self.css("base[href]").attr("href")
-        return (resolve(self.url, href) if href else None) or self.url
+        bases = (base_url(self.url, href) for href in self.css("base[href]").attrs("href"))
+        return next(filter(None, bases), self.url)
 
     def url_join(self, raw_url: str) -> str:
         """Return a URL of the page in absolute, canonical form; raise ValueError if it is not an http(s) URL.

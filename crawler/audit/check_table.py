@@ -51,6 +51,11 @@ class Check(NamedTuple):
     arrow: str = "<-"
     source: Source = Source.RECORDS
 
+    @property
+    def of_page(self) -> bool:
+        """Return whether a finding is about one page, which is its subject, and not about links to the subject."""
+        return self in _OF_PAGES
+
 
 _E, _W, _N = Severity.ERROR, Severity.WARNING, Severity.NOTICE
 _PAGES, _EXTERNAL = Source.PAGES, Source.EXTERNAL
@@ -189,6 +194,17 @@ CHECKS = {
         "Link to these pages from pages nearer to the start.", "hops", "found on",
     ),
 }  # fmt: skip
+
+
+_OF_PAGES = frozenset(
+    CHECKS[name]
+    for name in (
+        "soft_404", "mixed_content", "canonical_conflicts", "hreflang_codes", "hreflang_returns", "meta_refreshes",
+        "missing_titles", "long_titles", "missing_descriptions", "long_descriptions",
+        "missing_headings", "several_headings", "missing_alts", "thin_pages", "orphans",
+        "not_in_sitemap", "deep_pages",
+    )
+)  # fmt: skip
 
 
 def word(name: str) -> str:

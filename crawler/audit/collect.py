@@ -7,8 +7,8 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from crawler.audit.comparison import ComparedPage, compare_findings, compare_pages, decode
-from crawler.audit.findings import LISTED_MAX, Audit, Auditor, unreachable
+from crawler.audit.comparison import ComparedPage, PageFate, compare_findings, compare_pages, decode
+from crawler.audit.findings import LISTED_MAX, Audit, Auditor, answer_in_words, unreachable
 from crawler.audit.on_page import PageFacts, facts
 from crawler.config import Config
 from crawler.errors import DamageError, UsageError, reason_of
@@ -18,13 +18,14 @@ from crawler.export.stored_pages import StoredPages
 from crawler.export.worker_pool import WorkerPool, batches
 from crawler.export.writing import PIECE_PAGES
 from crawler.extract.sitemap import read_sitemap
-from crawler.extract.types import may_be_page
 from crawler.frontier.waiting_urls import waiting_urls
 from crawler.pages.formats.mirror import redirect_target
 from crawler.pages.formats.rows import Known, known_rows, url_finder
 from crawler.pages.formats.selection import Say, Selection
-from crawler.records import NO_PAGE, LinkFlag, PageState
-from crawler.urls.canonical import canonical, resolve
+from crawler.records import NO_PAGE, LinkFlag, Outcome, PageState
+from crawler.urls.canonical import canonical
+from crawler.urls.media_type import may_be_page
+from crawler.urls.page_urls import resolved
 from crawler.urls.ports import BAD_PORTS, port_of
 
 _SITEMAP = LinkFlag.SITEMAP
@@ -101,13 +102,26 @@ def compare(audit_of: Audit, path: Path, earlier: Path, **options: Any) -> None:
     audit_of.compared_with = str(earlier)
     if earlier.is_dir():
         with opened(path) as ours, opened(earlier) as theirs:
-            audit_of.comparison = compare_pages(StoredHtml(ours), StoredHtml(theirs))
+            audit_of.comparison = compare_pages(StoredHtml(ours), StoredHtml(theirs), _fates(ours))
         other = audit(earlier, **options)
     else:
         other = _from_file(earlier)
     audit_of.damage += [f"{earlier}: {line}" for line in other.damage]
     audit_of.not_compared = other.not_made
-    audit_of.comparison |= compare_findings(audit_of, other)
+    with opened(path) as ours:
+        audit_of.comparison |= compare_findings(audit_of, other, (page.url for page in StoredHtml(ours)))
+
+
+def _fates(crawled: Crawled) -> Iterator[tuple[str, PageFate]]:
+    """Yield each URL that was tried but is not an HTML page, with its redirect or its answer."""
+    for known in _all_known(crawled):
+        row = known.row
+        if row["state"] == PageState.REDIRECTED:
+            yield row["url"], PageFate(redirect_target(row["url"], row["location"] or "") or "")
+        elif row["state"] != PageState.STORED:
+            yield row["url"], PageFate("", answer_in_words(row["status"], Outcome(row["outcome"])))
+        elif not may_be_page(row["content_type"] or ""):
+            yield row["url"], PageFate("", row["content_type"])
 
 
 def _from_file(path: Path) -> Audit:
@@ -211,10 +225,7 @@ class PageReader:
         if found is None:
             return None
         url = known.row["url"]
-        resolved = (
-            resolve(found.base, href, encoding=found.encoding) for href in [*found.hrefs, *found.requisites]
-        )
-        targets = [link for link in resolved if link is not None]
+        targets = resolved(found, [*found.hrefs, *found.requisites])
         links = np.array([self._fingerprint(link) for link in targets], np.uint64)
         matters = np.unique(links[np.isin(links, self._wanted)]) if len(self._wanted) else links[:0]
         page = facts(int(known.row["id"], 16), url, found, matters.tobytes(), self._fingerprint)

@@ -1,6 +1,8 @@
 """Compares an audit with the audit of an earlier crawl.
 
-The comparison finds new, gone and changed pages, and new and repaired findings. The earlier crawl is given as
+The comparison finds new, gone, moved and changed pages, and new and repaired findings. A page that now
+redirects has moved; any other page that the crawl no longer has is gone. A finding about a page that is gone or
+has moved is not repaired. The earlier crawl is given as
 a crawl directory, or as a file that `report --format json` has written. A report file contains no pages, so
 with a file only the findings are compared. Two findings are the same if they have the same check and the same
 subject. Only listed findings can be compared, so both audits list up to `COMPARED_MAX` findings for each
@@ -22,7 +24,20 @@ NEW, REPAIRED = "new_", "repaired_"
 
 _PAGES = {
     "new_pages": Check("New pages", Severity.NOTICE, "Pages that the earlier crawl did not have.", ""),
-    "gone_pages": Check("Gone pages", Severity.NOTICE, "Pages that only the earlier crawl had.", ""),
+    "gone_pages": Check(
+        "Gone pages",
+        Severity.NOTICE,
+        "Pages that only the earlier crawl had, and what their URLs answer now.",
+        "",
+        "answer",
+    ),
+    "moved_pages": Check(
+        "Moved pages",
+        Severity.NOTICE,
+        "Pages of the earlier crawl that now redirect, and their targets.",
+        "",
+        "target",
+    ),
     "changed_pages": Check("Changed pages", Severity.NOTICE, "Pages whose bytes differ.", ""),
 }
 
@@ -32,6 +47,16 @@ class ComparedPage(NamedTuple):
 
     url: str
     digest: str
+
+
+class PageFate(NamedTuple):
+    """The target of the redirect of a URL that is not a page, or else its answer in words."""
+
+    target: str
+    answer: str = ""
+
+
+NOT_FOUND = PageFate("", "no link to it was followed")
 
 
 def row_of(name: str) -> Check:
@@ -46,30 +71,47 @@ def row_of(name: str) -> Check:
     return check._replace(title=title, severity=check.severity if kind == NEW else Severity.NOTICE)
 
 
-def compare_findings(audit: Audit, earlier: Audit) -> dict[str, Section]:
-    """Return the sections of new and repaired findings of the checks that were made for both crawls."""
+def compare_findings(audit: Audit, earlier: Audit, pages: Iterable[str]) -> dict[str, Section]:
+    """Return the sections of new and repaired findings of the checks that were made for both crawls.
+
+    `pages` are the URLs of the crawl's pages.
+    """
     sections = {}
+    present = {_key(url) for url in pages}
     for name in CHECKS:
         if name in audit.not_made or name in earlier.not_made:
             continue
         ours, theirs = (each.sections.get(name, Section()).listed for each in (audit, earlier))
         for kind, some, others in ((NEW, ours, theirs), (REPAIRED, theirs, ours)):
             known = {finding.subject for finding in others}
-            if found := [finding for finding in some if finding.subject not in known]:
+            found = [finding for finding in some if finding.subject not in known]
+            if kind == REPAIRED and CHECKS[name].of_page:
+                found = [finding for finding in found if _key(finding.subject) in present]
+            if found:
                 sections[kind + name] = Section(len(found), found)
     return sections
 
 
-def compare_pages(pages: Iterable[ComparedPage], earlier: Iterable[ComparedPage]) -> dict[str, Section]:
-    """Return the sections of pages that are new, gone or changed."""
+def compare_pages(
+    pages: Iterable[ComparedPage], earlier: Iterable[ComparedPage], fates: Iterable[tuple[str, PageFate]] = ()
+) -> dict[str, Section]:
+    """Return the sections of pages that are new, gone, moved or changed.
+
+    `fates` has the fate of each URL that was tried but is not a page.
+    """
     sections = {name: Section(listed=[]) for name in _PAGES}
     ours = {_key(page.url): _key(page.digest) for page in pages}
+    fate_of = {_key(url): fate for url, fate in fates}
     met = set()
     for page in earlier:
         digest = ours.get(key := _key(page.url))
         met.add(key)
         if digest is None:
-            _add(sections["gone_pages"], page.url)
+            fate = fate_of.get(key, NOT_FOUND)
+            if fate.target:
+                _add(sections["moved_pages"], page.url, fate.target)
+            else:
+                _add(sections["gone_pages"], page.url, fate.answer)
         elif digest != _key(page.digest):
             _add(sections["changed_pages"], page.url)
     for page in pages:
@@ -107,10 +149,10 @@ def decode(text: bytes) -> Audit:
     return msgspec.json.decode(text, type=Audit)
 
 
-def _add(section: Section, url: str) -> None:
+def _add(section: Section, url: str, value: str = "") -> None:
     section.total += 1
     if len(section.listed) < COMPARED_MAX:
-        section.listed.append(Finding(url))
+        section.listed.append(Finding(url, value))
 
 
 def _key(text: str) -> int:

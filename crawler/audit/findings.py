@@ -474,7 +474,7 @@ def _found_on(url: str, via: str | None, value: str = "") -> Finding:
 def unreachable(cause: str, tries: int) -> str:
     """Return the verdict on a URL whose server does not answer: the reason, and the number of tries."""
     reason = _CAUSES.get(cause) or (
-        _behind(None, Outcome(cause)) if cause in _OUTCOMES else cause or "no answer"
+        answer_in_words(None, Outcome(cause)) if cause in _OUTCOMES else cause or "no answer"
     )
     return f"{words(reason)} after {several(tries, 'try')}"
 
@@ -484,10 +484,11 @@ def _is_dead(row: Mapping[str, Any]) -> bool:
 
 
 def _dead(row: Mapping[str, Any]) -> _Dead:
-    return row["url"], _behind(row["status"], Outcome(row["outcome"])), row["via"] or ""
+    return row["url"], answer_in_words(row["status"], Outcome(row["outcome"])), row["via"] or ""
 
 
-def _behind(status: int | None, outcome: Outcome) -> str:
+def answer_in_words(status: int | None, outcome: Outcome) -> str:
+    """Return the answer to a request that returned no page, such as "404 not found"."""
     reason = "gone" if status == 410 else _OUTCOMES.get(outcome, words(outcome.value))
     return f"{status} {reason}" if status else reason
 

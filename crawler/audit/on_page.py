@@ -11,7 +11,7 @@ import msgspec
 from crawler.audit.check_table import DESCRIPTION_CHARACTERS, THIN_WORDS, TITLE_CHARACTERS
 from crawler.audit.hreflang import is_code
 from crawler.records import Extracted, Markup
-from crawler.urls.canonical import resolve
+from crawler.urls.page_urls import resolved
 
 SOURCES_MAX = 20  # maximum number of related URLs that are listed per finding
 SOFT_404_WORDS_MAX = 250  # a page with more words is not a soft 404, whatever its title says
@@ -67,12 +67,12 @@ def facts(
     if markup is not None:
         page.description = next(iter(markup.descriptions), "")
         page.findings += _of_markup(url, found.title, markup)
-        canonicals = {identify(each): each for each in _resolved(found.base, markup.canonicals)}
+        canonicals = {identify(each): each for each in resolved(found, markup.canonicals)}
         if len(canonicals) > 1:
             page.findings.append(("canonical_conflicts", _listed(url, list(canonicals.values()))))
         elif canonicals and fingerprint not in canonicals:
             page.canonical = next(iter(canonicals.items()))
-        translations = _resolved(found.base, [raw_url for _, raw_url in markup.alternates])
+        translations = resolved(found, [raw_url for _, raw_url in markup.alternates])
         page.alternates = [(identify(each), each) for each in translations]
     return page
 
@@ -83,9 +83,9 @@ def _of_extracted(url: str, found: Extracted) -> Iterator[tuple[str, Finding]]:
     elif len(found.title) > TITLE_CHARACTERS:
         yield "long_titles", Finding(url, str(len(found.title)))
     if found.refresh:
-        yield "meta_refreshes", Finding(url, resolve(found.base, found.refresh) or found.refresh)
+        yield "meta_refreshes", Finding(url, next(iter(resolved(found, [found.refresh])), found.refresh))
     if url.startswith("https:"):
-        insecure = [part for part in _resolved(found.base, found.requisites) if part.startswith("http:")]
+        insecure = [part for part in resolved(found, found.requisites) if part.startswith("http:")]
         if insecure:
             yield "mixed_content", _listed(url, insecure)
 
@@ -117,9 +117,3 @@ def _says_not_found(texts: list[str]) -> str:
 
 def _listed(url: str, others: list[str]) -> Finding:
     return Finding(url, str(len(others)), tuple(others[:SOURCES_MAX]), len(others))
-
-
-def _resolved(base: str, raw_urls: list[str]) -> list[str]:
-    """Return the canonical forms of raw URLs, in order and without duplicates."""
-    urls = (resolve(base, raw_url) for raw_url in raw_urls)
-    return list(dict.fromkeys(url for url in urls if url is not None))

@@ -84,8 +84,8 @@ def _by_reason(checks: Mapping[str, str]) -> list[tuple[str, str]]:
 
 
 def _since(audit: Audit) -> str:
-    return ", ".join(
-        f"{row_of(name).title.lower()} {section.total:,}" for name, section in audit.comparison.items()
+    return "; ".join(
+        f"{row_of(name).title.lower()}: {section.total:,}" for name, section in audit.comparison.items()
     )
 
 

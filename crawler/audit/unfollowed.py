@@ -14,7 +14,7 @@ from crawler.export.archives import Crawled, opened
 from crawler.export.page_tasks import read_known
 from crawler.export.stored_pages import StoredPages
 from crawler.pages.formats.rows import Known
-from crawler.urls.canonical import resolve
+from crawler.urls.page_urls import resolved
 
 
 class Unfollowed(NamedTuple):
@@ -67,8 +67,8 @@ class _Search:
             return None
         if found is None or not (found.nofollow or self._crawled.config.robots.nofollow_links):
             return None
-        links = (resolve(found.base, href, encoding=found.encoding) for href in found.hrefs)
-        if any(link and self._crawled.fingerprint(link) == self._fingerprint for link in links):
+        links = resolved(found, found.hrefs)
+        if any(self._crawled.fingerprint(link) == self._fingerprint for link in links):
             return Unfollowed(known.row["url"], found.nofollow)
         return None
 

@@ -17,7 +17,7 @@ from crawler import early_signals
 from crawler.cli.command_table import COMMANDS, IN_ORDER
 from crawler.errors import CrawlerError, DirectoryError, StoreError, disk_failed
 from crawler.printable import printable_output
-from crawler.process.lifecycle.garbage_collection import collect_rarely, uncollected
+from crawler.process.lifecycle.garbage_collection import collect_rarely, settings_kept, uncollected
 
 USAGE = """\
 usage: crawler COMMAND [options]
@@ -44,7 +44,8 @@ def main(argv: list[str] | None = None) -> int:
     """Run the command line `argv` (the process's own if None) and return its exit code."""
     with printable_output():
         if argv is not None:
-            return _main(argv, leaves=False)
+            with settings_kept():
+                return _main(argv, leaves=False)
         try:
             return _main(sys.argv[1:], leaves=True)
         # an exception here is a bug; it is printed here, because its message may contain text from a web page

@@ -1,13 +1,17 @@
 """`crawler check`: verify a crawl directory that is not running; `--repair` repairs what it can."""
 
 import argparse
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from crawler.cli import access, options
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.lost_processes import begun_names, is_lost_whole
 from crawler.errors import ConfigError, DamageError
 from crawler.upgrade.ready import ready
+
+if TYPE_CHECKING:
+    from crawler.upkeep.shipped_objects import ObjectProblem
 
 _LOST_WHOLE = (
     "its store and all its WARC files were missing, so the pages stored there are lost; a backup of the folder brings "
@@ -91,7 +95,15 @@ def _check(directory: CrawlDirectory, workers: int) -> list[str]:
         with access.reading(directory, name) as stages:
             problems += [f"{name}: {line}" for line in check(stages, workers)]
             exchanged[name] = Exchanged.of(stages)
-    return problems + [str(each) for each in find_behind(exchanged)]
+    problems += [str(each) for each in find_behind(exchanged)]
+    return problems + [each.message for each in _object_problems(directory)]
+
+
+def _object_problems(directory: CrawlDirectory) -> "Iterator[ObjectProblem]":
+    from crawler.crawl.shipper import folders
+    from crawler.upkeep.shipped_objects import object_problems
+
+    return object_problems(folders(directory.path), directory.settings.config().pages.ship)
 
 
 def _repair(directory: CrawlDirectory, workers: int) -> list[str]:
@@ -99,6 +111,7 @@ def _repair(directory: CrawlDirectory, workers: int) -> list[str]:
     from crawler.clock import SystemClock
     from crawler.upkeep.behind_peers import recover_behind
     from crawler.upkeep.check import begin_repair, repair
+    from crawler.upkeep.shipped_objects import ship_again
 
     config, clock = directory.settings.config(), SystemClock()
     names = begun_names(directory)
@@ -110,4 +123,6 @@ def _repair(directory: CrawlDirectory, workers: int) -> list[str]:
         problems += [f"{name}: {line}" for line in left]
     done, left = recover_behind(config, directory, names, clock)
     _print_repaired(done)
-    return problems + left
+    objects = list(_object_problems(directory))
+    _print_repaired(ship_again(each) for each in objects if each.segment is not None)
+    return problems + left + [each.message for each in objects if each.segment is None]

@@ -2,11 +2,11 @@
 
 import argparse
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from crawler.cli import options
+from crawler.cli.work_progress import CountProgress
 from crawler.clock import SystemClock
 from crawler.consent.use_rule import USE_NAMES
 from crawler.errors import DamageError
@@ -15,7 +15,7 @@ from crawler.export.worker_pool import PROCESSES_MAX, processes
 from crawler.export.writing import FORMATS, TEXT_EXTRA, Export, ExportRequest
 from crawler.pages.formats.rows import FIELDS
 from crawler.pages.formats.selection import ignore
-from crawler.printable import printable, raw_stream
+from crawler.printable import printable
 
 _EXAMPLES = """\
 crawler export --dir example --format cdxj > example.cdxj
@@ -34,7 +34,7 @@ def main(_command: str, argv: list[str]) -> int:
     """
     args = _parse(argv)
     problems: list[str] = []
-    progress = ExportProgress(shown=not args.quiet and sys.stderr.isatty())
+    progress = CountProgress(quiet=args.quiet)
     say = ignore if args.quiet else _say
     with output_place(args.output, say) as output:
         export = Export(_request(args, output), report=problems.append, progress=progress)
@@ -138,23 +138,3 @@ def _request(args: argparse.Namespace, output: Path | None) -> ExportRequest:
         processes=max(1, min(args.processes, PROCESSES_MAX)),
         now=SystemClock().now(),
     )
-
-
-class ExportProgress:
-    """One progress line on a terminal, updated twice per second."""
-
-    def __init__(self, *, shown: bool) -> None:
-        self._shown = shown
-        self._began = self._last = time.monotonic()
-        self._wrote = False
-
-    def __call__(self, count: int) -> None:
-        now = time.monotonic()
-        if self._shown and now - self._last >= 0.5:
-            self._last, self._wrote = now, True
-            rate = count / (now - self._began)
-            print(f"\r{count:,} done, {rate:,.0f}/s ", end="", file=raw_stream(sys.stderr), flush=True)
-
-    def end(self) -> None:
-        if self._wrote:
-            print("\r\x1b[K", end="", file=raw_stream(sys.stderr), flush=True)

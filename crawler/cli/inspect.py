@@ -10,6 +10,7 @@ import msgspec
 
 from crawler.admin import report
 from crawler.admin.crawl_facts import CrawlFacts
+from crawler.admin.crawl_wait import next_wait
 from crawler.admin.eta import duration
 from crawler.admin.explanation import SEARCHED_MAX, explanation, may_be_unfollowed
 from crawler.admin.render_reasons import REASONS
@@ -179,8 +180,15 @@ def _running(status: Status) -> dict[str, str]:
         "health": printable(str(status.health)),
         "state": f"running for {duration(up)}{paused}: {pids}",
         "speed": f"{rate:,.1f} pages/s{_reached(status.recent)}, event loop late by at most {1000 * lag:,.0f} ms",
+        "waiting": _waiting(status),
         "left": status.outlook,
     }
+
+
+def _waiting(status: Status) -> str:
+    """Return what a crawl without a fetch in flight waits for; "" if it does not wait long."""
+    wait = None if status.paused else next_wait(status)
+    return "" if wait is None else printable(wait.described(status.now).removeprefix("waits "))
 
 
 def _reached(recent: Mapping[str, float]) -> str:

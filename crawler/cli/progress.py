@@ -5,7 +5,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Protocol
 
-from crawler.admin.crawl_wait import CrawlWait, next_wait
+from crawler.admin.crawl_wait import CrawlWait, is_fetching, next_wait
 from crawler.admin.health import DEGRADED, missing_words
 from crawler.admin.status import Status, group
 from crawler.printable import printable, raw_stream
@@ -18,7 +18,8 @@ if TYPE_CHECKING:
 LIVE_INTERVAL = 0.5
 PLAIN_INTERVAL = 5.0
 HOSTS_SHOWN = 12
-WAIT_INTERVAL = 30.0  # seconds between two equal lines, while the crawl waits
+# seconds between two equal lines while nothing is fetched; doubles with each equal line, up to the second number
+WAIT_INTERVAL, WAIT_INTERVAL_MAX = 30.0, 600.0
 
 
 class Shown(Protocol):
@@ -62,18 +63,21 @@ async def _plain(crawl: Shown) -> None:
 
 
 class NewLines:
-    """Decides which lines of the plain progress are printed: while the crawl waits, only some of them."""
+    """Decides which lines of the plain progress are printed: while nothing is fetched, fewer and fewer of them."""
 
     def __init__(self) -> None:
-        self._printed: tuple[int, CrawlWait | None] = (0, None)
-        self._at = 0.0
+        self._printed: tuple[int, CrawlWait | None] | None = None
+        self._at, self._interval = 0.0, WAIT_INTERVAL
 
     def is_new(self, status: Status) -> bool:
-        """Return whether there are new pages or another wait, or `WAIT_INTERVAL` has passed since the last line."""
-        wait = None if status.paused else next_wait(status)
-        now = (_pages(status), wait)
-        if wait is not None and now == self._printed and status.now - self._at < WAIT_INTERVAL:
+        """Return whether there are new pages, fetches in flight or another wait, or the last line is long ago."""
+        now = (_pages(status), None if status.paused else next_wait(status))
+        if now != self._printed or is_fetching(status):
+            self._interval = WAIT_INTERVAL
+        elif status.now - self._at < self._interval:
             return False
+        else:
+            self._interval = min(2.0 * self._interval, WAIT_INTERVAL_MAX)
         self._printed, self._at = now, status.now
         return True
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from crawler.cli import access, options
-from crawler.cli.export import ExportProgress
+from crawler.cli.work_progress import CountProgress
 from crawler.errors import UsageError
 from crawler.export.worker_pool import PROCESSES_MAX, processes
 from crawler.storage.files import named_output
@@ -129,7 +129,7 @@ def _audit(args: argparse.Namespace) -> "Audit":
 
     listed_max = args.limit if args.compare is None else max(args.limit, comparison.COMPARED_MAX)
     workers = min(processes(), PROCESSES_MAX)
-    progress = ExportProgress(shown=not args.quiet and sys.stderr.isatty())
+    progress = CountProgress(quiet=args.quiet)
     try:
         audit = collect.audit(
             args.dir,

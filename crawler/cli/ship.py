@@ -1,9 +1,13 @@
 """`crawler ship`: copy the WARC files of a crawl to object storage, list them, or bring them back."""
 
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
 from msgspec.structs import replace
 
 from crawler.cli import options
 from crawler.cli.parsing import add_option
+from crawler.cli.work_progress import WaitProgress
 from crawler.clock import SystemClock, iso_time
 from crawler.config import PagesConfig
 from crawler.crawl.directory import CrawlDirectory
@@ -13,6 +17,7 @@ from crawler.pages import shipping
 from crawler.printable import printable
 from crawler.storage.object_store import ObjectStore
 from crawler.upgrade.ready import opened
+from crawler.wording import several
 
 _EXAMPLES = """\
 crawler ship --dir example --to s3://bucket/example
@@ -62,13 +67,22 @@ def _latest_storage(directory: CrawlDirectory) -> str:
 def _ship(directory: CrawlDirectory, config: PagesConfig, *, quiet: bool) -> int:
     if not config.ship:
         raise UsageError("ship: name the storage with --to URL, or set pages.ship")
-    notes, freed = ship_waiting(directory.path, config, SystemClock().now)
+    with _progress(
+        quiet=quiet, ended=lambda note: f"{note.length:,} bytes  {printable(note.url)}"
+    ) as following:
+        count, freed = ship_waiting(directory.path, config, SystemClock().now, transfers=following)
     if not quiet:
-        for note in notes:
-            print(f"{note.length:,} bytes  {printable(note.url)}")
         deleted = f"; {freed:,} bytes deleted here" if config.ship_delete else ""
-        print(f"{len(notes)} WARC files shipped to {printable(config.ship)}{deleted}")
+        print(f"{several(count, 'WARC file')} shipped to {printable(config.ship)}{deleted}")
     return 0
+
+
+@contextmanager
+def _progress(*, quiet: bool, ended: Callable[[shipping.ShippingNote], str]) -> Iterator[shipping.Transfers]:
+    """Show the progress of transfers, and print the line `ended(note)` about each finished transfer."""
+    following = shipping.Transfers(lambda note: shown.print(ended(note)))
+    with WaitProgress(following.__str__, quiet=quiet) as shown:
+        yield following
 
 
 def _list(directory: CrawlDirectory) -> int:
@@ -79,14 +93,17 @@ def _list(directory: CrawlDirectory) -> int:
 
 
 def _fetch(directory: CrawlDirectory, *, quiet: bool) -> int:
-    count = 0
-    for path, note, here in shipping.shipped(folders(directory.path)):
-        if not here:
-            store = ObjectStore(note.url.rpartition("/")[0])
-            shipping.bring_back(path, note, store)
-            count += 1
-            if not quiet:
-                print(f"{note.length:,} bytes  {path.name}", flush=True)
+    missing = [(path, note) for path, note, here in shipping.shipped(folders(directory.path)) if not here]
+
+    def name_and_length(note: shipping.ShippingNote) -> str:
+        return f"{note.length:,} bytes  {note.url.rpartition('/')[2]}"
+
+    with _progress(quiet=quiet, ended=name_and_length) as following:
+        following.expect(len(missing))
+        for path, note in missing:
+            following.begin(path.name, note.length)
+            shipping.bring_back(path, note, ObjectStore(note.url.rpartition("/")[0], following.moved))
+            following.end(note)
     if not quiet:
-        print(f"{count} WARC files brought back")
+        print(f"{several(len(missing), 'WARC file')} brought back")
     return 0

@@ -46,7 +46,7 @@ def summary(report: dict[str, Any], directory: Path, command: str = "crawl") -> 
     """Return the summary printed at the end of a run."""
     run = report["run"]
     pages = run.get("pages", {})
-    failed = {name: n for name, n in sorted(pages.items()) if name in _FAILURES and n}
+    failed = {name: n for name, n in sorted(pages.items()) if name in _FAILURES}
     frontier, where = report["frontier"], quoted(directory)
     lines = [
         f"{report['stopped_by'] or 'ended'} after {report['seconds']:.1f} s: "
@@ -60,12 +60,17 @@ def summary(report: dict[str, Any], directory: Path, command: str = "crawl") -> 
             f"refreshed: {several(refreshed.get('done', 0), 'page')} fetched again; "
             f"{refreshed.get('content_changed', 0):,} had changed, {same:,} had not"
         )
+        without_copy = {
+            name: refreshed.get(name, 0) for name in sorted(_FAILURES | {"redirect", "truncated"})
+        }
+        if any(without_copy.values()):
+            lines.append(f"not refreshed: {_by_outcome(without_copy)}")
     if command == "crawl" and _nothing_new(report):
         lines.append(
             "complete; known pages are not fetched again (use crawler refresh, or --fresh to start over)"
         )
-    if failed:
-        lines.append("not fetched: " + ", ".join(f"{words(name)} {n:,}" for name, n in failed.items()))
+    if any(failed.values()):
+        lines.append(f"not fetched: {_by_outcome(failed)}")
     if unwritten := run.get("bodies", {}).get("unwritten"):
         lines.append(
             f"stored without their bodies because of an error in the crawler (see the log): {unwritten:,}"
@@ -77,6 +82,10 @@ def summary(report: dict[str, Any], directory: Path, command: str = "crawl") -> 
     if frontier["todo"] or command == "refresh":
         lines.append(f"continue with: crawler {command} --dir {where}")
     return "\n".join(lines)
+
+
+def _by_outcome(counts: dict[str, int]) -> str:
+    return ", ".join(f"{words(name)} {count:,}" for name, count in counts.items() if count)
 
 
 _FAILURES = {

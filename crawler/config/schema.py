@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from crawler.config.units import ENDLESS, ByteCount, Count, Limit, Number, Port, Positive, Seconds
+from crawler.config.units import ENDLESS, ByteCount, Count, Delays, Limit, Number, Port, Positive, Seconds
 
 ScopeName = Literal["host", "domain", "prefix", "any"]
 RobotsPolicy = Literal["obey", "ignore"]
@@ -106,7 +106,7 @@ class FrontierConfig(_Section, frozen=True):
     # place.
     turn_max: Positive = 48
     tries: Positive = 3  # attempts per URL, including the first
-    retry_delays: tuple[Number, ...] = (30.0, 120.0)  # seconds between the attempts
+    retry_delays: Delays = (30.0, 120.0)  # seconds between the attempts
     retry_jitter: Number = 0.2
     # After this many failures of a URL while its host answers other URLs, the URL is given up.
     strikes_max: Count = 5
@@ -169,7 +169,7 @@ class RobotsConfig(_Section, frozen=True):
     bytes_max: ByteCount = ByteCount(512_000)
     copy_max_age: Seconds = Seconds(86_400)
     # in seconds; the last delay of the list repeats
-    unreachable_delays: tuple[Number, ...] = (60.0, 300.0, 1800.0, 3600.0)
+    unreachable_delays: Delays = (60.0, 300.0, 1800.0, 3600.0)
     # 30 days; after this time, an unreachable file allows everything
     unreachable_max: Seconds = Seconds(2_592_000)
     redirects_max: Count = 5

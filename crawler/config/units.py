@@ -17,6 +17,7 @@ Positive = Annotated[int, Meta(ge=1, le=ENDLESS)]
 Port = Annotated[int, Meta(ge=1, le=65_535)]
 Limit = Annotated[int, Meta(ge=-1, le=ENDLESS)]  # -1 = none
 Number = Annotated[float, Meta(ge=0.0, le=float(ENDLESS))]
+Delays = Annotated[tuple[Number, ...], Meta(min_length=1)]  # seconds; the last delay is repeated
 
 _TIME_UNITS = {"": 1.0, "ms": 0.001, "s": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 _SIZE_UNITS = {

@@ -35,7 +35,7 @@ from crawler.robots.rules import Parsed, RobotsRules
 from crawler.storage.keys import SITE_FILES
 from crawler.storage.kv import KeyValue, seal, unseal
 from crawler.urls.canonical import canonical, resolve
-from crawler.urls.media_type import HTML_TYPES
+from crawler.urls.media_type import is_page
 
 TDMREP, RSL = "tdmrep", "rsl"
 WELL_KNOWN = "/.well-known/tdmrep.json"
@@ -279,7 +279,9 @@ def _read(authority: str, url: str, fetch: Fetch, now: float) -> KnownFile:
 
 def _is_absent(fetch: Fetch) -> bool:
     """Return whether the site has no such file: it refuses the file for good, or sends a page instead."""
-    return fetch.outcome in _ABSENT or (200 <= fetch.status < 300 and fetch.content_type in HTML_TYPES)
+    return fetch.outcome in _ABSENT or (
+        200 <= fetch.status < 300 and is_page(fetch.content_type, fetch.content)
+    )
 
 
 def _is_whole(fetch: Fetch) -> bool:

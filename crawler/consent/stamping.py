@@ -26,10 +26,10 @@ from crawler.consent.rsl import ANNOUNCED_MAX, announced_licenses
 from crawler.consent.site_book import Site, SiteBook
 from crawler.consent.statements import FIELD_OCTETS_MAX, LINES_MAX, USES
 from crawler.errors import DamageError
-from crawler.extract.types import is_page
 from crawler.records import Extracted, Fetch, ReceiptStamp
 from crawler.storage.kv import Batch, KeyValue
 from crawler.urls.canonical import authority
+from crawler.urls.media_type import is_page
 
 RECEIPTS_CACHED_MAX = 8192  # maximum number of cached receipts, about 1 kB each
 KEYS_CACHED_MAX = 65_536  # maximum number of keys that are known to be in the store, 100 bytes each

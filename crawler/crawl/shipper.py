@@ -22,6 +22,8 @@ from crawler.wording import several
 log = logging.getLogger("crawler")
 
 PAUSE_MAX = 600.0  # maximum number of seconds between two tries to ship a segment
+NOTICE_AFTER = 5.0  # seconds of waiting at the end of a crawl until a line says so
+NOTICE_INTERVAL = 30.0  # seconds between two such lines
 SETTLED_AGE = 10.0  # seconds after which the last records of a finished segment have certainly been committed
 
 
@@ -35,6 +37,7 @@ class Shipper:
         self._ending = threading.Event()
         self._ended = threading.Event()
         self._failed = ""
+        self._transfers = shipping.Transfers()
 
     def start(self) -> None:
         """Start shipping if a storage is configured."""
@@ -49,7 +52,7 @@ class Shipper:
         if not self._config.ship:
             return
         self._ending.set()
-        await asyncio.to_thread(self._ended.wait, self._config.ship_patience)
+        await self._wait(self._config.ship_patience)
         with suppress(CrawlerError):
             if left := shipping.waiting(folders(self._directory)):
                 log.warning(
@@ -59,6 +62,21 @@ class Shipper:
                     f" ({self._failed})" if self._failed else "",
                     self._directory,
                 )
+
+    async def _wait(self, left: float) -> None:
+        """Wait until the thread has ended, but at most `left` seconds. Log the progress at intervals."""
+        pause = NOTICE_AFTER
+        while not await asyncio.to_thread(self._ended.wait, min(pause, left)):
+            left -= pause
+            if left <= 0.0:
+                return
+            pause = NOTICE_INTERVAL
+            log.warning(
+                "copying WARC files to %s: %s; waiting at most %.0f s more",
+                self._config.ship,
+                self._transfers,
+                left,
+            )
 
     def _run(self) -> None:
         pause: float = self._config.ship_interval
@@ -73,7 +91,7 @@ class Shipper:
     def _ship(self, before: float | None = None) -> bool:
         """Ship the waiting segments; return False if the storage failed."""
         try:
-            ship_waiting(self._directory, self._config, self._now, before=before)
+            ship_waiting(self._directory, self._config, self._now, before=before, transfers=self._transfers)
         except CrawlerError as error:
             if str(error) != self._failed and not self._ending.is_set():  # `end` logs the last failure
                 log.warning("shipping: %s; it is tried again", error)
@@ -88,30 +106,37 @@ def folders(directory: Path) -> list[Path]:
     return sorted(directory.glob("*/warc"))
 
 
-class Transfers(NamedTuple):
-    """The result of `ship_waiting`: notes about the shipped segments, and the number of bytes deleted locally."""
+class ShippingResult(NamedTuple):
+    """The result of `ship_waiting`: the number of shipped segments, and the number of bytes deleted locally."""
 
-    notes: list[shipping.ShippingNote]
+    files: int
     freed: int
 
 
 def ship_waiting(
-    directory: Path, config: PagesConfig, now: Callable[[], float], *, before: float | None = None
-) -> Transfers:
+    directory: Path,
+    config: PagesConfig,
+    now: Callable[[], float],
+    *,
+    before: float | None = None,
+    transfers: shipping.Transfers | None = None,
+) -> ShippingResult:
     """Ship the waiting segments that were last written before `before`.
 
-    With `pages.ship_delete`, delete the segments that the storage has confirmed.
+    With `pages.ship_delete`, delete the segments that the storage has confirmed. `transfers` follows the progress.
 
     Raises:
         ObjectStoreError: the storage cannot be reached, or has a different object of the same name.
         DamageError, StoreError: a note cannot be read, or the disk failed.
     """
-    notes = []
     places = folders(directory)
+    transfers = transfers or shipping.Transfers()
     shipments = shipping.waiting(places) if before is None else shipping.waiting(places, before)
-    store = ObjectStore(config.ship)
+    store = ObjectStore(config.ship, transfers.moved)
+    transfers.expect(len(shipments))
     for shipment in shipments:
+        transfers.begin(shipment.segment, shipment.files[0].stat().st_size)
         note = shipping.ship(shipment, store, now())
         log.info("shipped %s (%d bytes) to %s", shipment.segment, note.length, note.url)
-        notes.append(note)
-    return Transfers(notes, shipping.delete_shipped(places) if config.ship_delete else 0)
+        transfers.end(note)
+    return ShippingResult(len(shipments), shipping.delete_shipped(places) if config.ship_delete else 0)

@@ -41,6 +41,11 @@ class Compactor:
         self._plan = None
         self._known.replace(plan.inputs, plan.outcome)
 
+    def close(self) -> None:
+        """Close the run that was written but not committed, if there is one."""
+        if self._plan is not None and self._plan.outcome is not None:
+            self._plan.outcome.close()
+
     def failed(self, plan: CompactionPlan) -> None:
         """Handle a StoreError of `plan.run`.
 

@@ -43,6 +43,7 @@ from crawler.due.run_list import RunList
 from crawler.due.runs import DiskRuns, Fingerprints, Reached
 from crawler.errors import DamageError
 from crawler.records import Link
+from crawler.storage.files import closed_on_error
 from crawler.storage.keys import DUE_FLUSHED, DUE_LINKS
 from crawler.storage.kv import Batch, KeyValue
 from crawler.storage.reshard import load, pack
@@ -90,26 +91,27 @@ class Eliminator:
         self._flushed = load(store, DUE_FLUSHED, Flushed, Flushed())
         files = DiskRuns(directory / "due", self._run_list.entries, fault)
         self.known_set = KnownSet(files, files.opened, chunk_bytes=config.merge_chunk_bytes)
-        if len(self.known_set) != self._flushed.new:
-            raise DamageError(
-                f"{directory}: the store counts {several(self._flushed.new, 'known URL')}, "
-                f"but the runs hold {len(self.known_set)}"
-            )
         self.compactor = Compactor(self.known_set, self._run_list)
-        self._log = LinksLog(
-            directory / "links",
-            begin=self._flushed.position,
-            end=self._appended.position,
-            file_bytes_max=config.log_bytes_max,
-            fault=fault,
-        )
         self._admitted = PendingSet(2 * config.buffer_entries_max)
         self._waiting = PendingLinks(config.buffer_entries_max)
         self._waiting_since: float | None = None
         self._retry_at = 0.0
         self._flush: FlushPlan | None = None
         self.repeats = 0
-        self._reload_waiting()
+        with closed_on_error(self.known_set.close):
+            if len(self.known_set) != self._flushed.new:
+                raise DamageError(
+                    f"{directory}: the store counts {several(self._flushed.new, 'known URL')}, "
+                    f"but the runs hold {len(self.known_set)}"
+                )
+            self._log = LinksLog(
+                directory / "links",
+                begin=self._flushed.position,
+                end=self._appended.position,
+                file_bytes_max=config.log_bytes_max,
+                fault=fault,
+            )
+            self._reload_waiting()
 
     def _reload_waiting(self) -> None:
         """Add to the waiting links those committed links that were not flushed."""
@@ -320,8 +322,12 @@ class Eliminator:
         return found
 
     def close(self) -> None:
-        """Close the links log."""
+        """Close the links log and all runs, including a run that was written but not committed."""
         self._log.close()
+        self.compactor.close()
+        self.known_set.close()
+        if self._flush is not None and self._flush.new_run is not None:
+            self._flush.new_run.close()
 
     def _check(self) -> None:
         """Assert every invariant. Only tests call this, because it reads everything."""

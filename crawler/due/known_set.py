@@ -97,6 +97,11 @@ class KnownSet:
             if sys.getrefcount(run) <= 2:
                 run.close()
 
+    def close(self) -> None:
+        """Close all runs. A thread that still reads one of them fails."""
+        for run in (*self.runs, *self._replaced):
+            run.close()
+
     def slice(self, first_bucket: int, stop_bucket: int) -> Iterator[Fingerprints]:
         """Yield the fingerprints of the buckets first_bucket <= b < stop_bucket (0 to 65,536), ascending, in chunks.
 

@@ -35,7 +35,7 @@ from crawler import bus_errors
 from crawler.due import elias_fano, sorting
 from crawler.due.block_fences import FENCE_STEP
 from crawler.errors import DamageError
-from crawler.storage.files import new_file, write_all
+from crawler.storage.files import closed_on_error, new_file, write_all
 
 Fingerprints = np.ndarray[Any, np.dtype[np.uint64]]  # (n,)
 # A function of this type is called with the name of each step that was reached, so that tests can crash
@@ -103,19 +103,21 @@ class Run:
         index_bytes = _index_bytes(blocks)
         if len(self._data) % 8 or len(self._data) < len(MAGIC) + index_bytes:
             raise DamageError(f"{self.path}: {len(self._data)} bytes long, too short for its keys")
-        index = memoryview(self._data)[len(self._data) - index_bytes :]
         if wrong := self._index_problems():
             raise DamageError(wrong[0])
+        index = memoryview(self._data)[len(self._data) - index_bytes :]
         self._posts = np.empty(blocks + 1, np.uint64)
         self._posts[:-1] = np.frombuffer(index, "<u8", blocks)
         self._posts[-1] = entry.last
         self.fences = self._posts[:-1]
         self._checks = np.frombuffer(index, "<u4", blocks, 8 * blocks)
+        del index
         self._widths, self._starts = elias_fano.layout(self._posts, entry.count)
         self._words = np.frombuffer(self._data, "<u8")[1:]
         expected = len(MAGIC) + 8 * int(self._starts[-1]) + index_bytes
-        if len(self._data) != expected or self._data[: len(MAGIC)] != MAGIC:
-            raise DamageError(f"{self.path}: {len(self._data)} bytes long, but {expected} bytes were written")
+        if (found := len(self._data)) != expected or self._data[: len(MAGIC)] != MAGIC:
+            self.close()
+            raise DamageError(f"{self.path}: {found} bytes long, but {expected} bytes were written")
         self._unread = np.ones(blocks, np.bool_)  # the blocks whose checksums have not been verified yet
         self._all_read = False
         self.rest()
@@ -192,11 +194,13 @@ class Run:
                 self._data.madvise(mmap.MADV_DONTNEED)
 
     def close(self) -> None:
-        """Unmap the file, or free the memory, without holding the interpreter lock.
+        """Unmap the file, or free the memory, without holding the interpreter lock. A second call does nothing.
 
         A file that was unlinked is then freed.
         """
-        del self._words, self._checks
+        if hasattr(self, "_words"):
+            # The arrays are deleted, because a kernel in another thread would read beyond the end of empty ones.
+            del self._words, self._checks
         if isinstance(self._data, mmap.mmap):
             with suppress(BufferError):  # the file is unmapped when its last slice is released
                 self._data.close()
@@ -233,7 +237,9 @@ def open_run(directory: Path, entry: RunEntry) -> Run:
 
 def _coded_run(directory: Path, entry: RunEntry) -> Run:
     path = directory / entry.name
-    return Run(path, entry, _map(path))
+    data = _map(path)
+    with closed_on_error(data.close):
+        return Run(path, entry, data)
 
 
 class DiskRuns:
@@ -251,9 +257,16 @@ class DiskRuns:
         directory.mkdir(parents=True, exist_ok=True)
         self._directory = directory
         self._fault = fault
-        self.opened = [open_run(directory, entry) for entry in entries]
-        self._numbers = itertools.count(max((entry.number for entry in entries), default=0) + 1)
-        self._sweep({entry.name for entry in entries})
+        self.opened: list[Run] = []
+        with closed_on_error(self._close):
+            for entry in entries:
+                self.opened.append(open_run(directory, entry))
+            self._numbers = itertools.count(max((entry.number for entry in entries), default=0) + 1)
+            self._sweep({entry.name for entry in entries})
+
+    def _close(self) -> None:
+        for run in self.opened:
+            run.close()
 
     def _sweep(self, named: set[str]) -> None:
         for path in [*self._directory.glob("*.run"), *self._directory.glob("*.run~")]:

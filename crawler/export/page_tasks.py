@@ -6,6 +6,7 @@ links of a page, and decides whether the page may be parsed.
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,9 +15,8 @@ from crawler.errors import DamageError
 from crawler.export.stored_pages import StoredPages
 from crawler.extract.decode import to_utf8
 from crawler.extract.parser_guard import Judgement, judge
-from crawler.extract.rewrite import MapUrl, rewrite_css_bytes, rewrite_html
+from crawler.extract.rewrite import rewrite_css_bytes, rewrite_html
 from crawler.extract.survey import survey
-from crawler.extract.types import is_css, is_html, is_page, is_xhtml, may_be_page
 from crawler.pages.archive import read_capture
 from crawler.pages.captures import StoredPage
 from crawler.pages.formats import language, mirror, text
@@ -25,8 +25,7 @@ from crawler.pages.formats.rows import CONTENT_FIELDS, METADATA_FIELDS, Known
 from crawler.pages.formats.selection import shows_content
 from crawler.pages.formats.simhash import minhash, simhash
 from crawler.pages.stored_bodies import Copy, decoded, open_capture
-
-_SVG = "image/svg+xml"
+from crawler.urls.media_type import CSS, SVG, XHTML, is_html, is_page, may_be_page
 
 
 class Done(NamedTuple):
@@ -195,24 +194,24 @@ class MirrorWork:
         A file of a type with links is returned as one piece.
         """
         kind = known.capture.content_type if known.capture is not None else ""
-        if is_html(kind) or kind == _SVG or is_css(kind):
-            page = read_known(self.folders, known)
-            return None if page is None else (self._content(page, kind, path),)
-        copy = open_known(self.folders, known)
-        return None if copy is None else decoded(copy.pieces(), copy.codings, copy.length)
+        if not is_html(kind) and kind not in (SVG, CSS):
+            copy = open_known(self.folders, known)
+            if copy is None:
+                return None
+            pieces = decoded(copy.pieces(), copy.codings, copy.length)
+            start = next(pieces, b"")
+            if not is_page(kind, start):
+                return chain((start,), pieces)
+        page = read_known(self.folders, known)
+        return None if page is None else (self._content(page, kind, path),)
 
     def _content(self, page: StoredPage, kind: str, path: str) -> bytes:
         content = page.content
         linker = mirror.Linker(path, self.places, self.fingerprint)
-        if is_html(kind) or kind == _SVG:
-            return self._html(page, content, is_xhtml(kind) or kind == _SVG, linker)
-        if is_css(kind):
+        if kind == CSS:
             return rewrite_css_bytes(content, page.header_charset, page.capture.url, linker)
-        return content
-
-    @staticmethod
-    def _html(page: StoredPage, content: bytes, xhtml: bool, linker: MapUrl) -> bytes:
         _, encoding = to_utf8(content, page.header_charset)
+        xhtml = kind in (XHTML, SVG)
         # A file has no HTTP header, so if only the header names the encoding, the encoding must be written
         # into the page.
         if not xhtml and not content.isascii() and to_utf8(content)[1] != encoding:

@@ -10,10 +10,10 @@ from crawler.extract.collected import Context
 from crawler.extract.headers import link_headers
 from crawler.extract.page_rules import PageRules
 from crawler.extract.parser_process import ParserProcess
-from crawler.extract.types import is_page
 from crawler.pages.captures import StoredPage
 from crawler.records import Extracted, LinkFlag
-from crawler.urls.canonical import resolve
+from crawler.urls.media_type import is_page
+from crawler.urls.page_urls import resolved
 
 _SITEMAP, _REQUISITE = LinkFlag.SITEMAP, LinkFlag.REQUISITE
 
@@ -58,8 +58,7 @@ class StoredPages:
         if found is None:
             return []
         raw_urls = [*found.hrefs, found.refresh] if found.refresh else found.hrefs
-        urls = (resolve(found.base, raw_url, encoding=found.encoding) for raw_url in raw_urls)
-        return list(dict.fromkeys(url for url in urls if url is not None))
+        return resolved(found, raw_urls)
 
     def header_links(self, page: StoredPage) -> list[tuple[str, frozenset[str]]]:
         """Return (raw URL, relation types in lower case) for each link in the `Link` header fields of a stored page."""

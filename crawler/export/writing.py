@@ -126,7 +126,8 @@ class Export:
             raise UsageError(f"export: --where: {', '.join(sorted(empty))} would be empty: {TEXT_EXTRA}")
         if not writer.selects:
             raise UsageError(
-                f"export: --where selects pages; the format {request.format} contains all captures"
+                f"export: --where selects pages, but the format {request.format} contains all captures; "
+                f"formats that can select: {', '.join(name for name, each in FORMATS.items() if each.selects)}"
             )
         if (content := self._where.fields & CONTENT_FIELDS) and not writer.by_content:
             names = ", ".join(sorted(content))

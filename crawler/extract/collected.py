@@ -6,13 +6,13 @@ first with the links of the header, then element by element, in document order.
 
 from collections.abc import Mapping
 
-import ada_url
 import msgspec
 
 from crawler.extract.directives import page_directives
 from crawler.extract.headers import link_headers, refresh
 from crawler.extract.link_attributes import FOLLOWED_RELATIONS
 from crawler.records import META_NOARCHIVE, META_NOINDEX, Extracted
+from crawler.urls.page_urls import base_url
 
 TITLE_CHARACTERS_MAX = 1000
 # Limits of the data that is kept for `consent/`. `consent/` reads 64 statements about the use of a page, 8
@@ -168,7 +168,7 @@ class Collected:
     def add_base(self, href: str | None) -> None:
         """Set the base URL. Only the first base that is a valid http or https URL is used."""
         if href is not None and not self.base:
-            self.base = _http_base(self._page.url, href)
+            self.base = base_url(self._page.url, href)
 
     def extracted(self, encoding: str, title: str, links_max: int, *, parse_limit: bool = False) -> Extracted:
         """Return an `Extracted` with everything that was collected."""
@@ -203,11 +203,3 @@ class Collected:
 def one_line(title: str) -> str:
     """Replace each run of blanks in a title by one space, and cut the title to TITLE_CHARACTERS_MAX characters."""
     return " ".join(title[: 4 * TITLE_CHARACTERS_MAX].split())[:TITLE_CHARACTERS_MAX]
-
-
-def _http_base(url: str, href: str) -> str:
-    try:
-        base = ada_url.join_url(url, href)
-    except ValueError:
-        return ""
-    return base if base.startswith(("http://", "https://")) else ""

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 
 from crawler.config import Config, Overrides
 from crawler.extract.collected import Context
-from crawler.extract.types import is_xhtml
 from crawler.urls.canonical import hostname
+from crawler.urls.media_type import XHTML
 
 # the header fields that a context contains
 NAMES = frozenset((b"link", b"x-robots-tag", b"refresh"))
@@ -78,7 +78,7 @@ class PageRules:
             self._obeys(asked_url or url),
             self._nofollow_links,
             self._requisites,
-            is_xhtml(content_type),
+            content_type == XHTML,
             self._want_anchors,
             self._want_markup,
         )

@@ -12,7 +12,6 @@ tls_transport.py S  TLS on one connection, with little memory while idle
 idle_pool.py        idle connections, one per host
 answer.py           assembles one answer from arriving bytes: limits, framing, decoding (no I/O)
 framing.py          header block, end of the body, chunks (RFC 9112)
-coding.py           decodes content codings within limits
 outcome.py          maps status, headers and failures to exactly one Outcome and Blame
 address_guard.py    the addresses that the crawler never connects to
 cookies.py          RFC 6265, within size limits

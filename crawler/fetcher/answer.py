@@ -11,7 +11,8 @@ used again.
 
 from enum import Enum
 
-from crawler.fetcher import coding, framing
+from crawler import content_codings
+from crawler.fetcher import framing
 from crawler.fetcher.fetch_request import ContentListener, FetchLimits
 from crawler.fetcher.file_body import FileBody, media_type_of
 from crawler.fetcher.framing import BadAnswer, Body, Head
@@ -97,7 +98,7 @@ class Answer:
         self._left = 0
         self._held, self._held_content = HeldBody(), HeldBody()
         self._chunks: framing.ChunkDecoder | None = None
-        self._decoder: coding.Decoder | None = None
+        self._decoder: content_codings.Decoder | None = None
         self.state = AnswerState.HEAD
         self.head: Head | None = None
         self.body_bytes = 0
@@ -248,13 +249,13 @@ class Answer:
             token for token in head.tokens(b"transfer-encoding") if token != b"chunked"
         ]
         try:
-            self._decoder = coding.decoder_for(
+            self._decoder = content_codings.decoder_for(
                 codings,
                 layers_max=self._limits.content_codings_max,
                 limit=self._limits.body_bytes_max,
                 step=self._limits.decode_step_bytes,
             )
-        except coding.UnknownCoding as error:
+        except content_codings.UnknownCoding as error:
             self.undecoded = True
             self.error = str(error)
 

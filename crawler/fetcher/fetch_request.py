@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
 
+from crawler import content_codings
 from crawler.config import FetchConfig, IdentityConfig
 from crawler.config.credentials import has_credentials, is_credential
 from crawler.config.forms import header_field
-from crawler.fetcher import coding
 from crawler.version import __version__
 
 if TYPE_CHECKING:
@@ -178,7 +178,7 @@ class RequestWriter:
             "User-Agent": agent,
             "Accept": identity.accept,
             "Accept-Language": identity.accept_language,
-            "Accept-Encoding": coding.ACCEPTED,
+            "Accept-Encoding": content_codings.ACCEPTED,
         }
         self._fields = _with(fields, tuple(line for line in identity.headers if not is_credential(line)))
         self._secrets = tuple(line for line in identity.headers if is_credential(line))

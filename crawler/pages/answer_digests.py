@@ -8,7 +8,7 @@ from crawler.pages import change_detection
 from crawler.pages.captures import StoredPage
 from crawler.pages.change_detection import Comparison
 from crawler.records import Fetch, FetchTask, LinkFlag, Outcome, PageRecord
-from crawler.urls.media_type import HTML_TYPES
+from crawler.urls.media_type import is_page
 
 _KNOWN = LinkFlag.REFRESH | LinkFlag.AGAIN
 
@@ -81,7 +81,9 @@ class AnswerDigests:
         self, fingerprint: int, fetch: Fetch, previous: PageRecord, comparison: Comparison
     ) -> bool:
         """Return whether an answer equals the copy stored at the last change, apart from differences that are ignored."""
-        if comparison.kind == "raw" or fetch.content_type not in HTML_TYPES or not previous.content_digest:
+        if comparison.kind == "raw" or not previous.content_digest:
+            return False
+        if not is_page(fetch.content_type, fetch.content):
             return False
         if fetch.undecoded or len(fetch.content) > change_detection.TEXT_BYTES_MAX:
             return False

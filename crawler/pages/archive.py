@@ -111,14 +111,14 @@ class Archive:
         for prefix, group in itertools.groupby(captures, key=lambda item: item[0][:10]):
             fingerprint = int.from_bytes(prefix[2:], "big")
             found = iter(group)
-            _, newest = next(found)
+            newest_key, newest = next(found)
             until = b""
             for key, capture in found:
                 until = until or self._last_answer(fingerprint)
-                if key > until and is_copy(newest):
+                if newest_key <= until < key and is_copy(newest):
                     break  # this capture and later ones were stored when the clock was ahead
                 if is_copy(capture) or not is_copy(newest):
-                    newest = capture
+                    newest_key, newest = key, capture
             yield fingerprint, newest
 
     def _last_answer(self, fingerprint: int) -> bytes:

@@ -206,8 +206,7 @@ class StoredPage(msgspec.Struct):
     @property
     def content(self) -> bytes:
         """The payload without its content coding."""
-        codings = self.header(b"content-encoding")
-        return reading.decode_payload(self.payload, codings)
+        return reading.decode_payload(self.payload, reading.codings_of(self.headers))
 
     @property
     def header_charset(self) -> str:

@@ -227,6 +227,7 @@ def next_record(
         location=plain(fetch.location, _LOCATION_CHARS_MAX) if fetch.location else "",
         error=plain(fetch.error, _ERROR_CHARS_MAX) if fetch.error else "",
         attempts=1,
+        unanswered_at=0.0 if fetch.status else now,
     )
     if previous is not None:
         _carry_over(record, previous, fetch, now)

@@ -72,11 +72,10 @@ class PageCache(Archive):
     The module docstring describes how a capture is stored.
 
     Args:
+        about: the facts that the first record of each segment states.
         comparison: the rule for what counts as a change of a URL; any byte by default.
-        unexpected: counts errors of the crawler.
         fingerprint: returns the fingerprint of a URL. It is used for answers whose fetch task has none (robots.txt).
         keeps: returns whether an answer with this URL and media type is stored.
-        software, operator, robots_policy, hostname, agent: for the warcinfo record; `agent` is the User-Agent.
         random: returns random bytes for record ids.
         sync: whether appended bytes are made durable before a batch refers to them.
         reading: True if nothing is to be written; `store` is then a private copy.
@@ -93,14 +92,8 @@ class PageCache(Archive):
         store: KeyValue,
         config: PagesConfig,
         *,
-        process: str,
-        software: str = "crawler",
-        operator: str = "",
-        robots_policy: str = "obey",
-        hostname: str = "",
-        agent: str = "",
+        about: warc.SegmentFacts,
         comparison: Callable[[str], change_detection.Comparison] = lambda url: change_detection.ANY_BYTE,
-        unexpected: Unexpected | None = None,
         fingerprint: Callable[[str], int] | None = None,
         keeps: Callable[[str, str], bool] = lambda url, media_type: True,
         random: Callable[[int], bytes] = os.urandom,
@@ -108,12 +101,12 @@ class PageCache(Archive):
         reading: bool = False,
         withdrawals: Withdrawals | None = None,
     ) -> None:
-        for name in (config.prefix, process):
+        for name in (config.prefix, about.process):
             file_name_part(name)
         super().__init__(directory / "warc", store, withdrawals)
         decoded = config.store == "decoded"
         self.digests = AnswerDigests(comparison, partial(self.get, with_noarchive=True), decoded=decoded)
-        self._unexpected = unexpected or Unexpected()
+        self._unexpected = Unexpected()
         self._fingerprint = fingerprint
         self._nothing = config.store == "none"
         self._keeps = keeps
@@ -126,20 +119,7 @@ class PageCache(Archive):
         )
         self._compress = gzip_members.compressor(config.gzip_level)
         self._gzip_level = config.gzip_level
-        self._about = (
-            ("software", software),
-            ("operator", operator),
-            ("hostname", hostname),
-            ("process", process),
-            ("http-header-user-agent", agent),
-            ("format", "WARC File Format 1.1"),
-            ("conformsTo", "http://iipc.github.io/warc-specifications/specifications/warc-format/warc-1.1/"),
-            ("robots", robots_policy),
-            (
-                "http-header-blocks",
-                "as received, or rebuilt (httpHead in the metadata); codings in X-Crawler- fields are undone",
-            ),
-        )
+        self._about = about.lines()
         self._reading = reading
         committed = dict(self.committed_lengths())
         self.recovery = (segments.survey if reading else segments.recover)(self.folder, committed)
@@ -149,7 +129,7 @@ class PageCache(Archive):
         self.lost = damage.find_lost(self, self.recovery.damaged)
         self._writer = segments.SegmentWriter(
             self.folder,
-            f"{config.prefix}-{process}",
+            f"{config.prefix}-{about.process}",
             segment_bytes=config.segment_bytes,
             serial=segments.next_serial(list(committed)),
             opening=self._opening,
@@ -437,13 +417,16 @@ class PageCache(Archive):
         for capturing in self._staged.popleft():
             self._uncommitted.drop(capturing)
 
-    def close(self) -> None:
-        """Finish the open segment. Nothing may be written afterwards.
+    def close(self, *, finish: bool = True) -> None:
+        """Finish the open segment; without `finish`, only close its file. Nothing may be written afterwards.
 
         Raises:
             StoreError: the disk failed.
         """
-        self._writer.finish()
+        if finish:
+            self._writer.finish()
+        else:
+            self._writer.abandon()
 
     # -- damage
 

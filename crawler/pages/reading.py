@@ -12,14 +12,13 @@ import base64
 import hashlib
 import itertools
 import re
-import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, BinaryIO
 
-import brotli
 import msgspec
 from isal import igzip_lib, isal_zlib
 
+from crawler import content_codings
 from crawler.errors import DamageError
 
 RECORD_BYTES_MAX = 256 << 20  # maximum length of an uncompressed record, far above the limits on bodies
@@ -315,70 +314,30 @@ def content_max(stored: int) -> int:
     return max(_CONTENT_BYTES, _EXPANSION_MAX * stored)
 
 
-def decode_payload(payload: bytes, codings: bytes, *, bytes_max: int = RECORD_BYTES_MAX) -> bytes:
-    """Undo the codings of a Content-Encoding field as far as possible, and return the content.
+def codings_of(headers: Iterable[tuple[bytes, bytes]]) -> list[bytes]:
+    """Return the content codings of a stored answer in the order in which they were applied, without `identity`."""
+    names: list[bytes] = []
+    for field, value in headers:
+        if field.lower() == b"content-encoding":
+            names += [name.strip().lower() for name in value.split(b",")]
+    return [name for name in names if name not in (b"", b"identity")]
 
-    If a compressed stream is broken, the content before the error is returned. At most `bytes_max` bytes are
-    returned, and never more than `content_max` allows. If there are more than `CODINGS_MAX` codings, none is
-    undone.
+
+def decoder_of(codings: Sequence[bytes], length: int, step: int) -> content_codings.Decoder:
+    """Return the decoder of a stored payload of `length` bytes, which returns pieces of at most `step` bytes.
+
+    If a compressed stream is broken, it returns the content before the error. After each coding, the content is cut
+    at `content_max`. Decoding stops at an unknown coding: the content then keeps this coding and those applied
+    before it. If there are more than `CODINGS_MAX` codings, none is undone.
     """
-    content = payload
-    bytes_max = min(bytes_max, content_max(len(payload)))
-    names = codings.lower().replace(b" ", b"").split(b",")
-    names = [name for name in names if name not in (b"", b"identity")]
-    for coding in reversed(names if len(names) <= CODINGS_MAX else []):
-        decode = _DECODERS.get(coding)
-        if decode is None:
-            return content
-        content = decode(content, bytes_max)
-    return content
+    undone = codings if len(codings) <= CODINGS_MAX else ()
+    return content_codings.decoder_of(undone, limit=content_max(length), step=step)
 
 
-def _inflate(data: bytes, window: int, bytes_max: int) -> bytes:
-    """Decompress all members of a zlib or gzip stream, up to `bytes_max` bytes or the first error."""
-    parts: list[bytes] = []
-    room = bytes_max
-    while data and room > 0:
-        inflater = zlib.decompressobj(window)
-        try:
-            for part in _inflated(inflater, data):
-                parts.append(part[:room])
-                room -= len(parts[-1])
-                if room <= 0:
-                    break
-        except zlib.error:
-            break
-        data = inflater.unused_data if window == _GZIP else b""
-    return b"".join(parts)
-
-
-def _gunzip(data: bytes, bytes_max: int) -> bytes:
-    return _inflate(data, _GZIP, bytes_max) if data[:2] == b"\x1f\x8b" else data
-
-
-def _undeflate(data: bytes, bytes_max: int) -> bytes:
-    wrapped = _inflate(data, zlib.MAX_WBITS, bytes_max)
-    return wrapped or _inflate(data, -zlib.MAX_WBITS, bytes_max)
-
-
-def _unbrotli(data: bytes, bytes_max: int) -> bytes:
-    decoder = brotli.Decompressor()
-    parts = []
-    room = bytes_max
-    try:
-        while room > 0 and not decoder.is_finished():
-            part = decoder.process(data, output_buffer_limit=min(room, _CHUNK_BYTES))
-            if not part and not data:
-                break
-            parts.append(part)
-            room -= len(part)
-            data = b""
-    except brotli.error:
-        pass
-    return b"".join(parts)[:bytes_max]
-
-
-_DECODERS = {b"gzip": _gunzip, b"x-gzip": _gunzip, b"deflate": _undeflate, b"br": _unbrotli}
+def decode_payload(payload: bytes, codings: Sequence[bytes]) -> bytes:
+    """Undo the codings of a payload as `decoder_of` describes, and return the content."""
+    decoder = decoder_of(codings, len(payload), _CHUNK_BYTES)
+    return b"".join([*decoder.feed(payload), *decoder.finish()])
 
 
 def check_digests(record: Record) -> list[str]:

@@ -309,6 +309,11 @@ class SegmentWriter:
         reach("segment rolled")
         self._file = None
 
+    def abandon(self) -> None:
+        """Close the open segment without writing anything. The next start completes it."""
+        if self._file is not None:
+            self._file.close()
+
     def __repr__(self) -> str:
         return f"SegmentWriter({self._name or 'none open'}, {self._end} bytes)"
 

@@ -16,7 +16,7 @@ storage.
 """
 
 import math
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -50,6 +50,43 @@ class Shipment(NamedTuple):
     segment: str
     files: tuple[Path, ...]
     replaces: bool
+
+
+class Transfers:
+    """Follows the transfers of segments: counts them, and counts the bytes of the current one.
+
+    `ended` is called with the note of each segment whose transfer has ended.
+    """
+
+    def __init__(self, ended: Callable[[ShippingNote], None] = lambda note: None) -> None:
+        self._ended = ended
+        self._segment, self._number, self._count = "", 0, 0
+        self._moved, self._length = 0, 0
+
+    def expect(self, count: int) -> None:
+        """Begin to follow this number of transfers."""
+        self._number, self._count = 0, count
+
+    def begin(self, segment: str, length: int) -> None:
+        """Follow the transfer of a segment of `length` bytes."""
+        self._segment, self._length, self._moved = segment, length, 0
+        self._number += 1
+
+    def moved(self, count: int) -> None:
+        """Count bytes of the current segment."""
+        self._moved += count
+
+    def end(self, note: ShippingNote) -> None:
+        """Record that the current transfer has ended."""
+        self._segment = ""
+        self._ended(note)
+
+    def __str__(self) -> str:
+        """Return a text about the current transfer, or "" if there is none."""
+        if not self._segment:
+            return ""
+        moved = f"{min(self._moved, self._length):,} of {self._length:,} bytes transferred"
+        return f"file {self._number:,} of {self._count:,}, {self._segment}: {moved}"
 
 
 def note_of(folder: Path, segment: str) -> ShippingNote | None:

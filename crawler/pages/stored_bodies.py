@@ -10,14 +10,13 @@ break is yielded, as in `pages/reading.py`. A broken WARC member is reported as 
 
 import os
 import re
-import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
-import brotli
 import msgspec
 from isal import igzip_lib, isal_zlib
 
+from crawler import content_codings
 from crawler.errors import DamageError, reason_of
 from crawler.pages import reading, segments
 from crawler.pages.captures import shown_fields
@@ -48,7 +47,7 @@ class Copy(msgspec.Struct):
 
     @property
     def codings(self) -> list[bytes]:
-        return codings_of(self.headers)
+        return reading.codings_of(self.headers)
 
 
 def open_capture(folder: Path, capture: Capture, original: Capture | None) -> Copy:
@@ -192,37 +191,13 @@ def part(pieces: Iterable[bytes], first: int, end: int) -> Iterator[bytes]:
 
 
 def decoded(pieces: Iterable[bytes], codings: Sequence[bytes], length: int) -> Iterator[bytes]:
-    """Yield the content with its codings undone, beginning with the coding that was applied last.
-
-    Decoding stops at an unknown coding. The content then keeps this coding and those applied before it. `length` is
-    the length of the payload. After each coding, the content is cut at `reading.content_max`. If there are more than
-    `reading.CODINGS_MAX` codings, none is undone.
-    """
-    for name in reversed(codings if len(codings) <= reading.CODINGS_MAX else ()):
-        undo = _UNDONE_BY.get(name)
-        if undo is None:
-            break
-        pieces = _cut(undo(pieces), reading.content_max(length))
-    return iter(pieces)
-
-
-def _cut(pieces: Iterable[bytes], room: int) -> Iterator[bytes]:
-    """Yield the first `room` bytes of the pieces."""
+    """Yield the content with its codings undone (`reading.decoder_of`). `length` is the length of the payload."""
+    decoder = reading.decoder_of(codings, length, PIECE_BYTES)
     for piece in pieces:
-        if len(piece) >= room:
-            yield piece[:room]
+        yield from decoder.pieces(piece)
+        if decoder.full:
             return
-        room -= len(piece)
-        yield piece
-
-
-def codings_of(headers: Iterable[Field]) -> list[bytes]:
-    """Return the content codings of a stored answer in the order in which they were applied, without `identity`."""
-    names: list[bytes] = []
-    for field, value in headers:
-        if field.lower() == b"content-encoding":
-            names += [name.strip().lower() for name in value.split(b",")]
-    return [name for name in names if name not in (b"", b"identity")]
+    yield from decoder.finish()
 
 
 def content_of(fetch: Fetch) -> Iterator[bytes]:
@@ -232,81 +207,9 @@ def content_of(fetch: Fetch) -> Iterator[bytes]:
     """
     if fetch.part is None:
         return iter((fetch.content,))
-    return decoded(fetch.part.pieces(), codings_of(fetch.headers), fetch.part.length)
+    return decoded(fetch.part.pieces(), reading.codings_of(fetch.headers), fetch.part.length)
 
 
 def can_decode(codings: Sequence[bytes]) -> bool:
     """Return whether `decoded` undoes all codings."""
-    return len(codings) <= reading.CODINGS_MAX and all(name in _UNDONE_BY for name in codings)
-
-
-def _gunzip(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Decode gzip of one or several members.
-
-    If the content does not begin like gzip, it is yielded unchanged.
-    """
-    inflater = None
-    head, plain = b"", False
-    for piece in pieces:
-        if plain:
-            yield piece
-            continue
-        data = head + piece
-        head = b""
-        while data:
-            if inflater is None:
-                if len(data) < 2:
-                    head = data
-                    break
-                if data[:2] != b"\x1f\x8b":
-                    plain = True
-                    yield data
-                    break
-                inflater = zlib.decompressobj(_GZIP)
-            try:
-                yield from _inflated(inflater, data)
-            except zlib.error:
-                return
-            if not inflater.eof:
-                break
-            data, inflater = inflater.unused_data, None
-            if data[:2] not in (b"", b"\x1f", b"\x1f\x8b"):
-                return  # bytes after the last member are ignored
-    yield head
-
-
-def _undeflate(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Decode deflate, with or without the zlib wrapper that the standard requires."""
-    inflater = None
-    for piece in pieces:
-        if inflater is None:
-            wrapped = piece[0] & 0x0F == 8 and int.from_bytes(piece[:2], "big") % 31 == 0
-            inflater = zlib.decompressobj(zlib.MAX_WBITS if wrapped else -zlib.MAX_WBITS)
-        try:
-            yield from _inflated(inflater, piece)
-        except zlib.error:
-            return
-        if inflater.eof:
-            return
-
-
-def _unbrotli(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    decoder = brotli.Decompressor()
-    try:
-        for piece in pieces:
-            made = decoder.process(piece, output_buffer_limit=PIECE_BYTES)
-            while made:
-                yield made
-                made = decoder.process(b"", output_buffer_limit=PIECE_BYTES)
-            if decoder.is_finished():
-                return
-    except brotli.error:
-        return
-
-
-_UNDONE_BY: dict[bytes, Callable[[Iterable[bytes]], Iterator[bytes]]] = {
-    b"gzip": _gunzip,
-    b"x-gzip": _gunzip,
-    b"deflate": _undeflate,
-    b"br": _unbrotli,
-}
+    return len(codings) <= reading.CODINGS_MAX and all(map(content_codings.can_decode, codings))

@@ -26,6 +26,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import lru_cache
+from typing import NamedTuple
 
 from crawler.records import ReceiptStamp
 
@@ -354,6 +355,34 @@ def resource(
     if cut_by:
         fields += b"WARC-Truncated: %b\r\n" % (b"time" if cut_by in ("time", "cpu") else b"unspecified")
     return record(b"resource", identity, date, fields + b"Content-Type: %b\r\n" % media_type, b"", payload)
+
+
+class SegmentFacts(NamedTuple):
+    """The facts about a crawl that the first record of each segment states. `agent` is the User-Agent."""
+
+    process: str
+    software: str = "crawler"
+    operator: str = ""
+    robots_policy: str = "obey"
+    hostname: str = ""
+    agent: str = ""
+
+    def lines(self) -> tuple[tuple[str, str], ...]:
+        """Return the facts as the pairs (name, value) of `warcinfo`."""
+        return (
+            ("software", self.software),
+            ("operator", self.operator),
+            ("hostname", self.hostname),
+            ("process", self.process),
+            ("http-header-user-agent", self.agent),
+            ("format", "WARC File Format 1.1"),
+            ("conformsTo", "http://iipc.github.io/warc-specifications/specifications/warc-format/warc-1.1/"),
+            ("robots", self.robots_policy),
+            (
+                "http-header-blocks",
+                "as received, or rebuilt (httpHead in the metadata); codings in X-Crawler- fields are undone",
+            ),
+        )
 
 
 def warcinfo(identity: bytes, date: bytes, filename: str, facts: Iterable[tuple[str, object]]) -> bytes:

@@ -30,7 +30,8 @@ from msgspec.structs import replace
 from crawler.errors import DamageError, UsageError, reason_of
 from crawler.storage.faults import reach
 from crawler.storage.files import Lock, atomic_write
-from crawler.urls.canonical import canonical, duplicate_key, hostname
+from crawler.urls.canonical import duplicate_key, hostname
+from crawler.urls.typed_url import typed_url, whole_host
 
 FILE = "withdrawn.json"
 
@@ -104,17 +105,17 @@ class Subject(NamedTuple):
         if not any(self):
             raise UsageError("withdraw: name a URL, a host, a prefix or a date")
         if self.url:
-            url = _canonical(self.url)
+            url = _typed(self.url)
             return Withdrawal(at, url=url, digest=url_digest(url), before=self.before, reason=reason)
         if self.host:
-            host = hostname(_canonical(self.host if "://" in self.host else f"http://{self.host}/"))
+            host = whole_host(self.host, "a withdrawal by host")
             return Withdrawal(at, host=_without_www(host), before=self.before, reason=reason)
-        prefix = place_of(_canonical(self.prefix)) if self.prefix else ""
+        prefix = place_of(_typed(self.prefix)) if self.prefix else ""
         return Withdrawal(at, prefix=prefix, before=self.before, reason=reason)
 
 
-def _canonical(text: str) -> str:
-    url = canonical(text)
+def _typed(text: str) -> str:
+    url = typed_url(text)
     if url is None:
         raise UsageError(f"withdraw: {text!r} is not an http or https URL")
     return url

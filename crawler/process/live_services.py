@@ -114,7 +114,7 @@ class LiveServices:
         folder = self._context.directory
         receivers = self._receivers()
         if config.websub:
-            receivers.subscriptions.want(self._own(read_topics(config.websub, config.public_url)))
+            receivers.subscriptions.want(self._own(read_topics(config.websub)))
             subscriber = Subscriber(receivers.subscriptions, config.public_url, self._now, self._process.ask)
             self._in_background(subscriber.run())
         rule = UseRule.of(config.allow, self._config.consent)

@@ -31,7 +31,7 @@ from crawler.process.committing.queued_changes import QueuedChanges
 from crawler.process.exchange.exchange import ExchangeParts, Loops, Member
 from crawler.process.exchange.peer_exchange import make_exchange
 from crawler.process.fetching.fetch_slots import FetchSlots
-from crawler.process.fetching.fetch_tasks import FetchTasks, Network, Sink
+from crawler.process.fetching.fetch_tasks import FetchTasks, LoopCalls, Network, Sink
 from crawler.process.fetching.reader import Extractor, Reader
 from crawler.process.lifecycle.background_tasks import Tasks, wait_for
 from crawler.process.lifecycle.disk_watch import DiskWatch
@@ -120,23 +120,18 @@ class Process:
         self.before_end: Callable[[], Awaitable[bool]] | None = None
 
     def _fetch_tasks(self, stages: Stages, network: Network, sink: Sink | None) -> FetchTasks:
-        results = stages.decisions.results
         return FetchTasks(
             stages.config,
             clock=stages.clock,
             frontier=stages.frontier,
             network=network,
             store=stages.store,
-            results=results,
+            results=stages.decisions.results,
             earlier=stages.decisions.earlier,
             key=stages.fingerprinter.key,
             trusts=stages.decisions.knowledge.trusts,
-            queue=self.changes.queue,
-            queue_heavy=self.commits.queue_heavy,
-            wake=self.run_end.wake,
-            unexpected=results.unexpected,
+            loops=LoopCalls(self.changes.queue, self.commits.queue_heavy, self.run_end.wake),
             files=make_file_bodies(stages.context, stages.pages),
-            make_renderer=self._environment.renderer,
             sink=sink,
         )
 

@@ -26,9 +26,6 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-# Maximum number of rules per file, and of rules with wildcards. The largest files have some hundreds of
-# rules.
-RULES_MAX, WILDCARDS_MAX = (10_000, 1_000)
 SLICE_BYTES = 16 << 10  # number of bytes read between two pauses; reading them takes 0.2 ms, at worst 5 ms
 BOM = b"\xef\xbb\xbf"
 UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
@@ -129,7 +126,7 @@ class _ByPrefix(Generic[Kept]):
 class RobotsRules:
     """The rules of one authority, ready for matching.
 
-    >>> parse(b"User-agent: *\\nDisallow: /private", "crawler").allowed("/private/x")
+    >>> RobotsRules(Parsed((Rule("/private", allow=False),))).allowed("/private/x")
     False
     """
 
@@ -201,31 +198,12 @@ def _head(pattern: str) -> str:
     return pattern.removesuffix("$").partition("*")[0]
 
 
-def parse(body: bytes, token: str) -> RobotsRules:
+def reading(body: bytes, token: str, *, rules_max: int, wildcards_max: int) -> Generator[None, None, Parsed]:
     """Return the rules for `token` in `body`, the bytes of a robots.txt without content coding.
 
-    This never fails. Unknown and malformed lines are skipped, as is any line that is not UTF-8.
+    Pause after every `SLICE_BYTES` bytes. This never fails. Unknown and malformed lines are skipped, as is any line
+    that is not UTF-8. Rules beyond `rules_max`, and beyond `wildcards_max` with wildcards, are skipped and counted.
     """
-    return RobotsRules(read(body, token))
-
-
-def read(
-    body: bytes, token: str, *, rules_max: int = RULES_MAX, wildcards_max: int = WILDCARDS_MAX
-) -> Parsed:
-    """Parse `body` as `parse` does, but return the form that is stored, and limit the number of rules."""
-    reading_ = reading(body, token, rules_max=rules_max, wildcards_max=wildcards_max)
-    while True:
-        try:
-            next(reading_)
-        except StopIteration as end:
-            parsed: Parsed = end.value
-            return parsed
-
-
-def reading(
-    body: bytes, token: str, *, rules_max: int = RULES_MAX, wildcards_max: int = WILDCARDS_MAX
-) -> Generator[None, None, Parsed]:
-    """Parse `body` as `read` does, but pause after every `SLICE_BYTES` bytes."""
     groups = _Groups(token.lower(), rules_max, wildcards_max)
     at, pause_at = len(BOM) if body.startswith(BOM) else 0, SLICE_BYTES
     while at < len(body):

@@ -10,12 +10,11 @@ which a client must read the data buffered for it.
 
 import asyncio
 import logging
-import os
 import resource
 import socket
 from collections import deque
-from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator
+from contextlib import suppress
 from http import HTTPStatus
 from pathlib import Path
 from typing import cast
@@ -29,6 +28,7 @@ from crawler.serve.listening_socket import cannot_listen
 from crawler.serve.reply import Reply
 from crawler.serve.representation import UNKNOWN_LENGTH
 from crawler.serve.request_reader import RequestReader, ServedRequest
+from crawler.unix_sockets import short_path
 
 log = logging.getLogger("crawler")
 
@@ -61,16 +61,6 @@ def whole_error(refusal: HttpError) -> bytes:
     reply = error_reply(refusal)
     assert reply.body is not None
     return reply.head + b"Content-Length: %d\r\nConnection: close\r\n\r\n" % reply.length + reply.body
-
-
-@contextmanager
-def short_path(folder: Path, name: str) -> Iterator[str]:
-    """Yield a path to a file in a folder. The path is short enough to be the name of a socket (107 bytes)."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        yield f"/proc/self/fd/{descriptor}/{name}"
-    finally:
-        os.close(descriptor)
 
 
 def error_reply(refusal: HttpError, accept: str = "") -> Reply:

@@ -13,7 +13,7 @@ from html import escape
 from crawler.serve.memento import page_path
 from crawler.serve.representation import Rewriter
 from crawler.urls.canonical import resolve
-from crawler.urls.media_type import XHTML, field_text, media_type
+from crawler.urls.media_type import CSS, XHTML, field_text, is_page, media_type
 
 _NOTE = (
     '<p style="all: initial; display: block; padding: 8px; background: #fff; font: 16px sans-serif; color: #000">'
@@ -26,23 +26,22 @@ def rewriter() -> Rewriter | None:
     from crawler.extract.decode import to_utf8
     from crawler.extract.headers import refresh
     from crawler.extract.rewrite import Kind, python_codec, rewrite_css_bytes, rewrite_html
-    from crawler.extract.types import is_page
 
     def rewrite(content: bytes, content_type: bytes, url: str, refresh_field: bytes) -> bytes | None:
         kind, charset = media_type([content_type])
-        if kind == "text/css":
+        if kind == CSS:
             return rewrite_css_bytes(content, charset, url, lambda target, _: page_path(target, rewrite=True))
         if not is_page(kind, content):
             return None
         said = refresh(field_text(refresh_field))
-        targets = [resolve(url, said[1])] if said is not None else []
+        encoding, xhtml = to_utf8(content, charset)[1], kind == XHTML
+        targets = [resolve(url, said[1], encoding=encoding)] if said is not None else []
 
         def mapped(target: str, kind: Kind) -> str:
             if kind is Kind.REFRESH:
                 targets.append(target)
             return "" if kind is Kind.BASE else page_path(target, rewrite=True)
 
-        encoding, xhtml = to_utf8(content, charset)[1], kind == XHTML
         changed = rewrite_html(content, encoding, url, mapped, xhtml=xhtml)
         onward = next((target for target in targets if target and target != url), "")
         if not onward:

@@ -22,7 +22,6 @@ from crawler.serve.http_server import (
     error_reply,
     json_reply,
     read_body,
-    short_path,
     whole,
     whole_error,
 )
@@ -30,6 +29,7 @@ from crawler.serve.page_handler import OwnedByOther, PageHandler
 from crawler.serve.reply import Reply
 from crawler.serve.request_parsing import ParsedRequest, Route, parse
 from crawler.serve.request_reader import ServedRequest
+from crawler.unix_sockets import short_path
 
 log = logging.getLogger("crawler")
 

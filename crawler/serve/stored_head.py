@@ -10,7 +10,7 @@ from functools import lru_cache
 
 import msgspec
 
-from crawler.pages.stored_bodies import codings_of
+from crawler.pages.reading import codings_of
 from crawler.serve import header_fields
 from crawler.serve.header_fields import Field
 

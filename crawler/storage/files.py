@@ -60,6 +60,16 @@ def sync_directory(path: Path) -> None:
             os.close(descriptor)
 
 
+@contextmanager
+def closed_on_error(close: Callable[[], object]) -> Iterator[None]:
+    """Call `close` if the block raises an exception, because the caller then gets no object to close."""
+    try:
+        yield
+    except BaseException:
+        close()
+        raise
+
+
 def write_all(descriptor: int, data: bytes | bytearray | memoryview) -> None:
     """Write every byte of `data`.
 

@@ -15,9 +15,9 @@ module may be repeated.
 import contextlib
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from crawler.errors import ObjectPlaceError, ObjectStoreError, UsageError
 from crawler.storage.faults import reach
@@ -58,24 +58,41 @@ def local_folder(name: str | Path) -> Path:
     return Path(name)
 
 
+class _Counted:
+    """A file that reports how many bytes are read from it."""
+
+    def __init__(self, file: BinaryIO, moved: Callable[[int], None]) -> None:
+        self._file, self._moved = file, moved
+        self.seek, self.tell = file.seek, file.tell
+
+    def read(self, size: int = -1) -> bytes:
+        data = self._file.read(size)
+        self._moved(len(data))
+        return data
+
+
 class ObjectStore:
-    """The objects under a URL.
+    """The objects under a URL. `moved` is called with the number of bytes of each piece that is sent or received.
+
+    A folder (file://) is created, unless `create` is False.
 
     Raises:
         UsageError: the URL names no object storage, or obstore is not installed.
         ObjectStoreError: the storage cannot be reached, or refuses the request.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(
+        self, url: str, moved: Callable[[int], None] = lambda count: None, *, create: bool = True
+    ) -> None:
         self.url = url.rstrip("/")
+        self._moved = moved
         scheme = url.partition("://")[0]
         if not is_url(url) or scheme not in SCHEMES:
             known = ", ".join(f"{each}://" for each in SCHEMES)
             raise UsageError(f"{url!r}: not a URL of object storage ({known})")
         self._library = load_obstore()
         if scheme == "file":
-            with _named(self.url):
-                Path(url.removeprefix("file://")).mkdir(parents=True, exist_ok=True)
+            _require_folder(self.url, create)
         settings: Any = {"copy_if_not_exists": "multipart"} if scheme == "s3" else None
         try:
             self._store = self._library.store.from_url(self.url, config=settings, retry_config=_RETRIES)
@@ -103,8 +120,8 @@ class ObjectStore:
 
     def replace(self, name: str, path: Path) -> None:
         """Write an object with the content of a file. An existing object of this name is replaced."""
-        with _named(self.place(name), writing=True), path.open("rb") as file:
-            self._library.put(self._store, name, file, chunk_size=_PART_BYTES, max_concurrency=_PARTS_AT_ONCE)
+        with _named(self.place(name), in_bucket=True), path.open("rb") as file:
+            self._put_parts(name, file)
 
     def size(self, name: str) -> int | None:
         """Return the size in bytes of an object; None if it does not exist."""
@@ -113,6 +130,12 @@ class ObjectStore:
                 return int(self._library.head(self._store, name)["size"])
             except FileNotFoundError:
                 return None
+
+    def sizes(self) -> dict[str, int]:
+        """Return the size in bytes of each object whose name contains no slash."""
+        with _named(self.url):
+            found = self._library.list_with_delimiter(self._store)["objects"]
+            return {each["path"].rpartition("/")[2]: int(each["size"]) for each in found}
 
     def digest(self, name: str) -> str:
         """Read an object and return its SHA-256 in hexadecimal."""
@@ -134,28 +157,40 @@ class ObjectStore:
                 )
 
     def _put_new(self, name: str, path: Path) -> None:
-        with _named(self.place(name), writing=True), path.open("rb") as file:
+        with _named(self.place(name), in_bucket=True), path.open("rb") as file:
             if path.stat().st_size <= WHOLE_BYTES_MAX:
                 self._library.put(self._store, name, file.read(), mode="create")
                 return
             if self.size(name) is not None:  # skip the upload
                 raise self._library.exceptions.AlreadyExistsError(name)
             draft = name + UNFINISHED
-            self._library.put(
-                self._store, draft, file, chunk_size=_PART_BYTES, max_concurrency=_PARTS_AT_ONCE
-            )
+            self._put_parts(draft, file)
             try:
                 self._library.copy(self._store, draft, name, overwrite=False)
             finally:
                 self._library.delete(self._store, draft)
 
+    def _put_parts(self, name: str, file: BinaryIO) -> None:
+        counted: Any = _Counted(file, self._moved)
+        self._library.put(self._store, name, counted, chunk_size=_PART_BYTES, max_concurrency=_PARTS_AT_ONCE)
+
     def _pieces(self, name: str) -> Iterator[bytes]:
         with _named(self.place(name)):
             for piece in self._library.get(self._store, name).stream(min_chunk_size=_READ_BYTES):
+                self._moved(len(piece))
                 yield bytes(piece)
 
     def __repr__(self) -> str:
         return f"ObjectStore({self.url})"
+
+
+def _require_folder(url: str, create: bool) -> None:
+    folder = Path(url.removeprefix("file://"))
+    with _named(url):
+        if create:
+            folder.mkdir(parents=True, exist_ok=True)
+        elif not folder.is_dir():
+            raise ObjectPlaceError(f"{url}: the folder does not exist")
 
 
 def file_digest(path: Path) -> str:
@@ -175,10 +210,10 @@ def load_obstore() -> Any:
 
 
 @contextlib.contextmanager
-def _named(place: str, *, writing: bool = False) -> Iterator[None]:
+def _named(place: str, *, in_bucket: bool = False) -> Iterator[None]:
     """Convert errors of the library and of the file system to one-line errors that name the object.
 
-    If an object is written and the storage answers "not found", its bucket does not exist.
+    With `in_bucket`, the answer "not found" means that the bucket does not exist, because the object need not exist.
     """
     exceptions = load_obstore().exceptions
     try:
@@ -188,7 +223,7 @@ def _named(place: str, *, writing: bool = False) -> Iterator[None]:
     except FileNotFoundError as error:
         if error.errno is not None:  # the missing file is on this machine
             raise ObjectStoreError(f"{place}: {_first_line(error)}") from error
-        if writing or any(code in str(error) for code in _NO_BUCKET):
+        if in_bucket or _lacks_bucket(error):
             raise ObjectPlaceError(f"{place}: the bucket does not exist") from error
         raise ObjectStoreError(f"{place}: there is no such object") from error
     except (exceptions.PermissionDeniedError, exceptions.UnauthenticatedError) as error:
@@ -196,9 +231,15 @@ def _named(place: str, *, writing: bool = False) -> Iterator[None]:
             f"{place}: the storage rejects the credentials in the environment ({_reason(error)})"
         ) from error
     except (exceptions.BaseError, OSError) as error:
+        if _lacks_bucket(error):
+            raise ObjectPlaceError(f"{place}: the bucket does not exist") from error
         raise ObjectStoreError(
             f"{place}: the storage cannot be reached or fails ({_reason(error)}); try again later"
         ) from error
+
+
+def _lacks_bucket(error: Exception) -> bool:
+    return any(code in str(error) for code in _NO_BUCKET)
 
 
 def _reason(error: Exception) -> str:

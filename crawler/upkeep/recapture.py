@@ -371,7 +371,7 @@ def _fetch(url: str, at: float, found: Found) -> tuple[Fetch, bytes]:
     head = head_of(message.headers, version=message.version, status=message.status, reason=message.reason)
     outcome = found.facts.get("outcome", "")
     digest = reading.payload_digest(found.answer)
-    content = reading.decode_payload(message.payload, message.header(b"content-encoding"))
+    content = reading.decode_payload(message.payload, reading.codings_of(message.headers))
     fetch = Fetch(
         url=url,
         outcome=Outcome(outcome) if outcome in set(Outcome) else Outcome.FETCHED,

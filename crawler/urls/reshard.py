@@ -11,7 +11,7 @@ from crawler.storage.reshard import NewProcess, load_json
 def move(to: NewProcess) -> None:
     """Store the equivalences that any of the old processes has proven.
 
-    One of the new processes, the heir, also gets the traces of all old processes (the files in `trace/`).
+    One of the new processes, the heir, also gets the traces of all old processes (the folders in `trace/`).
     """
     proven: dict[str, str] = {}
     for source in to.sources:
@@ -20,5 +20,5 @@ def move(to: NewProcess) -> None:
         to.put(EQUIVALENCES, seal(msgspec.json.encode(proven)))
     if to.heir:
         for source in to.sources:
-            for path in sorted((source.folder / "trace").glob("*")):
-                link_or_copy(path, to.folder / "trace" / f"{source.name}-{path.name}")
+            for path in sorted((source.folder / "trace").glob("*/*")):
+                link_or_copy(path, to.folder / "trace" / f"{source.name}-{path.parent.name}" / path.name)

@@ -33,7 +33,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from crawler.errors import StoreError
-from crawler.storage.files import AppendFile, atomic_write
+from crawler.storage.files import AppendFile, atomic_write, closed_on_error
 
 FORMAT = "crawler url trace 1"
 LINKS_FILE, PAGES_FILE, INFO_FILE = "links", "pages", "info.json"
@@ -79,7 +79,8 @@ class TraceWriter:
             raise StoreError(f"{folder}: cannot make a trace: {error.strerror or error}") from error
         atomic_write(folder / INFO_FILE, text.encode() + b"\n")
         self._links_file = AppendFile(folder / LINKS_FILE)
-        self._pages_file = AppendFile(folder / PAGES_FILE)
+        with closed_on_error(self._links_file.close):
+            self._pages_file = AppendFile(folder / PAGES_FILE)
 
     @classmethod
     def next_in(cls, parent: Path, info: Mapping[str, Any], **bounds: int) -> "TraceWriter":
@@ -133,7 +134,12 @@ class TraceWriter:
         self.flush()
         for file in (self._links_file, self._pages_file):
             file.sync()
-            file.close()
+        self.abandon()
+
+    def abandon(self) -> None:
+        """Close the files without writing anything. A second call does nothing."""
+        self._links_file.close()
+        self._pages_file.close()
 
     def _renamed(self, words: bytes) -> NDArray[np.uint64]:
         """Return the names that fingerprints have in this trace. `words` holds 8 bytes per fingerprint."""

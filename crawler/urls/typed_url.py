@@ -1,6 +1,7 @@
-"""Reads URLs that users type: a URL without a scheme, or with a login."""
+"""Reads URLs and host names that users type: a URL without a scheme, or with a login."""
 
-from crawler.urls.canonical import canonical
+from crawler.errors import UsageError
+from crawler.urls.canonical import canonical, hostname
 
 LOGIN_REFUSED = (
     "a login in a URL is read only by `crawler crawl URL`; elsewhere, set a header in [[override]]"
@@ -10,9 +11,34 @@ LOGIN_REFUSED = (
 def typed_url(text: str) -> str | None:
     """Return the request form of a URL whose page is looked up, or None if it has none.
 
-    If the scheme is missing, it is taken to be http; a page has the same fingerprint under http and https.
+    If the scheme is missing, it is taken to be http; a page has the same fingerprint under http and https. A path
+    is not a URL.
     """
+    if text.startswith("/"):
+        return None
     return canonical(text if "://" in text else f"http://{text}")
+
+
+def typed_host(text: str) -> str:
+    """Return the canonical name of a host, or of the host of a URL; "" if the text names no host."""
+    url = typed_url(text)
+    return "" if url is None else hostname(url)
+
+
+def whole_host(text: str, order: str) -> str:
+    """Return the canonical name of a host. `order` names the order that applies to the whole host.
+
+    Raises:
+        UsageError: the text names no host, or it also names a port or a path.
+    """
+    name = typed_host(text)
+    if not name:
+        raise UsageError(f"{text!r} is not a host name")
+    if typed_url(text) not in (f"http://{name}/", f"https://{name}/"):
+        raise UsageError(
+            f"{text!r} is not a host name; {order} applies to all URLs of a host, such as {name}"
+        )
+    return name
 
 
 def not_a_url(text: str) -> str:

@@ -24,6 +24,11 @@ differ, use a lower --rate.
     noise: deaf; and learned, with 2 false signals and no true signal per change
     daily: a web of 400 pages that change about once a day, importance Pareto, each fetched every 16 hours on average
         for ten days (30 requests per second, 200 s): uniform, learned, greedy, without the neighbourhood clock, oracle
+    few: 3 hosts of 1,000 pages each that change about once a day, importance Pareto, 0.3 fetches per change, 6
+        fetches per page (20 requests per second, 900 s). The first host needs 0.1 s for an answer for half of the
+        time, and the crawl waits four times as long as an answer took. So a slow host can be sent only a third of
+        its share of the requests: uniform, learned, oracle
+    many: the same with 1,000 hosts of 3 pages. For half of the time, half of the hosts need 2 s for an answer
     news: 600 pages and 4.2 articles a day on ten hubs, 150 days of 16 requests (15 per second, 160 s); the first 40
         days find the pages. Delays from birth to copy, in days, of articles born after 60 days and before the
         last 14; an article without a copy has an infinite delay. Rows: a fixed share for known pages, `auto`, its
@@ -48,11 +53,13 @@ from crawler.lab.changing.web import HostSpec
 
 PROCESSES = ("poisson", "bursty", "together", "poisson")
 WORD = ((1.0, 0.0), (0.6, 0.5), (0.3, 2.0), (0.0, 0.0))
-TABLES = ("gain", "validators", "noise", "daily", "news")
+TABLES = ("gain", "validators", "noise", "daily", "few", "many", "news")
 DAILY = GainGame(
     tuple(HostSpec(f"h{n}", rate=1.0, spread=1.0, lastmod="none") for n in range(4)),
     visits=15.0, rate=30.0, budget=1.5, change_days=1.0, warm_up=0.2, pareto=1.2,
 )  # fmt: skip
+SPARSE = msgspec.structs.replace(DAILY, visits=6.0, rate=20.0, budget=0.3, warm_up=0.4)
+PATIENT = {"politeness": {"delay_factor": 4.0}}
 NEWS = GainGame(
     (HostSpec("h", pages=600, directories=60, rate=1.0, lastmod="none", articles=630, hubs=10),),
     visits=4.0, rate=15.0, budget=8.0, change_days=300.0, warm_up=0.4,
@@ -91,6 +98,19 @@ def hosts(
     )
 
 
+def _slow_hosts(table: str) -> tuple[HostSpec, ...]:
+    """Return the hosts of the table `few` or `many`, some of which answer slowly for half of the time."""
+    if table == "few":
+        host = HostSpec("h", pages=1000, directories=40, rate=1.0, lastmod="none", slow_period=120.0)
+        delays = [0.1, 0.0, 0.0]
+    else:
+        host = HostSpec("h", pages=3, directories=1, rate=1.0, lastmod="none", slow_period=120.0)
+        delays = [0.0, 2.0] * 500
+    return tuple(
+        msgspec.structs.replace(host, name=f"h{number}", slow=slow) for number, slow in enumerate(delays)
+    )
+
+
 def rows(table: str, game: GainGame) -> list[tuple[str, GainGame, Arm]]:
     """Return (name, game, arm) for each row of the table."""
     if table == "validators":
@@ -103,6 +123,10 @@ def rows(table: str, game: GainGame) -> list[tuple[str, GainGame, Arm]]:
         greedy = Arm("greedy", policy="greedy")
         plain = Arm("neighbourhood=false", settings={"refresh": {"neighbourhood": False}})
         return [(arm.name, _seeded(DAILY, game), arm) for arm in (UNIFORM, LEARNED, greedy, plain, ORACLE)]
+    if table in ("few", "many"):
+        slow = _on(_seeded(SPARSE, game), _slow_hosts(table))
+        patient = [msgspec.structs.replace(arm, settings=PATIENT) for arm in (UNIFORM, LEARNED, ORACLE)]
+        return [(arm.name, slow, arm) for arm in patient]
     if table == "news":
         return _news(_seeded(NEWS, game))
     arms = [(arm.name, game, arm) for arm in (UNIFORM, ORACLE, LEARNED, DEAF)]

@@ -49,6 +49,7 @@ from crawler.freshness.recalibration import (
     Recalibration,
 )
 from crawler.frontier.refresh import Settings
+from crawler.frontier.refresh.expectation import crawl_of
 from crawler.frontier.refresh.settings import PageView
 from crawler.lab.league import histories
 from crawler.lab.league import world as worlds
@@ -113,19 +114,7 @@ class Recording(Shipped):
 
     def _note(self, page: int, sample: float, known: PageView, changed: bool) -> None:
         site = self._numbers[self._site[page]]
-        self.rows.append(
-            (
-                sample,
-                known.fresh,
-                known.hearing,
-                known.stands_for,
-                changed,
-                known.new,
-                known.haste,
-                known.reliability,
-                site,
-            )  # fmt: skip
-        )
+        self.rows.append((sample, *crawl_of(known, changed), site))
 
 
 class Sampling(calibration.Calibration):

@@ -22,6 +22,7 @@ from warcio.warcwriter import WARCWriter
 from crawler.bench import harness
 from crawler.config import PagesConfig
 from crawler.pages.page_cache import PageCache
+from crawler.pages.warc import SegmentFacts
 from crawler.records import Extracted, Fetch, FetchTask, Outcome, TaskKind
 from crawler.storage.kv import MemoryStore
 
@@ -57,7 +58,7 @@ def bodies(files: list[Path], count: int, size: int) -> list[bytes]:
 def ours(pages: list[bytes], folder: Path, level: int) -> dict[str, float]:
     """Store the bodies in the page cache; return the CPU seconds of each phase."""
     store = MemoryStore()
-    cache = PageCache(folder, store, PagesConfig(gzip_level=level), process="p0")
+    cache = PageCache(folder, store, PagesConfig(gzip_level=level), about=SegmentFacts("p0"))
     extracted = Extracted(base="http://site.example/")
     phases = dict.fromkeys(PHASES, 0.0)
     for first in range(0, len(pages), GROUP):

@@ -48,11 +48,6 @@ def test_only_the_end_of_a_long_log_is_read(tmp_path: Path) -> None:
     assert len(list(ledger.tail_lines(path))) == 1000
 
 
-def test_host_names_are_read_from_names_and_urls() -> None:
-    assert ledger.host_name("EXAMPLE.org") == ledger.host_name("https://example.org/x") == "example.org"
-    assert ledger.host_name("no host!") == ledger.host_name("") == ""
-
-
 @given(
     st.lists(st.sampled_from([b"a", b"ab", b"", b"\n", b"\n\n", b"b"]), max_size=40),
     st.sampled_from([b"", b"a", b"ab", b"c"]),

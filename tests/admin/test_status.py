@@ -113,30 +113,42 @@ def test_older_samples_do_not_count_for_the_last_minute() -> None:
 def refreshed(pages: int, **more: Any) -> dict[str, Any]:
     """Return the section about refreshes in the status of one process."""
     section: dict[str, Any] = {
-        "pages": pages, "expected_freshness": 0.5, "level": 10.0, "rate": 1.0, "more_rate": {}, "ages": {}, "results": {},
+        "pages": pages, "importance": 2.0 * pages,
+        "expected_freshness": 0.5, "level": 10.0, "rate": 1.0, "more_rate": {}, "ages": {}, "results": {},
         "calibration": [], "arms": [], "in_flight": 1, "ahead": 0, "share": 0.5, "busy": 1.0, "hosts": [],
     }  # fmt: skip
     return section | more
 
 
-def test_refresh_figures_are_weighted_by_pages() -> None:
+def test_refresh_figures_are_weighted_by_pages_or_their_importance() -> None:
     row = {"decile": 2, "refreshes": 10, "predicted": 0.2, "found": 0.1}
-    arm = {"policy": "ncis", "pages": 10, "refreshes": 10, "changed": 2, "seen": 0.5, "seen_error": 0.1}
-    one = refreshed(100, expected_freshness=0.9, level=8.0, ages={"median": 10.0, "p90": 20.0, "oldest": 30.0},
+    arm = {
+        "policy": "ncis",
+        "pages": 10,
+        "refreshes": 10,
+        "changed": 2,
+        "seen": 0.5,
+        "seen_error": 0.1,
+        "spans": 5.0,
+    }
+    one = refreshed(100, importance=900.0, expected_freshness=0.9, level=8.0,
+                    ages={"median": 10.0, "p90": 20.0, "oldest": 30.0},
                     calibration=[row], arms=[arm], more_rate={"share": 0.1, "gain": 0.01},
                     hosts=[{"host": "a", "pages": 1, "fresh": 1.0}])  # fmt: skip
     two = refreshed(300, ages={"median": 20.0, "p90": 30.0, "oldest": 90.0},
                     calibration=[row | {"refreshes": 30, "found": 0.5}],
-                    arms=[arm | {"refreshes": 30, "seen": 0.7}],
+                    arms=[arm | {"refreshes": 30, "seen": 0.7, "spans": 15.0}], importance=300.0,
+                    more_rate={"share": 0.1, "gain": 0.05},
                     hosts=[{"host": "b", "pages": 9, "fresh": 1.0}])  # fmt: skip
     nothing: dict[str, Any] = {}
     said = merge([Status(refreshing=one), Status(refreshing=nothing), Status(refreshing=two)]).refreshing
-    assert said["pages"] == 400 and said["expected_freshness"] == 0.6 and said["level"] == 9.5
+    assert said["pages"] == 400 and said["expected_freshness"] == 0.8 and said["level"] == 9.5
+    assert said["more_rate"] == {"share": 0.1, "gain": 0.02}
     assert said["share"] == 1.0 and said["in_flight"] == 2 and said["levels"] == [8.0, 10.0]
     assert said["ages"] == {"median": 17.5, "p90": 27.5, "oldest": 90.0}
     assert said["calibration"] == [{"decile": 2, "refreshes": 40, "predicted": 0.2, "found": 0.4}]
     assert said["arms"][0] == {
-        "policy": "ncis", "pages": 20, "refreshes": 40, "changed": 4, "seen": 0.65, "seen_error": 0.0791,
+        "policy": "ncis", "pages": 20, "refreshes": 40, "changed": 4, "spans": 20.0, "seen": 0.65, "seen_error": 0.0791,
     }  # fmt: skip
     assert [host["host"] for host in said["hosts"]] == ["b", "a"]
     assert merge([Status(), Status(refreshing=one)]).refreshing == one
@@ -165,7 +177,7 @@ def test_refresh_figures_of_processes_without_pages() -> None:
     aged = {"median": 10.0, "p90": 20.0, "oldest": 30.0}
     one, two = (
         refreshed(0, ages=aged, level=None),
-        refreshed(0, more_rate={"share": 0.2, "gain": 0.5, "pages": 1}),
+        refreshed(0, more_rate={"share": 0.2, "gain": 0.5, "importance": 1}),
     )
     said = merge([Status(refreshing=one), Status(refreshing=two)]).refreshing
     assert said["ages"] == {"median": 0.0, "p90": 0.0, "oldest": 30.0}
@@ -174,7 +186,7 @@ def test_refresh_figures_of_processes_without_pages() -> None:
 
 
 def test_an_arm_without_a_standard_error() -> None:
-    arm = {"policy": "ncis", "pages": 10, "refreshes": 10, "changed": 2, "expected": 0.5}
+    arm = {"policy": "ncis", "pages": 10, "refreshes": 10, "changed": 2, "expected": 0.5, "importance": 1.0}
     parts = [Status(refreshing=refreshed(1, arms=[arm])) for _ in range(2)]
     (said,) = merge(parts).refreshing["arms"]
     assert (said["expected"], said["expected_error"]) == (0.5, 0.0) and "seen" not in said
@@ -184,3 +196,17 @@ def test_merging_missing_values_and_texts() -> None:
     parts = [{"a": None, "b": "", "c": True}, {"a": None, "b": "x", "c": False}, {"b": "y", "d": 2.5}]
     assert merge(parts) == {"a": None, "b": "x", "c": True, "d": 2.5}
     assert merge([{"c": False}, {"c": False}]) == {"c": False}
+
+
+def test_the_wait_for_known_pages_is_the_shortest_of_the_processes_that_have_some() -> None:
+    def wait(until: float) -> dict[str, object]:
+        return {"until": until, "reason": "refresh.min_age"} if until else {}
+
+    def merged(*waits: float | None) -> object:
+        parts = [
+            Status(refreshing=refreshed(int(until is not None), wait=wait(until or 0.0))) for until in waits
+        ]
+        return merge(parts).refreshing["wait"]
+
+    assert merged(5.0, 3.0, None) == wait(3.0)
+    assert merged(5.0, 0.0) == {} == merged(None, None)

@@ -87,6 +87,7 @@ def test_urls_are_joined_to_the_base() -> None:
     )
     assert list(page.urls()) == ["http://x/c/d", "http://x/c/?%C3%A9=1"]
     assert page.url_join("../e#f") == "http://x/e"
+    assert Page.of("http://x/", "<base href=mailto:x><base href=/c/>").base == "http://x/c/"
     with pytest.raises(ValueError, match="is not an http"):
         page.url_join("javascript:x")
 

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from crawler.audit.comparison import ComparedPage, compare_pages
-from tests.end_to_end.web import Web, crawl, page, run
+from crawler.audit.comparison import ComparedPage, PageFate, compare_pages
+from crawler.audit.on_page import Finding
+from tests.end_to_end.web import Web, crawl, page, redirect, run
 
 
 @pytest.fixture(scope="module")
@@ -15,15 +16,18 @@ def crawled(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, Pa
     folder = tmp_path_factory.mktemp("compared")
     with Web({}) as web:
         web.routes |= {
-            "/": page("/a", "/gone", "/dead", "/repaired"),
+            "/": page("/a", "/gone", "/dead", "/repaired", "/unlinked", "/moved", "/file"),
             "/a": page(text="One"),
             "/gone": page(text="Bye"),
+            **dict.fromkeys(("/unlinked", "/moved", "/file"), page(text="Bye")),
         }
         assert crawl(folder / "before", web.url())["stopped_by"] == "done"
         del web.routes["/gone"]
         web.routes |= {
-            "/": page("/a", "/new", "/dead", "/broken", "/repaired"),
-            "/a": page(text="Two"),
+            "/": page("/a", "/gone", "/new", "/dead", "/broken", "/repaired", "/moved", "/file"),
+            "/a": page(text="Two", head="<meta name=description content=d>"),
+            "/moved": redirect("/new"),
+            "/file": (200, {"Content-Type": "application/pdf"}, "%PDF"),
             "/new": page(text="Hello"),
             "/repaired": page(text="Here"),
         }
@@ -40,12 +44,23 @@ def test_a_report_is_compared_with_an_earlier_directory(crawled: tuple[Path, Pat
         for name, section in compared.items()
     }
     assert subjects["new_pages"] == {"/new", "/repaired"}
-    assert subjects["gone_pages"] == {"/gone"}
+    values = {
+        name: {each["subject"].removeprefix(web.url("")): each["value"] for each in section["listed"]}
+        for name, section in compared.items()
+    }
+    assert values["gone_pages"] == {
+        "/gone": "404 not found",
+        "/unlinked": "no link to it was followed",
+        "/file": "application/pdf",
+    }
+    assert values["moved_pages"] == {"/moved": web.url("/new")}
     assert subjects["changed_pages"] == {"/", "/a"}
-    assert subjects["new_dead_links"] == {"/broken"}
+    assert subjects["new_dead_links"] == {"/broken", "/gone"}
+    # findings about pages that are gone or have moved are not repaired
+    assert subjects["repaired_missing_descriptions"] == {"/a"}
     assert subjects["repaired_dead_links"] == {"/repaired"}
     text = run("report", "--dir", after, "--compare", before).text
-    assert f"Since {before}: " in text and "Dead links, new: 1" in text and "Dead links, repaired: 1" in text
+    assert f"Since {before}: " in text and "Dead links, new: 2" in text and "Dead links, repaired: 1" in text
     assert (
         "Dead links, repaired" in run("report", "--dir", after, "--compare", before, "--format", "html").text
     )
@@ -60,7 +75,8 @@ def test_a_report_is_compared_with_an_earlier_json_report(
     file = tmp_path / "before.json"
     assert run("report", "--dir", before, "--format", "json", "-o", file).code == 0
     text = run("report", "--dir", after, "--compare", file).text
-    assert "Dead links, new: 1" in text and "New pages" not in text
+    assert "Dead links, new: 2" in text and "New pages" not in text
+    assert "Missing descriptions, repaired: 1" in text
     file.write_text("{}")
     for wrong in (file, tmp_path / "missing"):
         ran = run("report", "--dir", after, "--compare", wrong)
@@ -80,10 +96,10 @@ def test_the_same_crawl_has_no_differences(crawled: tuple[Path, Path, Web]) -> N
 @pytest.mark.parametrize(
     ("words", "code", "found"),
     [
-        (["dead-links"], 10, "found dead-links 2"),
+        (["dead-links"], 10, "found dead-links 3"),
         (["redirect-loops,soft-404"], 0, ""),
-        (["redirect-loops", "error"], 10, "found dead-links 2"),
-        (["new-dead-links"], 10, "found new-dead-links 1"),
+        (["redirect-loops", "error"], 10, "found dead-links 3"),
+        (["new-dead-links"], 10, "found new-dead-links 2"),
         (["new-redirect-loops"], 0, ""),
         (["typo"], 2, "no such check"),
     ],
@@ -109,6 +125,8 @@ def test_pages_are_compared_by_url_and_digest() -> None:
         name: [each.subject for each in part.listed] for name, part in compare_pages(ours, theirs).items()
     }
     assert found == {"new_pages": ["a"], "changed_pages": ["c"], "gone_pages": ["d"]}
+    moved = compare_pages(ours, theirs, [("d", PageFate("a"))])
+    assert "gone_pages" not in moved and moved["moved_pages"].listed == [Finding("d", "a")]
     assert compare_pages(ours, ours) == {}
 
 

@@ -30,6 +30,11 @@ def test_a_good_page_has_no_findings() -> None:
         ({"title": "x" * 61}, "long_titles", Finding(URL, "61")),
         ({"refresh": "/b"}, "meta_refreshes", Finding(URL, "https://h.example/b")),
         (
+            {"refresh": "/b?\u044b", "encoding": "windows-1251"},
+            "meta_refreshes",
+            Finding(URL, "https://h.example/b?%FB"),
+        ),
+        (
             {"requisites": ["http://h.example/x.js", "/y.js"]},
             "mixed_content",
             Finding(URL, "1", ("http://h.example/x.js",), 1),

@@ -5,16 +5,17 @@ import threading
 from contextlib import closing
 from pathlib import Path
 
-from crawler.admin.control_client import short_path
+from crawler.admin.control_client import SOCKET
 from crawler.cli import access
 from crawler.storage.files import Lock
+from crawler.unix_sockets import short_path
 from tests.end_to_end.web import Web, crawl, page
 
 
 def _answer_once(folder: Path, lock: Lock) -> threading.Thread:
     """Answer one request as the last process of a crawl that ends: release the crawl's lock after the answer."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    with short_path(folder) as path:
+    with short_path(folder, SOCKET) as path:
         listener.bind(path)
     listener.listen()
 
@@ -22,7 +23,7 @@ def _answer_once(folder: Path, lock: Lock) -> threading.Thread:
         with closing(listener), listener.accept()[0] as link:
             link.recv(65536)
             link.sendall(b'{"ok": true, "result": {"host": "answered"}}\n')
-        (folder / "control.sock").unlink()
+        (folder / SOCKET).unlink()
         lock.release()
 
     thread = threading.Thread(target=answer)

@@ -6,6 +6,7 @@ import os
 import shlex
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 
 from crawler import cli
 from crawler.errors import CrawlerError, DirectoryError, NoSeedError, StoreError
+from crawler.process.lifecycle.garbage_collection import settings_kept
 
 
 def _directory_error(number: int) -> DirectoryError:
@@ -65,16 +67,35 @@ def test_a_bug_is_shown_with_its_traceback(monkeypatch: pytest.MonkeyPatch) -> N
         cli._run("crawl", [])
 
 
+@pytest.fixture
+def collecting() -> Iterator[None]:
+    """Restore the settings of the garbage collector after the test."""
+    with settings_kept():
+        yield
+
+
+@pytest.mark.usefixtures("collecting")
 @pytest.mark.parametrize(
-    "argv", [["--version"], ["--help"], ["no-such-command"], ["status", "--dir", "/nonexistent"]]
+    "argv",
+    [
+        ["--version"],
+        ["--help"],
+        ["no-such-command"],
+        ["status", "--dir", "/nonexistent"],
+        ["crawl", "ftp://a.org/"],
+    ],
 )
-def test_the_garbage_collector_is_on_after_a_command(argv: list[str]) -> None:
+def test_the_settings_of_the_garbage_collector_are_restored_after_a_command(argv: list[str]) -> None:
     """The garbage collector is off while a command is imported.
 
     If it stayed off, a program that runs commands would use more and more memory.
     """
+    gc.set_threshold(9_999, 9, 9)
     cli.main(argv)
-    assert gc.isenabled()
+    assert gc.isenabled() and gc.get_threshold() == (9_999, 9, 9)
+    gc.disable()
+    cli.main(argv)
+    assert not gc.isenabled()
 
 
 @pytest.mark.parametrize("closed", ["<&- >&- 2>&-", "2>/dev/full"])

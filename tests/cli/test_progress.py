@@ -6,7 +6,8 @@ import pytest
 from rich.console import Console
 
 from crawler.admin.status import MemberStatus, Status
-from crawler.cli.progress import WAIT_INTERVAL, NewLines, line, screen, waiting_for
+from crawler.cli.inspect import _summary
+from crawler.cli.progress import WAIT_INTERVAL, WAIT_INTERVAL_MAX, NewLines, line, screen, waiting_for
 from crawler.records import FrontierCounts, HostStatus
 
 RATES = {"pages": 0.0, "bytes": 0.0}
@@ -76,6 +77,19 @@ def test_while_the_crawl_waits_equal_lines_are_left_out() -> None:
     assert lines.is_new(fetching) and lines.is_new(fetching)
 
 
+def test_the_longer_nothing_is_fetched_the_fewer_lines_are_printed() -> None:
+    """A crawl with 16 requests a day, or a paused one, once printed 17,000 equal lines a day."""
+    for idle in (status(), status(host(ready_at=1e6))):
+        lines, printed = NewLines(), []
+        for second in range(0, 86_400, 5):
+            idle.now = float(second)
+            if lines.is_new(idle):
+                printed.append(second)
+        assert printed[:5] == [0, 30, 90, 210, 450] and printed[-1] - printed[-2] == WAIT_INTERVAL_MAX
+        idle.counters["pages.fetched"] += 1
+        assert lines.is_new(idle) and not lines.is_new(idle)
+
+
 def test_a_paused_crawl_says_so() -> None:
     shown = status(host(ready_at=1060.0))
     shown.paused = ["user"]
@@ -85,6 +99,25 @@ def test_a_paused_crawl_says_so() -> None:
 def test_no_reason_is_shown_for_short_waits_or_during_fetches() -> None:
     assert waiting_for(status(host(ready_at=1001.0))) == ""
     assert waiting_for(status(host(ready_at=1060.0), in_flight=1)) == ""
+
+
+def test_a_crawl_whose_known_pages_are_all_withheld_says_until_when() -> None:
+    """`crawler refresh` right after a crawl printed `0.0/s` for an hour, without the reason."""
+    waits = status()
+    waits.frontier.todo = 0
+    waits.refreshing = {"pages": 3, "in_flight": 0, "wait": {"until": 1060.0, "reason": "refresh.min_age"}}
+    said = "waits until 00:17:40 UTC (60 s) for the next refresh: refresh.min_age"
+    assert waiting_for(waits) == f"; {said}"
+    assert f"waiting:  {said.removeprefix('waits ')}" not in "\n".join(_summary(waits))
+    waits.processes = [{"name": "p0", "pid": 1, "started": 900.0}]
+    assert f"waiting:  {said.removeprefix('waits ')}" in "\n".join(_summary(waits))
+    waits.frontier.todo = 1
+    waits.waiting = [host(ready_at=1030.0)]
+    assert "until 00:17:10 UTC (30 s) for a.test" in waiting_for(waits)
+    waits.waiting = [host(ready_at=1090.0)]
+    assert "for the next refresh" in waiting_for(waits)
+    waits.refreshing["in_flight"] = 1
+    assert waiting_for(waits) == ""
 
 
 @pytest.mark.parametrize("width", [40, 80, 200])

@@ -78,6 +78,8 @@ def test_sizes_are_parsed(text: Any, value: int) -> None:
         ({"fetch": {"body_bytes_max": -1}}, "fetch.body_bytes_max"),
         ({"cravl": {}}, "cravl"),
         ({"override": [{"match": "a", "dealy": 1}]}, "dealy"),
+        ({"frontier": {"retry_delays": []}}, "frontier.retry_delays: expected a list of length >= 1"),
+        ({"robots": {"unreachable_delays": []}}, "robots.unreachable_delays: expected a list of length >= 1"),
     ],
 )
 def test_a_wrong_key_or_unit_is_named(tree: dict[str, Any], where: str) -> None:

@@ -8,7 +8,8 @@ from hypothesis import strategies as st
 
 from crawler.consent.content_signal import read_signal_header, read_signal_rules
 from crawler.consent.statements import ALLOW, LINES_MAX, NOTHING_SAID, REFUSE, UNKNOWN, Preferences
-from crawler.robots.rules import STATEMENT_OCTETS_MAX, parse
+from crawler.robots.rules import STATEMENT_OCTETS_MAX
+from tests.robots.support import parse
 
 SAID = {"y": ALLOW, "n": REFUSE, "?": UNKNOWN}
 

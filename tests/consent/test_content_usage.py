@@ -14,7 +14,7 @@ from crawler.consent.statements import (
     UNKNOWN,
     Preferences,
 )
-from crawler.robots.rules import parse
+from tests.robots.support import parse
 
 SAID = {"y": ALLOW, "n": REFUSE, "?": UNKNOWN}
 

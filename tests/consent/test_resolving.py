@@ -16,7 +16,7 @@ from crawler.consent.resolving import (
 from crawler.consent.rsl import RslDocument, read_rsl
 from crawler.consent.statements import ALLOW, NOTHING_SAID, REFUSE, UNKNOWN, USES, Preference, Preferences
 from crawler.consent.tdmrep import TdmFile, read_tdm_file
-from crawler.robots.rules import parse
+from tests.robots.support import parse
 
 URL = "https://example.com/a/b?c=d"
 ROBOTS = b"""Content-Signal: ai-input=no

@@ -188,7 +188,7 @@ def test_a_tdmrep_json_may_reserve_rights_and_a_broken_one_allows_no_mining() ->
 
 @pytest.mark.parametrize(
     ("status", "kind", "preference"),
-    [(404, "", ALLOW), (403, "text/html", ALLOW), (200, "text/html", ALLOW)]
+    [(404, "", ALLOW), (403, "text/html", ALLOW), (200, "text/html", ALLOW), (200, "", ALLOW)]
     + [(status, kind, UNKNOWN) for status in (408, 429, 500, 503) for kind in ("", "text/html")],
 )
 def test_a_site_whose_tdmrep_json_is_missing_may_be_mined_but_not_one_that_fails(

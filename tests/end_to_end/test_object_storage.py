@@ -24,6 +24,7 @@ import crawler
 from crawler.errors import UsageError
 from crawler.pages import shipping
 from crawler.pages.shipping import NOTE
+from tests.end_to_end.cut_network import Proxy
 from tests.end_to_end.web import FAST, Web, crawl, page, run
 
 PAGES = 24
@@ -157,7 +158,7 @@ def test_an_erasure_replaces_the_object(
     now = segments(directory)
     assert now != before
     assert s3.objects(prefix_of(request)) == before
-    assert run("ship", "--dir", directory).text.splitlines()[-1].startswith("1 WARC files")
+    assert run("ship", "--dir", directory).text.splitlines()[-1].startswith("1 WARC file shipped to ")
     assert s3.objects(prefix_of(request)) == now
 
 
@@ -340,6 +341,118 @@ def test_a_segment_larger_than_one_request_is_uploaded_in_parts(
         path.unlink()  # simulates a kill before the note was written
     assert run("ship", "--dir", directory, "--to", place).code == 0
     assert s3.objects(prefix_of(request)) == segments(directory)
+
+
+def test_check_reports_objects_that_are_missing(
+    web: Web, s3: S3, place: str, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    """`crawler check` once passed after the objects of a crawl, or their whole bucket, had been deleted."""
+    directory = tmp_path / "crawl"
+    crawl(directory, web.url(), *SMALL)
+    assert run("ship", "--dir", directory, "--to", place).code == 0
+    first, second, third, *_ = sorted(segments(directory))
+    prefix = prefix_of(request)
+    for name in (first, second):
+        s3.client.delete_object(Bucket=BUCKET, Key=f"{prefix}/{name}")
+    s3.client.put_object(Bucket=BUCKET, Key=f"{prefix}/{third}", Body=b"short")
+    (elsewhere,) = directory.glob(f"*/warc/{first}")
+    kept = elsewhere.rename(tmp_path / first)
+    length = len(segments(directory)[third])
+    cure = "; `crawler check --repair`, then `crawler ship` copy the local file again"
+    lost = ", and the local file was deleted; bring the object back from a backup or an earlier version"
+    told = run("check", "--dir", directory)
+    assert told.code == 3 and told.text.splitlines() == [
+        f"{place}/{first}: is missing in object storage{lost}",
+        f"{place}/{second}: is missing in object storage{cure}",
+        f"{place}/{third}: has 5 bytes instead of {length:,} in object storage{cure}",
+    ]
+    assert run("check", "--repair", "--dir", directory).code == 1  # the first segment is lost
+    kept.rename(elsewhere)
+    s3.client.delete_object(Bucket=BUCKET, Key=f"{prefix}/{third}")
+    assert run("check", "--repair", "--dir", directory).code == 0
+    assert run("ship", "--dir", directory).text.splitlines()[-1].startswith("3 WARC files shipped to ")
+    assert run("check", "--dir", directory).code == 0
+    assert s3.objects(prefix) == segments(directory)
+
+
+@pytest.mark.parametrize(
+    ("storage", "message"),
+    [
+        ("s3://no-such-bucket/x", "s3://no-such-bucket/x: the bucket does not exist"),
+        ("file:///no-such-folder/x", "file:///no-such-folder/x: the folder does not exist"),
+    ],
+)
+def test_check_reports_a_storage_that_is_gone(
+    storage: str, message: str, web: Web, place: str, tmp_path: Path
+) -> None:
+    directory = tmp_path / "crawl"
+    assert place
+    crawl(
+        directory,
+        web.url(),
+        *SMALL,
+        "--set",
+        "pages.ship_interval=0.01",
+        "--set",
+        f"pages.ship=file://{tmp_path}/s",
+    )
+    settings = directory / "crawl.toml"
+    settings.write_text(settings.read_text().replace(f"file://{tmp_path}/s", storage))
+    told = run("check", "--dir", directory)
+    assert told.code == 3 and told.text.splitlines() == [message]
+    (tmp_path / "s").rename(tmp_path / "t")
+    assert run("ship", "--dir", directory, "--delete", "--to", f"file://{tmp_path}/u").code == 0
+    told = run("check", "--dir", directory)
+    assert (
+        f"file://{tmp_path}/s: the folder does not exist; " in told.text and " kept only there" in told.text
+    )
+
+
+def test_a_crawl_says_what_it_waits_for_at_its_end(
+    web: Web, s3: S3, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A crawl once waited up to `pages.ship_patience` for its last files silently."""
+    monkeypatch.setattr("crawler.crawl.shipper.NOTICE_AFTER", 0.1)
+    proxy = Proxy(int(s3.address.rpartition(":")[2]))
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{proxy.port}")
+    proxy.open.clear()
+    directory = tmp_path / "crawl"
+    crawl(directory, web.url(), "--set", f"pages.ship={place}", "--set", "pages.ship_patience=1")
+    proxy.close()
+    said = (directory / "crawler.log").read_text()
+    assert f"copying WARC files to {place}: file 1 of 1, crawl-p0-" in said
+    assert "bytes transferred; waiting at most 1 s more" in said
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_a_slow_transfer_is_followed(
+    terminal: bool, web: Web, s3: S3, place: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`crawler ship` printed nothing while the storage was slow. Here, the network is cut until it prints a line."""
+    directory = tmp_path / "crawl"
+    crawl(directory, web.url())
+    proxy = Proxy(int(s3.address.rpartition(":")[2]))
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{proxy.port}")
+    proxy.open.clear()
+    reader, writer = os.openpty() if terminal else os.pipe()
+    shipping_it = subprocess.Popen(
+        [sys.executable, "-m", "crawler", "ship", "--dir", directory, "--to", place],
+        stdout=subprocess.PIPE,
+        stderr=writer,
+    )
+    told = b""
+    while b" s" not in told:
+        told += os.read(reader, 1000)
+    proxy.open.set()
+    out, _ = shipping_it.communicate()
+    os.close(writer)
+    os.close(reader)
+    proxy.close()
+    (name,) = segments(directory)
+    length = len(segments(directory)[name])
+    assert f"file 1 of 1, {name}: 0 of {length:,} bytes transferred, ".encode() in told
+    assert shipping_it.returncode == 0
+    assert out.decode() == f"{length:,} bytes  {place}/{name}\n1 WARC file shipped to {place}\n"
 
 
 def test_exports_go_to_object_storage(

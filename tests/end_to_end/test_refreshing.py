@@ -1,6 +1,7 @@
 """Test the refresh frontier over HTTP on a changing web, by reading the server's log."""
 
 import asyncio
+import re
 from collections import Counter, defaultdict
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,7 @@ from crawler.lab.changing.server import ChangingServer
 from crawler.lab.changing.web import ChangingWeb, HostSpec
 from tests.end_to_end.test_live import Running, ask
 from tests.end_to_end.test_withdraw import serving
-from tests.end_to_end.web import Answer, Web, crawl, page, run
+from tests.end_to_end.web import FAST, Answer, Web, crawl, page, redirect, run
 from tests.faults import refreshing as killed
 
 DAY = 86_400.0
@@ -207,3 +208,40 @@ def test_a_partial_answer_to_a_refresh_does_not_replace_the_copy(tmp_path: Path,
         for path in PARTIAL:
             assert run("get", web.url(path), "--dir", directory).text == page(text="new"), path
         assert run("check", "--dir", directory).code == 0
+
+
+def test_failed_refreshes_are_told(tmp_path: Path) -> None:
+    """`why` once said "Stored: 503" of a page whose refresh failed, and nothing of the copy, the try and the next try.
+
+    The summary of a run counted such pages as fetched again, without saying why no copy came back.
+    """
+    directory = tmp_path / "crawl"
+    failing: dict[str, Answer] = {
+        "/gone": (404, {}, ""),
+        "/cut": (200, {"Content-Length": "9000"}, "begun"),
+        "/moved": redirect("/busy"),
+    }
+
+    def first_line(url: str) -> str:
+        line = run("why", url, "--dir", directory).text.splitlines()[0]
+        return re.sub(r"20\d\d-\S+?Z", "T", line)
+
+    with Web({"/busy": WHOLE}) as web:
+        crawl(directory, web.url("/busy"))
+        web.routes["/busy"] = (503, {}, "")
+        flags = (*FAST[: FAST.index("--progress")], "--admin", "off", "--max-pages", "1")
+        ran = run("refresh", "--dir", directory, *flags, "--set", "refresh.min_age=0")
+        assert "\nnot refreshed: host busy 1\n" in ran.text
+        busy = "Stored: 200 at T, fetched once; the last try at T failed: 503; "
+        assert first_line(web.url("/busy")) == f"{busy}its next refresh is due at T."
+        web.routes |= dict.fromkeys(["/busy", *failing], WHOLE)
+        crawl(directory, *map(web.url, failing))
+        web.routes |= failing
+        once = ("--timestamping", "--set", "frontier.tries=1")
+        ran = run("crawl", "--dir", directory, *FAST, *once)
+        assert "\nnot refreshed: gone 1, redirect 1, truncated 1\n" in ran.text
+        assert first_line(web.url("/gone")) == "Gone: 404 at T."
+        cut = "Stored: 200 at T, fetched once; the last try at T failed: truncated (closed before the end of the body)."
+        assert first_line(web.url("/cut")) == cut
+    run("crawl", "--dir", directory, *FAST, "--patience", "0", "--timestamping")
+    assert all("; queued again: " in first_line(web.url(path)) for path in failing)

@@ -58,10 +58,12 @@ SITE = {
     '<a href="mailto:a@b.example">mail</a><a href="/caf%C3%A9%20au?lait=1">utf-8</a><a href="/a%23b">mark</a>'
     '<img src="/i/a.png" srcset="/i/a.png 1x, /i/b.png?w=2 2x"><p style="background:url(/i/c.png)">'
     "<style>@import '/css/other.css'; p{background:url(\"i/d.png\")}</style>"
-    '<meta http-equiv=refresh content="9; url=/later">',
+    '<meta http-equiv=refresh content="9; url=/later"><a href="/untyped.html">without a type</a>',
+    "/untyped.html": (200, {"Content-Type": ""}, "<!doctype html><a href='/docs/'>HTML by its first bytes</a>"),
+    "/untyped.txt": (200, {"Content-Type": ""}, "<x href=/docs/>"),
     "/docs/": '<base href="/docs/deep/"><a href="x.html">under the base</a><a href="/">home</a>'
     '<a href="#top">of the base</a><svg><use xlink:href="/i/s.svg#a"/></svg>',
-    "/docs/deep/": "index",
+    "/docs/deep/": "<a href='/untyped.txt'>no HTML by its first bytes</a>",
     "/docs/deep/x.html": "<a href='../../docs/'>up</a><a href=''>self</a>",
     "/docs/a.html": "<p id=part>a",
     "/list?page=2&sort=a": "<a href='?page=3&sort=a'>next</a>",

@@ -40,7 +40,6 @@ from crawler.extract.foreign import Foreign
 from crawler.extract.rewrite import rewrite_html
 from crawler.extract.scan import scan
 from crawler.extract.sitemap import read_sitemap, signals
-from crawler.extract.types import sniff_html
 from crawler.extract.worker import SCAN_INLINE_BYTES, Worker
 from crawler.fetcher import outcome
 from crawler.fetcher.answer import Answer, AnswerState
@@ -63,6 +62,7 @@ from crawler.urlfilter.link_filter import LinkFilter
 from crawler.urlfilter.url_filter import Scope, UrlFilter
 from crawler.urls.canonical import canonical
 from crawler.urls.fingerprint import Fingerprinter
+from crawler.urls.media_type import sniff_html
 from tests.fuzz import corpus
 from tests.fuzz.fuzzing import Clock, Target
 from tests.process.support import Joint
@@ -165,7 +165,7 @@ def _cut_short(one: Any, other: Any) -> bool:
     """Return whether two contents differ only at the end.
 
     The end of a truncated deflate stream depends on how the stream was split into pieces
-    (`fetcher/coding.py`).
+    (`content_codings.py`).
     """
     if not isinstance(one, bytes) or abs(len(one) - len(other)) > SYMBOL_MAX:
         return False

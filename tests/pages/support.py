@@ -8,6 +8,7 @@ from crawler.config import PagesConfig
 from crawler.pages import reading, segments
 from crawler.pages.captures import Capturing
 from crawler.pages.page_cache import PageCache
+from crawler.pages.warc import SegmentFacts
 from crawler.records import Extracted, Fetch, FetchTask, Outcome, TaskKind
 from crawler.storage.kv import KeyValue, MemoryStore
 
@@ -69,9 +70,12 @@ class Site:
             for name in ("segment_bytes", "gzip_level", "block_digests", "request_bodies")
             if name in options
         }
+        about = {name: options.pop(name) for name in ("software", "operator") if name in options}
         config["store"] = options.pop("bodies", "raw")
         self.store = store if store is not None else MemoryStore(keep_durable=True)
-        self.cache = PageCache(directory, self.store, PagesConfig(**config), process="p0", **options)
+        self.cache = PageCache(
+            directory, self.store, PagesConfig(**config), about=SegmentFacts("p0", **about), **options
+        )
         self.now = START
 
     def decide(

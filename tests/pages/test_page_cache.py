@@ -265,7 +265,7 @@ def test_records_that_are_damaged_are_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["a b", "../x", "", "x/y"])
 def test_invalid_file_names_are_refused(tmp_path: Path, name: str) -> None:
     with pytest.raises(ConfigError, match="part of a file name"):
-        PageCache(tmp_path, MemoryStore(), PagesConfig(prefix=name), process="p0")
+        PageCache(tmp_path, MemoryStore(), PagesConfig(prefix=name), about=warc.SegmentFacts("p0"))
 
 
 def test_keys_sort_by_page_and_time() -> None:
@@ -453,6 +453,7 @@ def test_bytes_stored_by_an_earlier_run_are_not_stored_again(tmp_path: Path) -> 
         ("text", {}, True),
         ("raw", {}, False),
         ("text", {"content_type": "text/plain"}, False),
+        ("text", {"content_type": ""}, True),
         ("text", {"undecoded": True}, False),
     ],
 )

@@ -20,9 +20,11 @@ PAGE = "https://www.example.org/private/a?b=1"
             "http://example.org/ab", "http://example.org/a/", "http://other.example.org/a"]),
         (Subject(host="example.org"), ["https://example.org:8443/x", "http://www.example.org/"], [
             "http://sub.example.org/", "http://example.org.example/", "http://notexample.org/"]),
-        (Subject(host="http://WWW.Example.org/any"), ["https://example.org/x"], ["http://example.com/"]),
+        (Subject(host="http://WWW.Example.org/"), ["https://example.org/x"], ["http://example.com/"]),
         (Subject(prefix="https://example.org/private"), ["http://example.org/private", "http://example.org/private/a"], [
             "http://example.org/public", "http://example.org:81/private", "http://example.com/private"]),
+        (Subject(url="example.org/a"), ["http://example.org/a"], ["http://example.org/"]),
+        (Subject(prefix="example.org/p"), ["http://example.org/private"], ["http://example.org/"]),
         (Subject(before=100.0), ["http://example.org/", "https://a.example/b"], []),
     ],
 )  # fmt: skip
@@ -61,6 +63,8 @@ def test_a_date_limits_a_rule_to_older_copies(tmp_path: Path) -> None:
         Subject(url="http://a.example/", host="a.example"),
         Subject(url="ftp://a.example/"),
         Subject(host="not a host"),
+        Subject(host="http://example.org/private/"),
+        Subject(host="example.org:8080"),
         Subject(prefix="/path"),
     ],
 )

@@ -488,20 +488,19 @@ async def test_each_topic_has_one_subscriber(
     open_joint: Callable[..., Joint], monkeypatch: pytest.MonkeyPatch, me: str
 ) -> None:
     """Only the process that owns a topic subscribes to it. The subscriber runs as long as the services run."""
+    topics = [(f"http://{letter}.org/feed", "http://hub.example/") for letter in "abcdefgh"]
     serve = {
         "address": "127.0.0.1:0",
-        "websub": ["http://a.org/feed http://hub.example/"],
+        "websub": [" ".join(pair) for pair in topics],
         "public_url": "http://me.example",
     }
     shown = Shown(open_joint(names=("p0", "p1"), me=me, serve=serve))
-    topics = [(f"http://{letter}.org/feed", "http://hub.example/") for letter in "abcdefgh"]
     wanted: list[list[tuple[str, str]]] = []
     ran: list[bool] = []
 
     async def run(subscriber: Subscriber) -> None:
         ran.append(True)
 
-    monkeypatch.setattr("crawler.serve.subscriber.read_topics", lambda file, public_url: topics)
     monkeypatch.setattr(Subscriptions, "want", lambda self, pairs: wanted.append(pairs))
     monkeypatch.setattr(Subscriber, "run", run)
 

@@ -13,7 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crawler.robots import rules as module
-from crawler.robots.rules import Parsed, RobotsRules, Rule, parse, read
+from crawler.robots.rules import Parsed, RobotsRules, Rule
+from tests.robots.support import LIMITS, parse, read
 
 CASES = json.loads(
     (Path(__file__).parent.parent / "data/robots/google-robotstxt-cases.part.json").read_text()
@@ -239,9 +240,9 @@ def test_the_comparisons_per_verdict_are_bounded(monkeypatch: pytest.MonkeyPatch
     rules = parse(body, "x")
     compared = []
     monkeypatch.setattr(module, "matches", lambda pattern, target: bool(compared.append(pattern)))
-    assert rules.allowed("/" + "a" * 8000) and len(compared) == module.WILDCARDS_MAX
-    assert rules.parsed.ignored == 42_000 - module.WILDCARDS_MAX
-    assert rules.allowed("/" + "a" * 8000) and len(compared) == module.WILDCARDS_MAX  # it remembers
+    assert rules.allowed("/" + "a" * 8000) and len(compared) == LIMITS.wildcards_max
+    assert rules.parsed.ignored == 42_000 - LIMITS.wildcards_max
+    assert rules.allowed("/" + "a" * 8000) and len(compared) == LIMITS.wildcards_max  # it remembers
 
 
 def test_only_patterns_with_a_matching_prefix_are_compared(monkeypatch: pytest.MonkeyPatch) -> None:

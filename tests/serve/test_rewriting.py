@@ -25,3 +25,12 @@ def test_bodies_are_rewritten_if_they_are_read_as_pages(kind: bytes, start: byte
     assert rewrite is not None
     changed = rewrite(start + LINK, kind, "http://a.example/", b"")
     assert (changed is not None and b"/page?url=http://a.example/b" in changed) is rewritten
+
+
+def test_the_query_of_a_refresh_field_is_in_the_encoding_of_the_page() -> None:
+    rewrite = rewriter()
+    assert rewrite is not None
+    changed = rewrite(
+        b"<p>page", b"text/html; charset=windows-1251", "http://a.example/", "0; url=/b?\u044b".encode()
+    )
+    assert changed is not None and b"http://a.example/b?%FB" in changed

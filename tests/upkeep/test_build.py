@@ -1,9 +1,11 @@
 """Test the folders that a reshard builds: all keys reach the processes that need them, in bounded batches."""
 
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import msgspec
+import numpy as np
 import pytest
 
 from crawler.clock import VirtualClock
@@ -13,6 +15,7 @@ from crawler.crawl.immutable_settings import immutable_settings, load_immutable
 from crawler.crawl.process_names import process_names
 from crawler.crawl.topology import topology
 from crawler.errors import DirectoryError
+from crawler.lab.caches.traces import Trace
 from crawler.process.opening.stages import at_rest
 from crawler.records import Outcome, PageRecord, PageState
 from crawler.splitter.partition import Partition
@@ -22,6 +25,7 @@ from crawler.storage.kv import scan_prefix, seal, unseal
 from crawler.upkeep import build
 from crawler.upkeep.build import open_source, problems_of
 from crawler.upkeep.reshard import Resharding
+from crawler.urls.trace import TraceWriter
 from tests.upkeep.test_reshard import config_of, crawl
 
 HOSTS = [f"h{number}.org" for number in range(12)]
@@ -53,9 +57,8 @@ def moved(path: Path, *, before: int = 2, after: int = 3) -> CrawlDirectory:
                     change.count("stored.records")
                     change.count("pages.fetched")
             stages.commits.commit_now(change)
-        trace = directory.process(name) / "trace"
-        trace.mkdir(exist_ok=True)
-        (trace / "1").write_text(name)
+        with closing(TraceWriter.next_in(directory.process(name) / "trace", {"process": name})) as trace:
+            trace.write_page(1, np.arange(3, dtype=np.uint64), False)
     target = Partition.equal_ranges(process_names(config_of(after)), epoch=2)
     Resharding(directory, config_of(after), target, VirtualClock(), lambda _: None).run()
     return directory
@@ -82,8 +85,9 @@ def test_keys_without_a_bucket_reach_the_processes_that_need_them(tmp_path: Path
             fetched.append(stages.point.counters["pages.fetched"])
             assert stages.store.get(BUCKET_TABLE) == stages.topology.partition.encode()
             assert load_immutable(stages.store) == immutable_settings(config_of(3))
-        traces = {path.name: path.read_text() for path in (directory.process(name) / "trace").glob("*")}
-        assert traces == ({"p0-1": "p0", "p1-1": "p1"} if name == names[0] else {})
+        folders = (directory.process(name) / "trace").glob("*")
+        traces = {path.name: Trace.open(path).info["process"] for path in folders}
+        assert traces == ({"p0-0001": "p0", "p1-0001": "p1"} if name == names[0] else {})
     assert sorted(robots) == sorted(HOSTS) and records == len(HOSTS)
     assert fetched == [len(HOSTS), 0, 0], "the first process has the counts of the crawl so far"
 

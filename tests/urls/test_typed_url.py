@@ -2,7 +2,8 @@
 
 import pytest
 
-from crawler.urls.typed_url import not_a_url
+from crawler.errors import UsageError
+from crawler.urls.typed_url import not_a_url, typed_host, whole_host
 
 
 @pytest.mark.parametrize("text", ["http://x.test", "HTTPS://x.test/a b", "http:x.test"])
@@ -27,3 +28,23 @@ def test_urls_that_can_be_crawled(text: str) -> None:
 )
 def test_other_texts_are_explained(text: str, said: str) -> None:
     assert not_a_url(text) == said
+
+
+def test_host_names_are_read_from_names_and_urls() -> None:
+    assert typed_host("EXAMPLE.org") == typed_host("https://example.org/x") == "example.org"
+    assert typed_host("no host!") == typed_host("") == typed_host("/example.org/") == ""
+
+
+@pytest.mark.parametrize(
+    "text", ["Example.org", "http://example.org", "https://example.org/", "example.org:80"]
+)
+def test_a_whole_host(text: str) -> None:
+    assert whole_host(text, "a block") == "example.org"
+
+
+@pytest.mark.parametrize(
+    "text", ["example.org/a", "http://example.org/?q", "example.org:8080", "https://example.org:80"]
+)
+def test_a_part_of_a_host_is_not_taken_for_the_whole_host(text: str) -> None:
+    with pytest.raises(UsageError, match="a block applies to all URLs of a host, such as example.org"):
+        whole_host(text, "a block")

@@ -136,6 +136,10 @@ class GapJournal:
         self._number = number = self._number % _NUMBER_MAX + 1
         self._memory[cell : cell + _SIZE] = _CELL.pack(number, key, at, gap, number)
 
+    def close(self) -> None:
+        """Unmap the file. Later notes are kept nowhere."""
+        self._memory = bytearray()
+
     def _check(self) -> None:
         """Assert that each cell has at most one host, and that the memory agrees with the indexes."""
         cells = sorted([*self._cells.values(), *self._free])

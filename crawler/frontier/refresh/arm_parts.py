@@ -104,6 +104,10 @@ class ArmsFacts(_ArmsPart):
     expect_news = by_page(Facts, "expect_news")
     credit_hub = by_page(Facts, "credit_hub")
 
+    def note_new_rules(self, host: int) -> None:
+        for schedule in self._arms.schedules:
+            schedule.facts.note_new_rules(host)
+
 
 class ArmsOverview(_ArmsPart):
     """Combines the `Overview` of all schedules into one."""
@@ -126,6 +130,17 @@ class ArmsOverview(_ArmsPart):
         return sum(schedule.overview.mean_rate for schedule in self._arms.schedules) / len(
             self._arms.schedules
         )
+
+    def first_withheld(self) -> int:
+        """Return the withheld page that is released first in all arms; -1 if a page of an arm is not withheld."""
+        found = []
+        for arm, schedule in enumerate(self._arms.schedules):
+            page = schedule.overview.first_withheld()
+            if page >= 0:
+                found.append((schedule.overview.due_at(page, 0.0), self._arms.joined(page, arm)))
+            elif len(schedule):
+                return -1
+        return min(found)[1] if found else -1
 
     due_at = by_page(Overview, "due_at")
     page = by_page(Overview, "page")

@@ -156,14 +156,6 @@ class Arms:
                 return self.numbers.joined(number, arm)
         return -1
 
-    def best(self, host: int, now: float) -> int:
-        """Like `peek`, for the pages of one host only. A page is returned even if the host must still wait."""
-        for arm in sorted(range(len(self.schedules)), key=lambda arm: -self._behind[arm]):
-            number = self.schedules[arm].best(host, now)
-            if number >= 0:
-                return self.numbers.joined(number, arm)
-        return -1
-
     def claim_next(self, now: float) -> int:
         page = self.peek(now)
         if page >= 0:

@@ -21,7 +21,7 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from crawler.freshness.recalibration import Recalibration
+from crawler.freshness.recalibration import Hearing, Recalibration
 from crawler.frontier.refresh.arms import Arms
 from crawler.frontier.refresh.schedule import Schedule
 from crawler.frontier.refresh.settings import PageView, RefreshOutcome
@@ -88,13 +88,11 @@ class Expectation:
     def ended(self, known: PageView, result: RefreshOutcome, then: float) -> None:
         """Record the refresh of a page at `then` (on the schedule's clock); `known` is the page before the refresh."""
         self.results[result.name.lower()] += 1
-        if result > RefreshOutcome.CHANGED:
+        if result > RefreshOutcome.CHANGED or known.away:
             return
         changed = result is RefreshOutcome.CHANGED
         fresh = self.fresh(known)
-        self.recalibration.observe(
-            known.fresh, known.hearing, known.stands_for, changed, known.new, known.haste, known.reliability
-        )
+        self.recalibration.observe(*crawl_of(known, changed))
         chance = 1.0 - fresh
         self._predicted[min(int(DECILES * chance), DECILES - 1)] += (1.0, chance, changed)
         if isinstance(self._schedule, Arms):
@@ -104,9 +102,7 @@ class Expectation:
 
     def fresh(self, known: PageView) -> float:
         """Return the corrected probability that a page's copy is current. This probability is shown to users."""
-        return self.recalibration.corrected(
-            known.fresh, known.hearing, known.new, known.haste, known.reliability
-        )
+        return corrected(self.recalibration, known)
 
     def view(self, then: float) -> dict[str, Any]:
         """Return the sections of a status, as `{name: value}`."""
@@ -115,6 +111,7 @@ class Expectation:
         fresh = np.array([page.fresh for page in sample])
         return {
             "pages": len(self._schedule),
+            "importance": _importance(weights, len(self._schedule)),
             "expected_freshness": _round(_mean(fresh, weights)),
             "level": self._schedule.pace.level,
             "rate": self._schedule.pace.rate * self._speed,
@@ -133,7 +130,7 @@ class Expectation:
         return self._sample
 
     def _sampled(self, then: float) -> list[PageView]:
-        """Return pages spread evenly over the schedule and its arms."""
+        """Return pages spread evenly over the schedule and its arms, except for pages that are away."""
         found = []
         schedules = getattr(self._schedule, "schedules", [self._schedule])
         for schedule in schedules:
@@ -141,7 +138,8 @@ class Expectation:
             for page in range(0, size, max(1, size * len(schedules) // SAMPLE)):
                 try:
                     known = schedule.overview.page(page, then)
-                    found.append(replace(known, fresh=self.fresh(known)))
+                    if not known.away:
+                        found.append(replace(known, fresh=self.fresh(known)))
                 except RuntimeError:  # the page with this number was removed
                     continue
         return found
@@ -150,7 +148,7 @@ class Expectation:
         """Return how much the freshness would rise if the rate rose by the share `MORE_RATE`; {} if this is not known."""
         settings = self._schedule.settings
         policies = [one.policy for one in (settings if isinstance(settings, tuple) else (settings,))]
-        whole = float(weights.mean()) * len(self._schedule) if len(weights) else 0.0
+        whole = _importance(weights, len(self._schedule))
         if not (whole and self._schedule.pace.rate and all(policy in BY_LEVEL for policy in policies)):
             return {}
         gain = MORE_RATE * self._schedule.pace.rate * self._schedule.pace.level / whole
@@ -201,6 +199,24 @@ class Expectation:
         return found
 
 
+def crawl_of(known: PageView, changed: bool) -> tuple[float, Hearing, float, bool, bool, float, float]:
+    """Return the arguments of `Recalibration.observe` for the crawl of a page; `known` is the page before the crawl."""
+    return (
+        known.fresh,
+        known.hearing,
+        known.stands_for,
+        changed,
+        known.new,
+        known.haste,
+        known.reliability,
+    )
+
+
+def corrected(recalibration: Recalibration, known: PageView) -> float:
+    """Return the corrected probability that a page's copy is current."""
+    return recalibration.corrected(known.fresh, known.hearing, known.new, known.haste, known.reliability)
+
+
 def fresh_part(staleness: float) -> float:
     """Return the expected share of an interval that lies before the first change in it.
 
@@ -210,6 +226,11 @@ def fresh_part(staleness: float) -> float:
     """
     x = min(staleness, 700.0)
     return 0.5 - x / 12.0 if x < 1e-3 else 1.0 / x - 1.0 / math.expm1(x)
+
+
+def _importance(weights: np.ndarray, pages: int) -> float:
+    """Estimate the sum of the importances of `pages` pages from those of a sample."""
+    return float(weights.mean()) * pages if len(weights) else 0.0
 
 
 def _arm_view(policy: str, size: int, arm: _Arm, pages: list[PageView]) -> dict[str, Any]:
@@ -222,9 +243,12 @@ def _arm_view(policy: str, size: int, arm: _Arm, pages: list[PageView]) -> dict[
     }
     if pages:
         fresh = np.array([page.fresh for page in pages])
-        view["expected"] = _round(_mean(fresh, np.array([page.importance for page in pages])))
+        weights = np.array([page.importance for page in pages])
+        view["importance"] = _importance(weights, size)
+        view["expected"] = _round(_mean(fresh, weights))
         view["expected_error"] = _round(float(fresh.std()) / math.sqrt(len(pages)))
     if arm.spans:
+        view["spans"] = arm.spans
         view["seen"], view["seen_error"] = map(_round, arm.seen())
     return view
 

@@ -10,13 +10,11 @@ cdef class Exploration:
     cdef Queues queues
     cdef double _share
     cdef double _credit
-    cdef Py_ssize_t _age_hand
-    cdef Py_ssize_t _lesson_hand
+    cdef Py_ssize_t _hands[2]
     cdef Py_ssize_t _turns
     cdef readonly Py_ssize_t explored
     cdef void note_take(self, double now) except *
     cdef void _turn(self, double now) except *
-    cdef int _longest_unvisited(self, double now) noexcept
-    cdef int _most_instructive(self, double now) noexcept
+    cdef int _best(self, int hand, double now) noexcept
     cdef bint _may_explore(self, int page, double now) noexcept
     cdef double _lesson(self, int page, int host, double now) noexcept

@@ -32,6 +32,10 @@ else:
     from crawler.frontier.refresh.queues import Queues
     from crawler.frontier.refresh.tables import EXPLORED, LOW_BITS, Tables
 
+# the two hands: one looks for the page longest unvisited, the other for the page that teaches most
+_AGE = cython.declare(cython.int, 0)
+_LESSON = cython.declare(cython.int, 1)
+_INFINITY = cython.declare(cython.double, float("inf"))
 # number of pages examined at each turn that looks for the page longest unvisited
 _AGE_ROWS = cython.declare(cython.Py_ssize_t, 256)
 # number of pages examined at each turn that looks for the page that teaches most
@@ -51,7 +55,7 @@ class Exploration:
     ) -> None:
         self.tables, self.controller, self.deadlines, self.queues = tables, controller, deadlines, queues
         self._share = share
-        self._age_hand, self._lesson_hand, self._turns, self._credit = 0, 0, 0, 0.0
+        self._hands, self._turns, self._credit = [0, 0], 0, 0.0
         self.explored = 0
 
     @cython.cfunc
@@ -68,9 +72,9 @@ class Exploration:
         page: cython.int = -1
         self._turns += 1
         if self._turns % _AGE_TURNS and self.deadlines.policy == BY_VALUE and not self.deadlines.plain:
-            page = self._most_instructive(now)
+            page = self._best(_LESSON, now)
         if page < 0:
-            page = self._longest_unvisited(now)
+            page = self._best(_AGE, now)
         if page < 0:
             self._credit = min(self._credit, 1.0)
             return
@@ -84,37 +88,27 @@ class Exploration:
 
     @cython.cfunc
     @cython.exceptval(check=False)
-    def _longest_unvisited(self, now: cython.double) -> cython.int:
-        """Return the page, among the next `_AGE_ROWS`, whose last visit is oldest; -1 if none may be explored."""
-        _step: cython.Py_ssize_t
-        oldest: cython.int = -1
-        rows: cython.Py_ssize_t = self.tables.pages.rows
-        for _step in range(min(_AGE_ROWS, rows)):
-            self._age_hand = self._age_hand + 1 if self._age_hand + 1 < rows else 0
-            page: cython.int = cython.cast(cython.int, self._age_hand)
-            if oldest >= 0 and self.tables.crawled[page] >= self.tables.crawled[oldest]:
-                continue
-            if self._may_explore(page, now):
-                oldest = page
-        return oldest
+    def _best(self, hand: cython.int, now: cython.double) -> cython.int:
+        """Return the best page among the next rows of a hand; -1 if none of them is good enough.
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
-    def _most_instructive(self, now: cython.double) -> cython.int:
-        """Return the page, among the next `_LESSON_ROWS`, whose fetch is worth most; -1 if none is worth its price."""
+        For `_AGE`, this is the page longest unvisited. For `_LESSON`, it is the page whose fetch is worth most, if
+        the fetch is worth its price.
+        """
         _step: cython.Py_ssize_t
         best: cython.int = -1
-        most: cython.double = 1.0
+        most: cython.double = 1.0 if hand == _LESSON else -_INFINITY
         rows: cython.Py_ssize_t = self.tables.pages.rows
-        for _step in range(min(_LESSON_ROWS, rows)):
-            self._lesson_hand = self._lesson_hand + 1 if self._lesson_hand + 1 < rows else 0
-            page: cython.int = cython.cast(cython.int, self._lesson_hand)
+        for _step in range(min(_LESSON_ROWS if hand == _LESSON else _AGE_ROWS, rows)):
+            self._hands[hand] = self._hands[hand] + 1 if self._hands[hand] + 1 < rows else 0
+            page: cython.int = cython.cast(cython.int, self._hands[hand])
             if not self._may_explore(page, now):
                 continue
-            host: cython.int = self.tables.owner(page)
-            worth: cython.double = self.deadlines.worth(page, host, now) + self._lesson(page, host, now)
-            if worth > most:
-                best, most = page, worth
+            merit: cython.double = -self.tables.crawled[page]
+            if hand == _LESSON:
+                host: cython.int = self.tables.owner(page)
+                merit = self.deadlines.worth(page, host, now) + self._lesson(page, host, now)
+            if merit > most:
+                best, most = page, merit
         return best
 
     @cython.cfunc

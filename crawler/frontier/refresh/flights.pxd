@@ -15,7 +15,6 @@ cdef class Flights:
     cdef Exploration exploration
     cdef Learning learning
     cdef dict held
-    cdef Py_ssize_t away
     cdef readonly Py_ssize_t takes
     cdef void begin(self, int page, double now) except *
     cdef void cancel(self, int page, double now, double ready) except *
@@ -28,5 +27,5 @@ cdef class Flights:
     cdef bint is_free(self, int page) except? -1
     cdef void _steer(self, int page, int host, double now) except *
     cdef void _learn(self, int page, int host, unsigned int signals, bint changed, double now) except *
-    cdef void _renew(self, int page, double now) except *
-    cdef void _put_off(self, int page, int host, unsigned int signals, bint failed, double now) except *
+    cdef void _renew(self, int page, int host, double now) except *
+    cdef void _put_off(self, int page, int host, unsigned int signals, int result, double now) except *

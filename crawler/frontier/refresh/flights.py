@@ -26,6 +26,8 @@ if cython.compiled:
         FAILED,
         HELD,
         JUMPED,
+        RECALLED,
+        UNSTEADY,
         WITHHELD,
         Tables,
     )
@@ -44,12 +46,12 @@ else:
         FAILED,
         HELD,
         JUMPED,
+        RECALLED,
+        UNSTEADY,
         WITHHELD,
         Tables,
     )
 
-_GONE_DOUBLINGS = cython.declare(cython.int, 4)
-_GONE_SHARE = cython.declare(cython.double, 0.01)  # maximum share of fetches for gone, moved or denied pages
 _DOUBLINGS_MAX = cython.declare(cython.int, 7)
 _NUTCH_SHORTER = cython.declare(cython.double, 0.8)  # defaults of Nutch's AdaptiveFetchSchedule
 _NUTCH_LONGER = cython.declare(cython.double, 1.4)
@@ -66,8 +68,8 @@ def check_instant(now: cython.double) -> cython.void:
 class Flights:
     """The pages in flight, the effects of their results, and the rows that belong to pages.
 
-    `held` maps a page to (its signals before the flight, whether it was removed during the flight). `away` is
-    the number of pages that are gone, moved or denied, and `takes` the number of flights begun.
+    `held` maps a page to (its signals before the flight, whether it was removed during the flight). `takes` is the
+    number of flights begun.
     """
 
     def __init__(
@@ -82,7 +84,7 @@ class Flights:
         self.tables, self.controller, self.deadlines, self.queues = tables, controller, deadlines, queues
         self.exploration, self.learning = exploration, learning
         self.held: dict = {}
-        self.away = self.takes = 0
+        self.takes = 0
 
     # -- a flight
 
@@ -107,6 +109,7 @@ class Flights:
         self.tables.host_rows[host].busy = 1
         self.queues.place_host(host, now)
         self.takes += 1
+        self.queues.absences.note_take()
         self.exploration.note_take(now)
 
     @cython.cfunc
@@ -132,7 +135,7 @@ class Flights:
             self.free(page)
         else:
             self.tables.rows[page].signals = self.deadlines.summed(signals, self.tables.rows[page].signals)
-            self.queues.place(page, now)
+            self.queues.put_back(page, now)
         self.queues.place_host(self.tables.owner(page), now)
 
     @cython.cfunc
@@ -151,16 +154,16 @@ class Flights:
         if removed:
             self.free(page)
         elif result <= 1 or result == 6:
-            if result <= 1:
+            if result <= 1 and not self.tables.states[page] & AWAY:
                 self._learn(page, host, signals, result == 1, now)
-            self._renew(page, now)
+            self._renew(page, host, now)
             if self.tables.rows[page].signals:
                 self.tables.states[page] |= JUMPED
             self.queues.place(page, now)
             # the observed result has changed the offset of the directory
             self.queues.place_directory(self.tables.page_heaps.nodes[page].owner, now)
         else:
-            self._put_off(page, host, signals, result == 2, now)
+            self._put_off(page, host, signals, result, now)
         self.queues.place_host(host, now)
 
     def _end_flight(self, page: cython.int, now: float, ready: float) -> tuple[int, bool]:
@@ -207,11 +210,14 @@ class Flights:
             self.tables.intervals[page] *= _NUTCH_SHORTER if changed else _NUTCH_LONGER
 
     @cython.cfunc
-    def _renew(self, page: cython.int, now: cython.double) -> cython.void:
+    def _renew(self, page: cython.int, host: cython.int, now: cython.double) -> cython.void:
         """Record that the copy of a page was made at `now`."""
+        state: cython.uint = self.tables.states[page]
         self.tables.crawled[page] = now
-        self.away -= self.tables.states[page] & AWAY != 0
-        self.tables.states[page] = 0
+        self.queues.absences.note_answer(host, now)
+        if state & RECALLED:
+            self.queues.absences.note_return(host, state)
+        self.tables.states[page] = UNSTEADY if state & AWAY else 0
 
     @cython.cfunc
     def _put_off(
@@ -219,31 +225,27 @@ class Flights:
         page: cython.int,
         host: cython.int,
         signals: cython.uint,
-        failed: cython.bint,
+        result: cython.int,
         now: cython.double,
     ) -> cython.void:
-        """Postpone a page that is gone, moved or denied (`AWAY`), or whose fetch failed. The wait doubles each time.
+        """Postpone a page whose fetch failed, or that the fetch found away.
 
-        Few of these pages come back. If a page has been away for a time T, it comes back before 2 T with a
-        probability of 0.4 %. So the waits are so long that all such pages together get at most `_GONE_SHARE`
-        of the fetches.
+        The wait after a failure doubles each time. A failed fetch does not tell whether a page is still away.
         """
         state: cython.uint = self.tables.states[page]
-        wanted: cython.uint = FAILED if failed else AWAY
-        times: cython.int = state // DOUBLING if state & wanted else 0
-        wait: cython.double
-        self.away += (not failed) - (state & AWAY != 0)
-        if failed:
+        times: cython.int = state // DOUBLING if state & RECALLED else 0
+        if result == 2:
             self.tables.rows[page].signals = self.deadlines.summed(signals, self.tables.rows[page].signals)
-            wait = self.queues.retry_age * (1 << times)
+            if not state & AWAY:
+                self.tables.states[page] = FAILED | DOUBLING * min(times + 1, _DOUBLINGS_MAX)
+                self.queues.withhold(page, now + self.queues.retry_age * (1 << times))
+                return
         else:
-            self.tables.crawled[page] = now
-            wait = self.queues.gone_age * (1 << min(times, _GONE_DOUBLINGS))
-            rate: cython.double = self.controller.fetch_rate()
-            if rate > 0.0:
-                wait = max(wait, self.away / (_GONE_SHARE * rate))
-        self.tables.states[page] = wanted | DOUBLING * min(times + 1, _DOUBLINGS_MAX)
-        self.queues.withhold(page, now + wait)
+            self.queues.absences.note_absence(host, state, now)
+            times = self.queues.absences.next_rung(state, result == 5)
+            self.tables.states[page] = AWAY | DOUBLING * times
+        self.tables.crawled[page] = now
+        self.queues.withhold(page, now + self.queues.absences.wait(times))
 
     # -- the rows of pages
 
@@ -263,7 +265,6 @@ class Flights:
     @cython.cfunc
     def free(self, page: cython.int) -> cython.void:
         """Free the row of a page that is in no heap and has no fingerprint."""
-        self.away -= self.tables.states[page] & AWAY != 0
         self.tables.free(page)
         self.controller.set_scale()
 

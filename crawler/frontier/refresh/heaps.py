@@ -162,9 +162,6 @@ class Heaps:
         self._random = x
         return x
 
-    def bytes_of(self, rows: int) -> int:
-        return self._column.bytes_of(rows)
-
     def _check(self, root: int) -> list[int]:
         """Assert the order and the links of a heap; return its nodes."""
         found, ahead = [], [root] if root >= 0 else []

@@ -153,7 +153,8 @@ class Overview:
             ceiling=self.deadlines.page.ceiling,
             level=level,
             deadline=due,
-            state=_word(state),
+            state=_word(state, elapsed < self.tables.min_age(page)),
+            away=state & AWAY != 0,
         )
 
     def _hearing(self, host: cython.int, signals: cython.double) -> Hearing:
@@ -181,6 +182,12 @@ class Overview:
         if n > 0.0 and self.deadlines.page.signal_time > 0.0:
             staleness += n * self.deadlines.page.signal_weight
         return exp(-staleness)
+
+    def first_withheld(self) -> int:
+        """Return the withheld page that is released first; -1 if no page is withheld, or if another page is not."""
+        if len(self.flights.held) or self.queues.eligible >= 0 or self.queues.waiting >= 0:
+            return -1
+        return self.queues.withheld
 
     def host(self, host: int) -> HostView:
         """Return all that is known of a host."""
@@ -245,9 +252,11 @@ class Overview:
         return {"hubs": len(pages), "unfound": round(step * unfound, 1)}
 
 
-def _word(state: int) -> str:
-    """Return the state of a page in words."""
-    for bit, word in ((HELD, "in flight"), (AWAY, "away"), (FAILED, "failed"), (WITHHELD, "too young")):
+def _word(state: int, young: bool) -> str:
+    """Return the state of a page in words. `young` says whether the page has not reached its minimum age."""
+    for bit, word in ((HELD, "in flight"), (AWAY, "away"), (FAILED, "failed")):
         if state & bit:
             return word
+    if state & WITHHELD and young:
+        return "too young"
     return "explored" if state & EXPLORED else "waits"

@@ -1,6 +1,7 @@
 # mypy: disable-error-code=valid-type
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False, initializedcheck=False
-"""Facts about pages that do not come from their fetches: importance, own parameters, age bounds, births, and hubs."""
+"""Facts about pages that do not come from their fetches: importance, own parameters, age bounds, births, hubs, and
+changed rules."""
 
 import cython
 
@@ -8,12 +9,14 @@ from crawler.freshness.params import PageParameters
 
 if cython.compiled:
     from cython.cimports.crawler.freshness.learning import Learning
+    from cython.cimports.crawler.frontier.refresh.absences import RUNGS
     from cython.cimports.crawler.frontier.refresh.flights import Flights, check_instant
     from cython.cimports.crawler.frontier.refresh.level_controller import LevelController
     from cython.cimports.crawler.frontier.refresh.queues import Queues
     from cython.cimports.crawler.frontier.refresh.tables import NEW, Tables
 else:
     from crawler.freshness.learning import Learning
+    from crawler.frontier.refresh.absences import RUNGS
     from crawler.frontier.refresh.flights import Flights, check_instant
     from crawler.frontier.refresh.level_controller import LevelController
     from crawler.frontier.refresh.queues import Queues
@@ -67,6 +70,12 @@ class Facts:
             raise ValueError(f"{parameters}: rates must be finite and not negative")
         self.tables.set_own(page, parameters)
         self.queues.reschedule(page, now)
+
+    def note_new_rules(self, host: int) -> None:
+        """Record that the robots.txt of a host has changed: recall the pages of the host that are away or failed."""
+        self.flights.require_host(host)
+        self.queues.absences.add_credit(host)
+        self.queues.absences.recall(host, RUNGS, RUNGS)
 
     def bound_ages(self, page: int, min_age: float, max_age: float) -> None:
         """Set age bounds of this page. From its next crawl on, these replace the bounds of the settings.

@@ -13,10 +13,8 @@ cdef class Signals:
     cdef Learning learning
     cdef Flights flights
     cdef double _discard
-    cdef object _touched
     cdef object _backlog
     cdef readonly Py_ssize_t waiting
-    cdef Py_ssize_t _recalls
     cdef void work_off(self, Py_ssize_t most, double now) except *
     cdef void _note(self, int page, double now, unsigned int source) except *
     cdef void _recall(self, int page, int host, double now, unsigned int source) except *

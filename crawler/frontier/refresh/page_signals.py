@@ -28,6 +28,7 @@ if cython.compiled:
         FAILED,
         HELD,
         JUMPED,
+        RECALLED,
         WITHHELD,
         Tables,
     )
@@ -43,6 +44,7 @@ else:
         FAILED,
         HELD,
         JUMPED,
+        RECALLED,
         WITHHELD,
         Tables,
     )
@@ -52,8 +54,6 @@ _INFINITY = cython.declare(cython.double, float("inf"))
 SLICE = cython.declare(cython.Py_ssize_t, 64)
 _BITS = cython.declare(cython.uint, COUNTER_BITS)  # number of bits of the counter of each source
 _SIGNAL_MAX = cython.declare(cython.uint, (1 << COUNTER_BITS) - 1)  # maximum count per source
-# Maximum share of the fetches that go to gone, moved or denied pages because of signals.
-_RECALL_SHARE = cython.declare(cython.double, 0.01)
 _SIGNALS_MAX = cython.declare(cython.uint, 0xFFFFFFFF)  # maximum count if all sources share one counter
 
 
@@ -66,7 +66,6 @@ class Signals:
     Args:
         discard_window: signals that arrive within this time after a crawl are ignored, because the crawl has
             seen the change.
-        track: record which pages signals touch, for `pop_touched`.
     """
 
     def __init__(
@@ -77,14 +76,12 @@ class Signals:
         learning: Learning,
         flights: Flights,
         discard_window: float,
-        track: bool,
     ) -> None:
         self.tables, self.deadlines, self.queues = tables, deadlines, queues
         self.learning, self.flights = learning, flights
         self._discard = discard_window
-        self._touched: Any = set() if track else None
         self._backlog: Any = deque()
-        self.waiting = self._recalls = 0
+        self.waiting = 0
 
     def note_change(self, page: int, now: float, source: int = 0) -> None:
         """Record a signal, from one of SOURCES sources, that the page has changed."""
@@ -109,10 +106,13 @@ class Signals:
         self.work_off(SLICE, now)
 
     def pop_touched(self) -> list[int]:
-        """Return the pages touched by signals since the last call, so that they can be stored. Requires `track`."""
-        touched = [page for page in self._touched or () if not self.flights.is_free(page)]
-        if self._touched is not None:
-            self._touched.clear()
+        """Return the pages touched by signals or recalls since the last call, so that they can be stored.
+
+        The schedule must have been created with `track`.
+        """
+        touched = [page for page in self.tables.touched or () if not self.flights.is_free(page)]
+        if self.tables.touched is not None:
+            self.tables.touched.clear()
         return touched
 
     @cython.cfunc
@@ -155,12 +155,12 @@ class Signals:
             after = before + (cython.cast(cython.uint, 1) << _BITS * source)
             if before >> _BITS * source & _SIGNAL_MAX == _SIGNAL_MAX:
                 return
-        if self._touched is not None:
-            self._touched.add(page)
-        if state & (HELD | WITHHELD | EXPLORED):
+        self.tables.touch(page)
+        if state & (HELD | WITHHELD | EXPLORED | AWAY | FAILED):
             self.tables.rows[page].signals = after
-            if state & AWAY and state & WITHHELD and not state & HELD:
-                self._recall(page, host, now, source)
+            if state & AWAY:
+                if state & WITHHELD:
+                    self._recall(page, host, now, source)
             elif state & WITHHELD and not state & FAILED:
                 self.queues.reschedule(page, now)
                 if not self.tables.states[page] & WITHHELD:
@@ -189,22 +189,19 @@ class Signals:
     def _recall(
         self, page: cython.int, host: cython.int, now: cython.double, source: cython.uint
     ) -> cython.void:
-        """Retry a page that is gone, moved or denied, because of a signal.
+        """Recall a page that is away, because of a signal.
 
-        This is done only if the schedule uses signals of this source. The page is retried as early as after a
-        failed fetch, and its wait doubles each time. Such fetches are limited to about `_RECALL_SHARE` of all
-        fetches, because a page that is gone shows nothing about the precision of the source.
+        This is done only if the schedule uses signals of this source. The page is recalled as early as after a
+        failed fetch, and its wait doubles each time. A page that is away shows nothing about the precision of the
+        source, so only the budget of such fetches protects against signals that are wrong.
         """
         times: cython.int = self.tables.states[page] // DOUBLING
         due: cython.double = max(now, self.tables.crawled[page] + self.queues.retry_age * (1 << times))
         if self.deadlines.plain or not self.learning.quality.sources.used(host, source):
             return
-        if (
-            due < self.tables.page_heaps.nodes[page].key
-            and self._recalls <= 1.0 + _RECALL_SHARE * self.flights.takes
-        ):
-            self._recalls += 1
+        if due < self.tables.page_heaps.nodes[page].key:
             self.queues.leave(page, now)
+            self.tables.states[page] |= RECALLED
             self.queues.withhold(page, due)
 
     def _check(self) -> None:

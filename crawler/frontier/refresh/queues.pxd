@@ -1,15 +1,14 @@
+from crawler.frontier.refresh.absences cimport Absences
 from crawler.frontier.refresh.deadlines cimport Deadlines
 from crawler.frontier.refresh.level_controller cimport LevelController
 from crawler.frontier.refresh.tables cimport Tables
-
-cdef Py_ssize_t CHECKS_MAX
 
 cdef class Queues:
     cdef Tables tables
     cdef LevelController controller
     cdef Deadlines deadlines
+    cdef Absences absences
     cdef double retry_age
-    cdef double gone_age
     cdef int eligible
     cdef int waiting
     cdef int withheld
@@ -17,12 +16,14 @@ cdef class Queues:
     cdef double swept_level
     cdef readonly Py_ssize_t checks
     cdef int first(self, double now) except? -2
-    cdef void _release_young(self, double now) except *
-    cdef int stand(self, int host, double now) except? -2
+    cdef void release_young(self, int page, double now) except *
     cdef int _leader(self, int host, double now) except? -2
     cdef bint _verify(self, int page, int host, double now) except? -1
     cdef int top_of(self, int host) noexcept
     cdef void release(self, double now) except *
+    cdef void _release_away(self, int page, double now) except *
+    cdef void put_back(self, int page, double now) except *
+    cdef void recall(self, double now) except *
     cdef void sweep(self, Py_ssize_t rows, double now) except *
     cdef void place(self, int page, double now) except *
     cdef void reschedule(self, int page, double now) except *
@@ -31,4 +32,5 @@ cdef class Queues:
     cdef void move(self, int page, double key, double now) except *
     cdef void place_directory(self, int directory, double now) except *
     cdef void place_host(self, int host, double now) except *
+    cdef void _enter_due(self, int page, double now) except *
     cdef void _enter(self, int page, double key, double now) except *

@@ -34,7 +34,7 @@ page with the first deadline has nearly the greatest value, because the interval
 The interval of a hub may be a hundred times shorter, so a hub at the top is ordered by its value instead of
 its deadline (`Deadlines.early_by_worth`).
 
-*Bounded work.* A look is one search for the page to fetch next. A look corrects at most CHECKS_MAX keys, and
+*Bounded work.* A look is one search for the page to fetch next. A look corrects at most _CHECKS_MAX keys, and
 releases at most RELEASES_MAX waiting hosts and pages. The next look continues with the remaining keys, hosts
 and pages. After a large move of the level, a sweep recomputes the keys of all pages, a few at a time.
 """
@@ -42,6 +42,7 @@ and pages. After a large move of the level, a sweep recomputes the keys of all p
 import cython
 
 if cython.compiled:
+    from cython.cimports.crawler.frontier.refresh.absences import Absences
     from cython.cimports.crawler.frontier.refresh.deadlines import BY_VALUE, Deadlines
     from cython.cimports.crawler.frontier.refresh.level_controller import STANDS, LevelController
     from cython.cimports.crawler.frontier.refresh.tables import (
@@ -52,11 +53,13 @@ if cython.compiled:
         FAILED,
         HELD,
         NOWHERE,
+        RECALLED,
         WAITING,
         WITHHELD,
         Tables,
     )
 else:
+    from crawler.frontier.refresh.absences import Absences
     from crawler.frontier.refresh.deadlines import BY_VALUE, Deadlines
     from crawler.frontier.refresh.level_controller import STANDS, LevelController
     from crawler.frontier.refresh.tables import (
@@ -67,6 +70,7 @@ else:
         FAILED,
         HELD,
         NOWHERE,
+        RECALLED,
         WAITING,
         WITHHELD,
         Tables,
@@ -74,12 +78,15 @@ else:
 
 # maximum number of waiting hosts or pages that one search for the best page releases
 _RELEASES_MAX = cython.declare(cython.Py_ssize_t, 64)
+# maximum number of rows that one search for the best page examines if there are recalls
+_RECALL_ROWS = cython.declare(cython.Py_ssize_t, 1024)
 # all keys are recomputed if the smaller of the old and the new level is below this share of the larger
 _SWEEP_FROM = cython.declare(cython.double, 0.95)
 # Error of a key, relative to the age at which its page is due. The second number is for a page that is not due.
 _KEY_TOLERANCE = cython.declare(cython.double, 1e-3)
 _EARLY_TOLERANCE = cython.declare(cython.double, 0.04)
-CHECKS_MAX = 64  # number of keys that one search for the best page recomputes; each costs up to 2 us
+# number of keys that one search for the best page recomputes; each costs up to 2 us
+_CHECKS_MAX = cython.declare(cython.Py_ssize_t, 64)
 
 
 @cython.cclass
@@ -94,11 +101,11 @@ class Queues:
         tables: Tables,
         controller: LevelController,
         deadlines: Deadlines,
+        absences: Absences,
         retry_age: float,
-        gone_age: float,
     ) -> None:
         self.tables, self.controller, self.deadlines = tables, controller, deadlines
-        self.retry_age, self.gone_age = retry_age, gone_age
+        self.absences, self.retry_age = absences, retry_age
         self.eligible = self.waiting = self.withheld = -1
         self.swept, self.swept_level = 0, controller.level
         self.checks = 0
@@ -112,7 +119,7 @@ class Queues:
         page: cython.int
         found: cython.int = -1
         aside: list = []  # hubs that are not due, with their keys
-        for _step in range(CHECKS_MAX):
+        for _step in range(_CHECKS_MAX):
             host = self.eligible
             if host < 0:
                 break
@@ -133,8 +140,8 @@ class Queues:
                 break
             aside.append((page, key))
             self.move(page, by_worth, now)
-        if self.eligible < 0:
-            self._release_young(now)
+        if self.eligible < 0 and self.withheld >= 0:
+            self.release_young(self.withheld, now)
         if found < 0 and self.eligible >= 0:
             found = self.top_of(self.eligible)
         for hub, earlier in aside:
@@ -142,26 +149,16 @@ class Queues:
         return found
 
     @cython.cfunc
-    def _release_young(self, now: cython.double) -> cython.void:
-        """Release the first withheld page, unless it must wait. This is done if no other page can be fetched."""
-        page: cython.int = self.withheld
+    def release_young(self, page: cython.int, now: cython.double) -> cython.void:
+        """Release a page that is withheld only because it is too young for the offset of its directory."""
+        state: cython.uint = self.tables.states[page]
         if (
-            page >= 0
-            and not self.tables.states[page] & (FAILED | AWAY)
+            state & WITHHELD
+            and not state & (FAILED | AWAY)
             and now - self.tables.crawled[page] >= self.tables.min_age(page)
         ):
             self.leave(page, now)
             self._enter(page, self.tables.crawled[page], now)
-
-    @cython.cfunc
-    @cython.exceptval(-2, check=True)
-    def stand(self, host: cython.int, now: cython.double) -> cython.int:
-        """Return the first page of a host, or -1 if a key had to be corrected.
-
-        The keys checked are those of the host's first directory and of the first page in this directory.
-        """
-        page: cython.int = self._leader(host, now)
-        return page if page >= 0 and self._verify(page, host, now) else -1
 
     @cython.cfunc
     @cython.exceptval(-2, check=True)
@@ -242,12 +239,66 @@ class Queues:
             if page < 0 or self.tables.page_heaps.nodes[page].key > now:
                 break
             self.leave(page, now)
-            if self.tables.states[page] & (FAILED | AWAY):
-                self._enter(
-                    page, now + self.deadlines.offsets.of_page(page, self.tables.owner(page), now), now
-                )
+            if self.tables.states[page] & AWAY:
+                self._release_away(page, now)
+            elif self.tables.states[page] & FAILED:
+                self._enter_due(page, now)
             else:
                 self.place(page, now)
+
+    @cython.cfunc
+    def _release_away(self, page: cython.int, now: cython.double) -> cython.void:
+        """Make a page that is away due if it may be fetched. Otherwise it waits again."""
+        host: cython.int = self.tables.owner(page)
+        state: cython.uint = self.tables.states[page]
+        if self.absences.may_fetch(page, host, now):
+            self._enter_due(page, now)
+        elif state & RECALLED == RECALLED:
+            self.withhold(page, now + self.absences.recall_pause(host))
+        else:
+            rung: cython.int = self.absences.next_rung(state, False)
+            self.tables.states[page] = AWAY | DOUBLING * rung
+            self.withhold(page, now + self.absences.wait(rung))
+
+    @cython.cfunc
+    def put_back(self, page: cython.int, now: cython.double) -> cython.void:
+        """Put a page that was due, but was not fetched, into the right heap. A page that is away stays due."""
+        if self.tables.states[page] & AWAY:
+            self._enter_due(page, now)
+        else:
+            self.place(page, now)
+
+    @cython.cfunc
+    def recall(self, now: cython.double) -> cython.void:
+        """Examine the next rows, if there are recalls, and make the pages that are recalled due."""
+        _step: cython.Py_ssize_t
+        page: cython.int
+        state: cython.uint
+        rows: cython.Py_ssize_t = self.tables.pages.rows
+        moved: cython.int = 0
+        for _step in range(min(_RECALL_ROWS, self.absences.unseen)):
+            self.absences.hand = self.absences.hand + 1 if self.absences.hand + 1 < rows else 0
+            self.absences.unseen -= 1
+            page = cython.cast(cython.int, self.absences.hand)
+            state = self.tables.states[page]
+            if not state & RECALLED or not state & WITHHELD or state & RECALLED == RECALLED:
+                continue
+            host: cython.int = self.tables.owner(page)
+            rung: cython.int = self.tables.host_rows[host].failed_rung
+            if state & AWAY:
+                rung = self.tables.host_rows[host].away_rung
+            if not rung or cython.cast(cython.int, state // DOUBLING) > rung:
+                continue
+            self.leave(page, now)
+            if state & AWAY:
+                self.tables.states[page] |= RECALLED
+                self.tables.touch(page)
+            self.withhold(page, now)
+            moved += 1
+            if moved == _RELEASES_MAX:
+                break
+        if self.absences.unseen <= 0:
+            self.absences.end_recalls()
 
     @cython.cfunc
     def sweep(self, rows: cython.Py_ssize_t, now: cython.double) -> cython.void:
@@ -276,11 +327,14 @@ class Queues:
         host: cython.int = self.tables.owner(page)
         crawled: cython.double = self.tables.crawled[page]
         state: cython.uint = self.tables.states[page]
-        if state & (FAILED | AWAY):
+        if state & RECALLED:
             times: cython.int = state // DOUBLING
-            self.withhold(
-                page, crawled + (self.retry_age if state & FAILED else self.gone_age) * (1 << times >> 1)
-            )
+            if state & RECALLED == RECALLED:
+                self.withhold(page, now)
+            elif state & AWAY:
+                self.withhold(page, crawled + self.absences.wait(times))
+            else:
+                self.withhold(page, crawled + self.retry_age * (1 << times >> 1))
             return
         if now - crawled < self.tables.min_age(page):
             self.withhold(page, crawled + self.tables.min_age(page))
@@ -315,6 +369,19 @@ class Queues:
     def withhold(self, page: cython.int, until: cython.double) -> cython.void:
         self.tables.states[page] |= WITHHELD
         self.withheld = self.tables.page_heaps.insert(self.withheld, page, until)
+
+    @cython.cfunc
+    def _enter_due(self, page: cython.int, now: cython.double) -> cython.void:
+        """Insert a page into its directory's heap. The page is due from now on, or from its own deadline if earlier.
+
+        In a changing neighbourhood, other pages are due again soon after each crawl, and their keys are far before
+        now. Without its own deadline, the page would wait behind them.
+        """
+        host: cython.int = self.tables.owner(page)
+        self.deadlines.assign(page, host)
+        n: cython.double = self.deadlines.signals_of(host, self.tables.rows[page].signals)
+        offset: cython.double = self.deadlines.offsets.of_page(page, host, now)
+        self._enter(page, min(now + offset, self.deadlines.key(page, host, n, offset, now)), now)
 
     @cython.cfunc
     def _enter(self, page: cython.int, key: cython.double, now: cython.double) -> cython.void:

@@ -21,7 +21,11 @@ from crawler.records import LinkFlag, PageRecord
 AHEAD_MAX = 1000  # maximum number of requested pages that are not under way yet
 AHEAD_LOOKS = 8  # number of requested pages examined per call
 # Maps the state of a page that is withheld to what the page waits for.
-WITHHELD = {"away": "its own rare schedule", "failed": "its retry", "too young": "refresh.min_age"}
+WITHHELD = {
+    "away": "its next check (it was gone, moved or denied)",
+    "failed": "its retry",
+    "too young": "refresh.min_age",
+}
 _REFRESH = LinkFlag.REFRESH
 
 
@@ -150,6 +154,10 @@ class RefetchClaims:
         if host_key in self._shut:
             self._shut.discard(host_key)
             self._schedule.block(self._schedule.host(host_key), self._clock.at(ready))
+
+    def note_new_rules(self, host_key: int) -> None:
+        """Make pages of a host due that are gone, moved or denied, because the rules of its robots.txt have changed."""
+        self._schedule.facts.note_new_rules(self._schedule.host(host_key))
 
     def keep_shut(self, page: int, host_key: int) -> None:
         """Block the host of a new page in the schedule, too, if `shut` has blocked this host."""

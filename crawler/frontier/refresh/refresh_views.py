@@ -33,16 +33,19 @@ class RefreshViews:
     news: News
 
     def probability(self, fingerprint: int, fetched_at: float, now: float) -> float | None:
-        """Return the probability that a page's copy, made at `fetched_at`, is current; None if the page is not known.
+        """Return the probability that a page's copy, made at `fetched_at`, is current.
 
-        The copy may be older than the last answer of the page, if this answer is not committed yet.
+        Return None if the page is not known, or if it is gone, moved or denied. The copy may be older than the last
+        answer of the page, if this answer is not committed yet.
         """
         page = self.schedule.find(fingerprint)
         if page < 0:
             return None
         return self._fresh(self.schedule.overview.page(page, self.clock.at(now), self.clock.at(fetched_at)))
 
-    def _fresh(self, known: PageView) -> float:
+    def _fresh(self, known: PageView) -> float | None:
+        if known.away:
+            return None
         return round(self.expectation.fresh(known), FRESH_DIGITS)
 
     def explain(self, fingerprint: int, fetched_at: float, now: float) -> dict[str, Any]:
@@ -58,7 +61,7 @@ class RefreshViews:
         then, overview, ours = self.clock.at(now), self.schedule.overview, self.clock.ours
         known = overview.page(page, then, self.clock.at(fetched_at))
         plain: dict[str, Any] = msgspec.to_builtins(known)
-        for name in ("fingerprint", "host", "directory", "hearing", "stands_for"):
+        for name in ("fingerprint", "host", "directory", "hearing", "stands_for", "away"):
             del plain[name]
         host = overview.host(known.host)
         told = dict(zip(NAMES, known.signals, strict=False))
@@ -97,7 +100,18 @@ class RefreshViews:
             "known_share": round(self.portion.share.refresh, 3),
             "news": self.news.view(now) | self.schedule.overview.hubs(then),
             "busy": round(self.portion.busy, 3),
+            "wait": self._wait(then),
         }
+
+    def _wait(self, then: float) -> dict[str, Any]:
+        """Return until when all known pages wait, and what the first of them waits for; {} if not all wait."""
+        page = self.schedule.overview.first_withheld()
+        if page < 0:
+            return {}
+        known = self.schedule.overview.page(page, then)
+        if known.deadline <= then or known.state not in WITHHELD:
+            return {}
+        return {"until": self.clock.ours(known.deadline), "reason": WITHHELD[known.state]}
 
     def by_host(self, now: float) -> dict[int, tuple[int, float]]:
         """Return host key -> (pages, expected freshness) for the hosts of a sample of pages."""

@@ -1,4 +1,5 @@
 from crawler.freshness.learning cimport Learning
+from crawler.frontier.refresh.absences cimport Absences
 from crawler.frontier.refresh.deadlines cimport Deadlines
 from crawler.frontier.refresh.exploration cimport Exploration
 from crawler.frontier.refresh.flights cimport Flights
@@ -23,11 +24,11 @@ cdef class Schedule:
     cdef Tables _tables
     cdef LevelController _controller
     cdef Deadlines _deadlines
+    cdef Absences _absences
     cdef Queues _queues
     cdef Exploration _exploration
     cdef Learning _learning
     cpdef int peek(self, double now) except? -1
-    cpdef int best(self, int host, double now) except? -1
     cpdef int claim_next(self, double now) except? -1
     cpdef double next_wakeup(self, double now) except? -1
     cdef void _add_all(self, list columns, int[::1] numbers, double now) except *

@@ -13,6 +13,7 @@ page with the earliest deadline is taken.
     deadlines.py         values relative to the level; when a page is due by its clock
     queues.py            heaps of hosts, of their directories, of their pages; the first page
     exploration.py       occasional fetches of pages that are not due
+    absences.py          when pages that are gone, moved or denied are fetched again
     flights.py           pages in flight, and the effects of their results
     page_facts.py        facts about pages besides their fetches          `Schedule.facts`
     page_signals.py      change signals make deadlines earlier            `Schedule.signals`
@@ -37,6 +38,7 @@ from crawler.frontier.refresh.settings import Settings
 
 if cython.compiled:
     from cython.cimports.crawler.freshness.learning import Learning
+    from cython.cimports.crawler.frontier.refresh.absences import Absences
     from cython.cimports.crawler.frontier.refresh.deadlines import BY_INTERVAL, Deadlines
     from cython.cimports.crawler.frontier.refresh.exploration import Exploration
     from cython.cimports.crawler.frontier.refresh.flights import Flights, check_instant
@@ -45,7 +47,7 @@ if cython.compiled:
     from cython.cimports.crawler.frontier.refresh.pace import Pace
     from cython.cimports.crawler.frontier.refresh.page_facts import Facts, check_importance
     from cython.cimports.crawler.frontier.refresh.page_signals import SLICE, Signals
-    from cython.cimports.crawler.frontier.refresh.queues import CHECKS_MAX, Queues
+    from cython.cimports.crawler.frontier.refresh.queues import Queues
     from cython.cimports.crawler.frontier.refresh.schedule_records import Records
     from cython.cimports.crawler.frontier.refresh.tables import (
         AWAY,
@@ -54,10 +56,12 @@ if cython.compiled:
         FAILED,
         JUMPED,
         NEW,
+        UNSTEADY,
         Tables,
     )
 else:
     from crawler.freshness.learning import Learning
+    from crawler.frontier.refresh.absences import Absences
     from crawler.frontier.refresh.deadlines import BY_INTERVAL, Deadlines
     from crawler.frontier.refresh.exploration import Exploration
     from crawler.frontier.refresh.flights import Flights, check_instant
@@ -66,9 +70,18 @@ else:
     from crawler.frontier.refresh.pace import Pace
     from crawler.frontier.refresh.page_facts import Facts, check_importance
     from crawler.frontier.refresh.page_signals import SLICE, Signals
-    from crawler.frontier.refresh.queues import CHECKS_MAX, Queues
+    from crawler.frontier.refresh.queues import Queues
     from crawler.frontier.refresh.schedule_records import Records
-    from crawler.frontier.refresh.tables import AWAY, DOUBLING, EXPLORED, FAILED, JUMPED, NEW, Tables
+    from crawler.frontier.refresh.tables import (
+        AWAY,
+        DOUBLING,
+        EXPLORED,
+        FAILED,
+        JUMPED,
+        NEW,
+        UNSTEADY,
+        Tables,
+    )
 
 _INFINITY = cython.declare(cython.double, float("inf"))
 # One call of `work` processes at most this many bulk signals, and recomputes at most this many keys.
@@ -91,7 +104,7 @@ class Schedule:
     Args:
         level: the initial level; 0 uses half the ceiling of the first page.
         seed: the seed of the random paths in the heaps; they affect no decision.
-        track: record which pages signals touch, for `Signals.pop_touched`.
+        track: record which pages signals and recalls touch, for `Signals.pop_touched`.
     """
 
     def __init__(
@@ -106,12 +119,14 @@ class Schedule:
         self.set_back = None
         self._learning = Learning(kind, neighbourhood=clocked, scale=settings.clock_min)
         self._tables = Tables(self._learning, settings.min_age, settings.max_age, first_interval, seed)
+        self._tables.touched = set() if track else None
         self._controller = LevelController(
             self._tables, level, settings.gain, settings.clock_min, settings.clock_max
         )
         self._deadlines = Deadlines(self._tables, self._controller, self._learning, settings)
+        self._absences = Absences(self._tables, settings.retry_age, settings.gone_age)
         self._queues = Queues(
-            self._tables, self._controller, self._deadlines, settings.retry_age, settings.gone_age
+            self._tables, self._controller, self._deadlines, self._absences, settings.retry_age
         )
         self._exploration = Exploration(
             self._tables, self._controller, self._deadlines, self._queues, settings.explore
@@ -121,7 +136,7 @@ class Schedule:
         )
         self.signals = Signals(
             self._tables, self._deadlines, self._queues, self._learning, self._flights,
-            settings.discard_window, track,
+            settings.discard_window,
         )  # fmt: skip
         self.overview = Overview(
             self._tables, self._controller, self._deadlines, self._queues, self._exploration, self._learning,
@@ -235,9 +250,8 @@ class Schedule:
             self._tables.rows[page].watched = watched[i]
             self._tables.rows[page].signals = signals[i]
             self._tables.states[page] = states[i] & (
-                AWAY | FAILED | (7 * DOUBLING) if states[i] & (AWAY | FAILED) else NEW
+                AWAY | FAILED | (7 * DOUBLING) if states[i] & (AWAY | FAILED) else NEW | UNSTEADY
             )
-            self._flights.away += self._tables.states[page] & AWAY != 0
             numbers[i] = page
             if changes[i] > 0.0 or watched[i] > 0.0:
                 host = self._tables.owner(page)
@@ -289,6 +303,8 @@ class Schedule:
         check_instant(now)
         if self.signals.waiting:
             self.signals.work_off(SLICE, now)
+        if self._absences.unseen:
+            self._queues.recall(now)
         self._queues.release(now)
         if (
             self._controller.unknown
@@ -306,23 +322,6 @@ class Schedule:
 
     @cython.ccall
     @cython.exceptval(-1, check=True)
-    def best(self, host: cython.int, now: cython.double) -> cython.int:
-        """Return the best page of this host, even if the host must wait; -1 if the host has none. Changes nothing."""
-        _step: cython.Py_ssize_t
-        page: cython.int
-        check_instant(now)
-        self._flights.require_host(host)
-        self._queues.release(now)
-        for _step in range(CHECKS_MAX):
-            if self._tables.host_rows[host].root < 0:
-                return -1
-            page = self._queues.stand(host, now)
-            if page >= 0:
-                return page
-        return self._queues.top_of(host)
-
-    @cython.ccall
-    @cython.exceptval(-1, check=True)
     def claim_next(self, now: cython.double) -> cython.int:
         """Acquire the page that `peek` returns, and return it; -1 if there is none."""
         page: cython.int = self.peek(now)
@@ -332,6 +331,8 @@ class Schedule:
 
     def acquire(self, page: int, now: float) -> None:
         """Mark a page as in flight. The page's host is busy until `record_outcome` or `give_back`."""
+        self._flights.require_page(page)
+        self._queues.release_young(page, now)
         self._flights.begin(page, now)
 
     def give_back(self, page: int, now: float, ready: float = 0.0) -> None:
@@ -371,7 +372,7 @@ class Schedule:
         A page may also be fetched earlier.
         """
         found: cython.double = _INFINITY
-        if self.signals.waiting:
+        if self.signals.waiting or self._absences.unseen:
             return now
         if self._queues.eligible >= 0:
             found = self._tables.host_heaps.nodes[self._queues.eligible].key
@@ -397,6 +398,7 @@ class Schedule:
         self._queues._check(self._flights.held)
         self._tables.hubs._check(set(self._tables.pages._check()))
         self.signals._check()
+        self._absences._check()
         assert 0.0 <= self._controller.level < _INFINITY
         self._learning._check()
 

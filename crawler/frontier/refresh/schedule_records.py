@@ -12,12 +12,12 @@ if cython.compiled:
     from cython.cimports.crawler.freshness.learning import Learning
     from cython.cimports.crawler.frontier.refresh.flights import Flights
     from cython.cimports.crawler.frontier.refresh.level_controller import RATIO_MAX
-    from cython.cimports.crawler.frontier.refresh.tables import AWAY, DOUBLING, FAILED, NEW, Tables
+    from cython.cimports.crawler.frontier.refresh.tables import AWAY, DOUBLING, FAILED, NEW, UNSTEADY, Tables
 else:
     from crawler.freshness.learning import Learning
     from crawler.frontier.refresh.flights import Flights
     from crawler.frontier.refresh.level_controller import RATIO_MAX
-    from crawler.frontier.refresh.tables import AWAY, DOUBLING, FAILED, NEW, Tables
+    from crawler.frontier.refresh.tables import AWAY, DOUBLING, FAILED, NEW, UNSTEADY, Tables
 
 
 @cython.cclass
@@ -57,7 +57,7 @@ class Records:
             self.tables.rows[page].watched,
             self.flights.signals_since_crawl(page),
             self.tables.importance(page),
-            state & (AWAY | FAILED | 7 * DOUBLING if state & (AWAY | FAILED) else NEW),
+            state & (AWAY | FAILED | 7 * DOUBLING if state & (AWAY | FAILED) else NEW | UNSTEADY),
         )
 
     def hub_state(self, page: int) -> tuple[float, float, float]:

@@ -23,8 +23,8 @@ class Settings(msgspec.Struct, frozen=True):
     minimum and maximum time between two crawls of a page. discard_window: signals that arrive this soon after
     a crawl are ignored: the crawl has seen their change. clock_min, clock_max: bounds of the neighbourhood's
     time constant. first_interval: the initial interval of the policy `interval`. retry_age: the wait of a
-    page that failed; it doubles with each further failure. gone_age: the wait of a page that is gone, moved
-    or denied; it doubles up to sixteen times this value. gain: relative step of the level per take.
+    page that failed; it doubles with each further failure. It is also the first wait of a page that is away
+    (gone, moved or denied). gone_age: the longest wait of a page that is away. gain: relative step of the level per take.
     new_page_weight: importance of an unknown page relative to a known page of its host; 0: hubs are ordinary
     pages. discovery_share_max: maximum share of a host's refreshes that hubs get for their new pages.
     """
@@ -86,7 +86,7 @@ class PageView(msgspec.Struct, frozen=True):
     the host. `new` is True if the page appeared while the crawl was watching its site, and was never fetched
     again. `haste` is the ratio of the clock time (`freshness/neighbourhood.py`) to the plain time since the
     last crawl, at least 1. `reliability` is the probability that the page's signals are good
-    (`freshness/page_kinds.py`).
+    (`freshness/page_kinds.py`). `away` is True if the page is gone, moved or denied.
     """
 
     fingerprint: int
@@ -110,6 +110,7 @@ class PageView(msgspec.Struct, frozen=True):
     level: float
     deadline: float
     state: str
+    away: bool
 
 
 class HostView(msgspec.Struct, frozen=True):

@@ -3,7 +3,7 @@ from crawler.frontier.refresh.heaps cimport Heaps
 from crawler.frontier.refresh.hubs cimport Hubs
 from crawler.frontier.refresh.numbering cimport Numbering
 
-cdef unsigned int EXPLORED, AWAY, FAILED, HELD, WITHHELD, DOUBLING, JUMPED, NEW, LOW_BITS
+cdef unsigned int EXPLORED, AWAY, FAILED, HELD, WITHHELD, DOUBLING, JUMPED, NEW, UNSTEADY, RECALLED, LOW_BITS
 cdef int NOWHERE, ELIGIBLE, WAITING
 
 cdef struct PageRow:
@@ -22,6 +22,8 @@ cdef struct HostRow:
     double boost
     double idle
     double weight
+    double probed
+    double absent_since
     double discovery_share
     double restraint
     int root
@@ -31,6 +33,10 @@ cdef struct HostRow:
     unsigned char place
     unsigned char exploring
     unsigned char bounded
+    unsigned char credit
+    unsigned char away_rung
+    unsigned char failed_rung
+    unsigned char absences
 
 cdef struct OwnRow:
     double importance
@@ -64,6 +70,7 @@ cdef class Tables:
     cdef Hubs hubs
     cdef Learning learning
     cdef double first_interval
+    cdef object touched
     cdef dict _columns
     cdef list _ages
     cdef double[::1] _min_ages
@@ -76,6 +83,7 @@ cdef class Tables:
     cdef void grow(self) except *
     cdef int owner(self, int page) noexcept
     cdef double importance(self, int page) noexcept
+    cdef void touch(self, int page) except *
     cdef double trust(self, int page) noexcept
     cdef void set_trust(self, int page, double trust) noexcept
     cdef void set_importance(self, int page, double importance) except *

@@ -41,17 +41,18 @@ _TRUST_UNIT = cython.declare(cython.double, 1.0 / 16.0)
 _UNIT = cython.declare(cython.uint, 32768)  # the number that stands for the importance 1
 AGES_MAX = 256
 
-# The state of a page is a sum of these flags; its upper bits count how often the page's wait has been
-# doubled.
+# The state of a page is a sum of these flags. The upper bits of a page that failed or is away count its waits.
 EXPLORED = 1  # exploration made the page due
-AWAY = 2  # gone, moved or denied: retried rarely
+AWAY = 2  # gone, moved or denied (`absences.py`)
 FAILED = 4
+RECALLED = AWAY | FAILED  # away, but perhaps back: due now
 HELD = 8  # in flight; also set for a free row
 WITHHELD = 16  # must not be fetched yet
 DOUBLING = 32
-# The following flags are never set for a page that is being fetched or whose fetch failed.
+# The following flags are never set for a page that failed or is away.
 JUMPED = 32  # made due by a signal
 NEW = 64  # appeared while the crawl was watching its site, and was never fetched again
+UNSTEADY = 128  # the page was away until its last fetch
 LOW_BITS = 31
 
 # The heap that holds a host.
@@ -64,9 +65,11 @@ PAGE_KIND = np.dtype([("changes", "f4"), ("watched", "f4"), ("signals", "u4")])
 DIRECTORY_KIND = np.dtype([("root", "i4"), ("pages", "i4"), ("bounded", "i4")])
 HOST_KIND = np.dtype(
     [
-        ("ready", "f8"), ("previous", "f8"), ("boost", "f8"), ("idle", "f8"), ("weight", "f8"),
+        ("ready", "f8"), ("previous", "f8"), ("boost", "f8"), ("idle", "f8"), ("weight", "f8"), ("probed", "f8"),
+        ("absent_since", "f8"),
         ("discovery_share", "f8"), ("restraint", "f8"), ("root", "i4"),
         ("pages", "i4"), ("run", "i4"), ("busy", "u1"), ("place", "u1"), ("exploring", "u1"), ("bounded", "u1"),
+        ("credit", "u1"), ("away_rung", "u1"), ("failed_rung", "u1"), ("absences", "u1"),
     ],
     align=True,
 )  # fmt: skip
@@ -88,6 +91,8 @@ class Tables:
         min_age, max_age: the age bounds of all pages without bounds of their own.
         first_interval: the first interval under the policy `interval`; 0 under all other policies.
         seed: the seed of the random paths in the heaps; they affect no decision.
+
+    `touched` is the set of pages that signals or recalls have changed, or None if these pages are not recorded.
     """
 
     def __init__(
@@ -110,6 +115,7 @@ class Tables:
         self.owned = self.weighted = self.bounded = False
         self.roots = 0.0  # sum of the square roots of all pages' importances
         self.first_interval = first_interval
+        self.touched: Any = None
         self._ages = [(min_age, max_age)]
         self._min_ages = rows_of(np.zeros(AGES_MAX))
         self._max_ages = rows_of(np.full(AGES_MAX, _INFINITY))
@@ -177,8 +183,11 @@ class Tables:
             self.host_rows = _empty(HOST_KIND)
             self.host_rows = self._columns["hosts"].grow(self.hosts.rows)
             self.host_heaps.grow(len(self.host_rows))
-        self.host_rows[host].ready = self.host_rows[host].previous = -_INFINITY
+        self.host_rows[host].ready = self.host_rows[host].previous = self.host_rows[host].probed = -_INFINITY
+        self.host_rows[host].credit = self.host_rows[host].away_rung = self.host_rows[host].failed_rung = 0
         self.host_rows[host].boost = self.host_rows[host].idle = 1.0
+        self.host_rows[host].absent_since = 0.0
+        self.host_rows[host].absences = 0
         self.host_rows[host].weight = self.host_rows[host].discovery_share = 0.0
         self.host_rows[host].restraint = 1.0
         self.host_rows[host].root = -1
@@ -224,6 +233,12 @@ class Tables:
         if self.owned and self.own[page].change_rate >= 0.0:
             return self.own[page].importance
         return _importance_of(self.importances[page]) if self.weighted else 1.0
+
+    @cython.cfunc
+    def touch(self, page: cython.int) -> cython.void:
+        """Record that a signal or a recall has changed a page."""
+        if self.touched is not None:
+            self.touched.add(page)
 
     @cython.cfunc
     @cython.inline

@@ -230,13 +230,15 @@ def _weights_file(directory: Path, urls: list[str], weights: list[float]) -> Pat
 
 async def _influence(web: ChangingWeb, game: GainGame, arm: Arm, crawl: Crawl, clock: SystemClock) -> None:
     """Push signals of changes to the running crawl, and reveal true parameters of pages to it, as the arm demands."""
-    unknown = set(range(len(web))) if arm.true else set()
+    fingerprint = crawl.stages.fingerprinter.fingerprint
+    unknown = {page: fingerprint(web.url(page)) for page in range(len(web))} if arm.true else {}
     until = web.start
     while True:
         await asyncio.sleep(PUSH_EVERY)
         now = clock.now()
         if unknown:
-            unknown -= _reveal(web, game, crawl, unknown, now)
+            for page in _reveal(web, game, crawl, unknown, now):
+                del unknown[page]
         if arm.told:
             crawl.signal([web.url(page) for page in web.signals(until, now)], "websub")
         until = now
@@ -244,17 +246,20 @@ async def _influence(web: ChangingWeb, game: GainGame, arm: Arm, crawl: Crawl, c
             crawl.stop("enough")
 
 
-def _reveal(web: ChangingWeb, game: GainGame, crawl: Crawl, pages: set[int], now: float) -> set[int]:
-    """Set the true parameters of those `pages` that the schedule knows, and return these pages."""
-    stages = crawl.stages
-    assert stages.refresh is not None
+def _reveal(web: ChangingWeb, game: GainGame, crawl: Crawl, pages: Mapping[int, int], now: float) -> set[int]:
+    """Set the true parameters of those `pages` that the schedule knows, and return these pages.
+
+    `pages` maps the numbers of pages to their fingerprints.
+    """
+    refresh = crawl.stages.refresh
+    assert refresh is not None
     told, weights = set(), game.weights()
-    for page in pages:
-        number = stages.refresh.schedule.find(stages.fingerprinter.fingerprint(web.url(page)))
+    for page, fingerprint in pages.items():
+        number = refresh.schedule.find(fingerprint)
         if number >= 0:
             host = web.hosts[web.host_of[page]]
             rate = max(web.rates[page] / game.speed, NEVER)
             truth = PageParameters(weights[page], rate, host.recall, host.noise / game.speed)
-            stages.refresh.schedule.facts.set_page(number, truth, now * game.speed)
+            refresh.schedule.facts.set_page(number, truth, now * game.speed)
             told.add(page)
     return told

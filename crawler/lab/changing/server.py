@@ -10,8 +10,10 @@ clock, so the crawl sees no dates in the future.
 """
 
 import asyncio
+import contextlib
 import sys
 from email.utils import formatdate
+from ipaddress import IPv4Address
 from typing import Self
 
 from aiohttp import web
@@ -20,8 +22,8 @@ from crawler.cli.loopback import LoopbackSites
 from crawler.clock import Clock
 from crawler.lab.changing.web import ChangingWeb
 
-FIRST_ADDRESS = 21  # hosts are 127.0.0.21, 127.0.0.22, ...
-HOSTS_MAX = 200
+FIRST_ADDRESS = IPv4Address("127.0.0.21")  # host n has the address FIRST_ADDRESS + n
+HOSTS_MAX = 4000  # the number of hosts is limited, because each has a listening socket
 
 # Configuration (TOML) for a command-line crawl of this web, without the waits that the real web requires.
 LOOPBACK = """
@@ -54,7 +56,7 @@ async def crawler(*arguments: str) -> None:
 
 
 def _address(number: int) -> str:
-    return f"127.0.0.{FIRST_ADDRESS + number}"
+    return str(FIRST_ADDRESS + number)
 
 
 class ChangingServer(LoopbackSites):
@@ -66,11 +68,22 @@ class ChangingServer(LoopbackSites):
         super().__init__(self._answer, map(_address, range(len(model.hosts))))
         self.model = model
         self._clock = clock
+        self._closing = asyncio.Event()
 
     async def __aenter__(self) -> Self:
         await super().__aenter__()
         self.model.origins[:] = [f"http://{_address(n)}:{self.port}" for n in range(len(self.model.hosts))]
         return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        self._closing.set()
+        await super().__aexit__(*exc)
+
+    async def _closes_within(self, seconds: float) -> bool:
+        """Wait for this time, but at most until the server is closed; return whether it is closed."""
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._closing.wait(), seconds)
+        return self._closing.is_set()
 
     def seeds(self) -> list[str]:
         """Return the URL of the first page of each host."""
@@ -80,7 +93,11 @@ class ChangingServer(LoopbackSites):
         if request.method not in ("GET", "HEAD"):
             return web.Response(status=405)
         assert request.transport is not None
-        host = int(request.transport.get_extra_info("sockname")[0].rpartition(".")[2]) - FIRST_ADDRESS
+        address = IPv4Address(request.transport.get_extra_info("sockname")[0])
+        host = int(address) - int(FIRST_ADDRESS)
+        delay = self.model.hosts[host].delay(self._clock.now() - self.model.start)
+        if delay and await self._closes_within(delay):
+            return web.Response(status=503)
         now = self._clock.now()
         headers = {name.lower(): value for name, value in request.headers.items()}
         given = self.model.answer(host, request.path, headers, now)

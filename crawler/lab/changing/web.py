@@ -25,6 +25,7 @@ rate. A host may offer
     articles    pages born at random instants of the web's time (404 before). Each is shown by one of
                 `hubs`, among the hub's 20 newest, and by the hub's archive, which shows all its articles;
                 the activity of hubs is log-normal
+    slow        the seconds that each answer takes in the second half of each `slow_period`
 
 `ChangingWeb.answer` is a plain function of the request and `now`. The server (`lab/changing/server.py`) only
 transports bytes. A page's text contains `token(page, version)`, so a copy shows its version. The log contains
@@ -87,12 +88,16 @@ class HostSpec(msgspec.Struct, frozen=True):
     stamp: bool = False
     articles: int = 0
     hubs: int = 1
+    slow: float = 0.0
+    slow_period: float = 60.0
 
     def __post_init__(self) -> None:
         if not 1 <= self.directories <= self.pages or not self.rate >= 0.0 or not self.noise >= 0.0:
             raise ValueError(f"{self.name}: each directory needs a page, and rates must be at least 0")
         if self.articles < 0 or self.hubs < 1:
             raise ValueError(f"{self.name}: articles need a hub, and their number must be at least 0")
+        if not 0.0 <= self.slow < math.inf or not 0.0 < self.slow_period < math.inf:
+            raise ValueError(f"{self.name}: slow must be at least 0, slow_period above 0, and both finite")
         if not 0.0 <= self.recall <= 1.0:
             raise ValueError(f"{self.name}: recall {self.recall} is not within 0 .. 1")
         for value, known in (
@@ -103,6 +108,10 @@ class HostSpec(msgspec.Struct, frozen=True):
         ):
             if value not in known:
                 raise ValueError(f"{self.name}: unknown value {value!r}; choose from {', '.join(known)}")
+
+    def delay(self, elapsed: float) -> float:
+        """Return the seconds that the host takes to answer a request, `elapsed` seconds after the start of the web."""
+        return self.slow if int(elapsed / (0.5 * self.slow_period)) % 2 else 0.0
 
 
 class WebAnswer(msgspec.Struct, frozen=True):

@@ -74,7 +74,7 @@ class VirtualEnvironment(Environment):
         }
         resolver = VirtualResolver(world.web, clock.now)
         own = Reader(config, share=share, reads_anchors=reader.reads_anchors)
-        return Network(make_fetcher(table, needs), resolver, own)
+        return Network(make_fetcher(table, needs), resolver, own, self.renderer)
 
     def renderer(
         self, config: Config, stored: Stored, now: Callable[[], float], unexpected: Unexpected

@@ -14,6 +14,7 @@ import numpy as np
 from crawler.change_signals import source_number
 from crawler.freshness.recalibration import Recalibration
 from crawler.frontier.refresh import RefreshOutcome, Schedule, Settings
+from crawler.frontier.refresh.expectation import corrected, crawl_of
 from crawler.frontier.refresh.settings import PageView
 from crawler.lab.league.world import WorldPages
 
@@ -92,15 +93,7 @@ class Shipped:
 
     def record_outcome(self, page: int, now: float, changed: bool) -> None:
         if (known := self._asked.pop(page, None)) is not None:
-            self._recalibration.observe(
-                known.fresh,
-                known.hearing,
-                known.stands_for,
-                changed,
-                known.new,
-                known.haste,
-                known.reliability,
-            )
+            self._recalibration.observe(*crawl_of(known, changed))
         self._fetched[page] = now
         self.schedule.record_outcome(
             self._number[page], now, RefreshOutcome.CHANGED if changed else RefreshOutcome.UNCHANGED
@@ -123,9 +116,7 @@ class Shipped:
         if self._number[page] < 0:
             return math.nan, math.nan
         known = self.schedule.overview.page(self._number[page], now)
-        return known.fresh, self._recalibration.corrected(
-            known.fresh, known.hearing, known.new, known.haste, known.reliability
-        )
+        return known.fresh, corrected(self._recalibration, known)
 
     def block(self, site: int, until: float) -> None:
         self.schedule.block(self.schedule.host(site + 1), until)

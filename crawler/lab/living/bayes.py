@@ -55,8 +55,10 @@ class Bayes:
         self._chances = np.full(self._rates.shape, 1.0 / GRID)
         self._importance = world.importance
         self._fetched = np.full(len(world), np.inf)
-        # For each page, a bound of its value at the instant `_at`. A value grows by at most mu/e per second.
-        self._bound, self._at = np.zeros(len(world)), np.zeros(len(world))
+        # For each page, its value and the slope of its value at the instant `_at`. The slope rises by at most
+        # `_bend` per second, and never exceeds mu/e.
+        self._value, self._slope, self._at = np.zeros((3, len(world)))
+        self._bend = self._importance * self._rates.mean(axis=1)
 
     def add(self, page: int, now: float) -> None:
         self._begin(page, now)
@@ -72,7 +74,9 @@ class Bayes:
 
     def claim_next(self, now: float) -> int:
         """Return the page with the greatest value. Compute values only where the bounds require it."""
-        bounds = self._bound + self._importance * (now - self._at) / np.e
+        later = now - self._at
+        slope = np.minimum(self._slope + self._bend * later / 2.0, self._importance / np.e)
+        bounds = self._value + slope * later
         bounds[np.isinf(self._fetched)] = -1.0
         exact = np.zeros(len(bounds), dtype=bool)
         while True:
@@ -80,8 +84,8 @@ class Bayes:
             tried = tried[~exact[tried]]
             if not len(tried):
                 return int(bounds.argmax())
-            bounds[tried] = self._bound[tried] = self._values(tried, now)
-            self._at[tried] = now
+            self._value[tried], self._slope[tried] = self._values(tried, now)
+            self._at[tried], bounds[tried] = now, self._value[tried]
             exact[tried] = True
             best = int(bounds.argmax())
             if exact[best]:
@@ -95,11 +99,13 @@ class Bayes:
 
     def _begin(self, page: int, now: float) -> None:
         self._fetched[page] = self._at[page] = now
-        self._bound[page] = 0.0
+        self._value[page] = self._slope[page] = 0.0
+        self._bend[page] = self._importance[page] * (self._chances[page] @ self._rates[page])
 
-    def _values(self, pages: np.ndarray, now: float) -> np.ndarray:
-        """Return the expected crawl values of these pages, (n,)."""
-        rates = self._rates[pages]
+    def _values(self, pages: np.ndarray, now: float) -> tuple[np.ndarray, np.ndarray]:
+        """Return the expected crawl values of these pages, and the slopes of the values; both (n,)."""
+        rates, chances, importance = self._rates[pages], self._chances[pages], self._importance[pages]
         x = rates * (now - self._fetched[pages, None])
-        each = (1.0 - (1.0 + x) * np.exp(-x)) / rates
-        return np.asarray(self._importance[pages] * (self._chances[pages] * each).sum(axis=1))
+        stay = np.exp(-x)
+        values = importance * (chances * (1.0 - (1.0 + x) * stay) / rates).sum(axis=1)
+        return values, importance * (chances * x * stay).sum(axis=1)

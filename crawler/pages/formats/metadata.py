@@ -216,7 +216,7 @@ def _add_items(declared: _Declared, root: Any, utf8: bytes) -> None:
     # a capital.
     if _contains(utf8, b"pplication/ld+json"):
         found += _linked_data(root)
-    if _contains(utf8, b"itemprop"):
+    if _contains(utf8, b"itemscope"):
         found += _microdata(root)
     ranked = [(rank, item) for item in found if (rank := _rank(item)) < _IGNORED]
     declared.items.extend(item for _, item in sorted(ranked, key=lambda pair: pair[0]))
@@ -325,24 +325,34 @@ def _microdata(root: Any) -> list[Item]:
         while around and not around[-1][0](node):
             around.pop()
         item = around[-1][1] if around else None
-        value: Any = None
+        value: str | Item
         if node.hasattr("itemscope"):
-            value = {"@type": (node.getattr("itemtype") or "").split()}
+            types = (node.getattr("itemtype") or "").split()
+            value = {"@type": types[0] if len(types) == 1 else types}
             items.append(value)
             around.append((node.contains, value))
-        if item is None:
-            continue
-        names = (node.getattr("itemprop") or "").split()
-        if value is None:
-            value = _property(node) if room > 0 else ""
-            room -= len(value)
-            value = value[: 4 * CHARACTERS_MAX]
-        for name in names[:NAMES_MAX]:
-            if name not in item:
-                item[name] = [value]
-            elif len(item[name]) < NAMES_MAX:
-                item[name].append(value)
+        elif item is None or room <= 0:
+            value = ""
+        else:
+            text = _property(node)
+            room -= len(text)
+            value = text[: 4 * CHARACTERS_MAX]
+        if item is not None:
+            for name in (node.getattr("itemprop") or "").split():
+                if name in _PROPERTIES:
+                    _add_value(item, name, value)
     return items
+
+
+def _add_value(item: Item, name: str, value: str | Item) -> None:
+    """Add a value of a property. Like in JSON-LD, several values are a list."""
+    known = item.get(name)
+    if known is None:
+        item[name] = value
+    elif not isinstance(known, list):
+        item[name] = [known, value]
+    elif len(known) < NAMES_MAX:
+        known.append(value)
 
 
 # Maps elements to the attribute that holds the value of a property (HTML, 5.2.4). In other elements, the text

@@ -3,7 +3,8 @@
 Names are fields of a row. Values are text in quotes, numbers, `true`, `false`, and lists of these. There are
 comparisons (`==  !=  <  <=  >  >=  in  not in`), `and`, `or`, `not`, parentheses, `len(field)` and
 `matches(field, "regular expression")`. Times are ISO 8601 text, so `fetched_at >= "2026-11-01"` works as
-expected. A missing field is neither equal to any value, nor less, nor greater.
+expected. Text that is not written so is refused as a time, because a comparison with it would be wrong.
+A missing field is neither equal to any value, nor less, nor greater.
 
 Python's parser parses the text. The tree is compiled to closures, and never evaluated as Python. Anything not
 listed above is rejected with a one-line message.
@@ -33,6 +34,21 @@ _COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
     ast.In: lambda a, b: a in b,
     ast.NotIn: lambda a, b: a not in b,
 }
+# What users of other languages write, and what they should write here.
+_HINTS = {
+    r"[^=<>!]=[^=]": "equality is ==",
+    r"&&": "write `and`",
+    r"\|\|": "write `or`",
+    r"!(?!=)": "write `not`",
+    r"~": 'write matches(url, "regular expression")',
+}
+# Names of fields in CDXJ and in other tools
+_ALIASES = {"mime": "content_type", "type": "content_type", "lang": "language", "code": "status"} | (
+    dict.fromkeys(("timestamp", "date", "time"), "fetched_at")
+)
+# Fields whose text is a time in ISO 8601
+TIMES = frozenset({"fetched_at", "changed_at", "published", "modified"})
+_TIME = re.compile(r"\d{4}(-\d\d(-\d\d(T\d\d(:\d\d(:\d\d(\.\d+)?)?)?Z?)?)?)?", re.ASCII)
 _WORDS = {"true": True, "false": False}
 _NAMES = {str: "text", int: "a number", float: "a number", bool: "true or false"}
 
@@ -61,8 +77,10 @@ def compile_where(text: str, fields: Mapping[str, type]) -> Where:
         tree = ast.parse(text.strip(), mode="eval")
     except (SyntaxError, ValueError, MemoryError, RecursionError) as error:
         place = f" at character {error.offset}" if isinstance(error, SyntaxError) and error.offset else ""
-        hint = "; equality is ==" if re.search(r"[^=<>!]=[^=]", text) else ""
-        raise UsageError(f"--where: {text!r} cannot be parsed{place}{hint}") from None
+        unquoted = re.sub(r"\"[^\"]*\"|'[^']*'", '""', text)
+        hints = [hint for pattern, hint in _HINTS.items() if re.search(pattern, unquoted)]
+        hint = hints[0] if hints else "use comparisons, and, or, not"
+        raise UsageError(f"--where: {text!r} cannot be parsed{place}; {hint}") from None
     compiler = _Compiler(fields)
     test = compiler.condition(tree.body, 0)
     return Where(frozenset(compiler.used), test)
@@ -106,6 +124,8 @@ class _Compiler:
                 raise UsageError("--where: `is` is not supported; use ==")
             left, right = values[place], values[place + 1]
             _check_kinds(sign, left.kind, right.kind, operands[place], operands[place + 1])
+            if not isinstance(sign, ast.In | ast.NotIn):
+                _check_times(operands[place], operands[place + 1])
             tests.append(
                 _comparing(compare, left.value, right.value, isinstance(sign, ast.NotEq | ast.NotIn))
             )
@@ -159,13 +179,17 @@ class _Compiler:
             return _Part(lambda row: _WORDS[name], bool)
         kind = self._fields.get(name)
         if kind is None:
-            raise UsageError(f"--where: there is no field {name}{did_you_mean(name, self._fields)}")
+            meant = did_you_mean(name, self._fields)
+            quoted = f'; write text in quotes: "{name}"' if meant.startswith("; known") else ""
+            raise UsageError(f"--where: there is no field {name}{quoted}{meant}")
         self.used.add(name)
         return _Part(lambda row: row.get(name), kind)
 
 
 def did_you_mean(name: str, known: Mapping[str, Any]) -> str:
     """Return the text `; did you mean X?`, or a list of the known names if none is similar."""
+    if _ALIASES.get(name) in known:
+        return f"; did you mean {_ALIASES[name]}?"
     close = difflib.get_close_matches(name, known, 1)
     return f"; did you mean {close[0]}?" if close else f"; known names: {', '.join(known)}"
 
@@ -192,6 +216,17 @@ def _check_kinds(sign: ast.cmpop, left: type | None, right: type | None, a: ast.
         raise UsageError(
             f"--where: {_shown(a)} is {_kind(left)} and {_shown(b)} is {_kind(right)}; they cannot be compared"
         )
+
+
+def _check_times(a: ast.expr, b: ast.expr) -> None:
+    """Raise UsageError if a field with a time is compared with text that is not a time."""
+    for field, other in ((a, b), (b, a)):
+        is_time = isinstance(field, ast.Name) and field.id in TIMES
+        if is_time and isinstance(other, ast.Constant) and not _TIME.fullmatch(str(other.value)):
+            raise UsageError(
+                f"--where: {_shown(field)} is a time in UTC, but {_shown(other)} is not; "
+                'write it as "2026-11", "2026-11-28" or "2026-11-28T10:00"'
+            )
 
 
 def _comparing(

@@ -29,8 +29,8 @@ from crawler.process.results.retired import retiring
 from crawler.records import LinkFlag, PageState, PeerStatus
 from crawler.robots.cache import RobotsCopy
 from crawler.storage.commit import Change, Maker
-from crawler.urls.canonical import canonical, hostname
-from crawler.urls.typed_url import LOGIN_REFUSED, split_login, typed_url
+from crawler.urls.canonical import hostname
+from crawler.urls.typed_url import LOGIN_REFUSED, split_login, typed_host, typed_url, whole_host
 
 Commit = Callable[[Change | Maker], None]
 T = TypeVar("T")
@@ -142,7 +142,9 @@ class Commands:
 
     def host(self, host: str) -> dict[str, Any]:
         """Return the state of a host as `status` shows it, together with the robots.txt of each of its authorities."""
-        name = _host_name(host)
+        name = typed_host(host)
+        if not name:
+            raise UsageError(f"{host!r} is not a host name")
         status = self._frontier.views.host(name, self._now())
         if status is None:
             return {"host": name, "state": "unknown"}
@@ -259,7 +261,7 @@ class Commands:
 
     def block(self, host: str) -> Steps:
         """If this process owns the host, block it, so that it receives no more requests."""
-        name = _whole_host(host)
+        name = whole_host(host, "a block")
         yield from self._point.making()
         if self._owns(name):
             self._frontier.blocks.block(name)
@@ -268,7 +270,7 @@ class Commands:
 
     def unblock(self, host: str) -> Steps:
         """If this process owns the host, lift its block."""
-        name = _whole_host(host)
+        name = whole_host(host, "a block")
         yield from self._point.making()
         if self._owns(name):
             self._frontier.blocks.unblock(name, self._now())
@@ -368,32 +370,6 @@ def _checked(command: Callable[..., Any]) -> Callable[[Mapping[str, Any]], Any]:
         return command(**msgspec.structs.asdict(checked))
 
     return run
-
-
-def _host_name(text: str) -> str:
-    """Return the canonical host name of a host or URL.
-
-    Raises:
-        UsageError: `text` contains no host name.
-    """
-    url = canonical(text if "://" in text else f"http://{text}/")
-    if url is None:
-        raise UsageError(f"{text!r} is not a host name")
-    return hostname(url)
-
-
-def _whole_host(text: str) -> str:
-    """Return the canonical name of a host that is blocked or unblocked as a whole.
-
-    Raises:
-        UsageError: `text` contains no host name, or it also names a port or a path.
-    """
-    name = _host_name(text)
-    if canonical(text if "://" in text else f"http://{text}/") not in (f"http://{name}/", f"https://{name}/"):
-        raise UsageError(
-            f"{text!r} is not a host name; a block applies to all URLs of a host, such as {name}"
-        )
-    return name
 
 
 def _plain_robots(of: str, copy: RobotsCopy) -> dict[str, Any]:

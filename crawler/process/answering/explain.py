@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from crawler.admin.render_reasons import REASONS
 from crawler.admin.wait_causes import describe_cause
+from crawler.pages.change_detection import SUCCESSES
 from crawler.records import Outcome, PageState
 from crawler.serve.interfaces import Ahead, AheadState
 from crawler.urlfilter.rule_names import WITHDRAWN
@@ -131,10 +132,10 @@ def _wants(record: Mapping[str, Any]) -> str:
 
 def _tried(record: Mapping[str, Any], answer: Mapping[str, Any]) -> str:
     state, status, at = record["state"], record["status"], record["fetched_at"]
-    robots, kept = answer.get("robots", {}), _kept(answer)
-    answered = (
-        f"{status} at {at}" if status else f"{record['outcome']} after {several(record['attempts'], 'try')}"
-    )
+    robots, kept, again = answer.get("robots", {}), _kept(answer), _next_refresh(answer)
+    last = f", the last at {record['unanswered_at']}" if record["unanswered_at"] else ""
+    tries = f"{record['outcome']} after {several(record['attempts'], 'try')}{last}"
+    answered = f"{status} at {at}" if status else tries
     if status == 304:
         answered = f"unchanged (304) at {at}"
     if state == PageState.DENIED:
@@ -142,14 +143,34 @@ def _tried(record: Mapping[str, Any], answer: Mapping[str, Any]) -> str:
             f"Not fetched again: {_robots(robots)}{kept}." if kept else f"Never fetched: {_robots(robots)}."
         )
     return {
-        PageState.STORED: (
-            f"Stored: {answered}, {_times(record['fetches'])}{_shown(record)}{_now(answer, kept)}."
-        ),
-        PageState.REDIRECTED: f"Redirects to {record['location']}: {answered}.",
-        PageState.GONE: f"Gone: {answered}.",
-        PageState.FAILED: f"Failed: {answered}{_why(record['error'])}{_wants(record)}{kept}.",
+        PageState.STORED: f"Stored: {_stored(record, answer, answered)}{_now(answer, kept)}{again}.",
+        PageState.REDIRECTED: f"Redirects to {record['location']}: {answered}{again}.",
+        PageState.GONE: f"Gone: {answered}{again}.",
+        PageState.FAILED: f"Failed: {answered}{_why(record['error'])}{_wants(record)}{kept}{again}.",
         PageState.RETIRED: "Not fetched: the operator had withdrawn it, or erased its copies, when its turn came.",
     }[PageState(state)]
+
+
+def _stored(record: Mapping[str, Any], answer: Mapping[str, Any], answered: str) -> str:
+    """Return the clauses about the stored content and, if the last try to fetch it again failed, about this failure."""
+    content = f"{_times(record['fetches'])}{_shown(record)}"
+    if record["outcome"] in SUCCESSES:
+        return f"{answered}, {content}"
+    good = _good_copies(answer)
+    copy = f"{good[0]['status']} at {good[0]['fetched_at']}, " if good else ""
+    status, at = record["status"], record["fetched_at"] if record["status"] else record["unanswered_at"]
+    failure = str(status) if status >= 400 else describe_cause(record["outcome"])
+    when = f" at {at}" if at else ""
+    return f"{copy}{content}; the last try{when} failed: {failure}{_why(record['error'])}{_wants(record)}"
+
+
+def _next_refresh(answer: Mapping[str, Any]) -> str:
+    """Return a clause about the next refresh of a page whose last refresh returned no copy; "" if none is planned."""
+    refresh = answer.get("refresh", {})
+    if answer.get("queue") == "to do" or refresh.get("state") not in ("failed", "away"):
+        return ""
+    times = [refresh[name] for name in ("deadline", "host_ready") if refresh.get(name)]
+    return f"; its next refresh is due at {max(times)}" if times else ""
 
 
 def _shown(record: Mapping[str, Any]) -> str:
@@ -195,12 +216,17 @@ def _now(answer: Mapping[str, Any], kept: str) -> str:
 
 def _kept(answer: Mapping[str, Any]) -> str:
     """Return the clause that says whether the stored copy of an earlier answer is served; "" if there is no copy."""
-    good = [each for each in answer.get("captures", ()) if each["status"] // 100 == 2]
+    good = _good_copies(answer)
     if not good:
         return ""
     reason = withheld(answer)
     served = f"kept but not served ({_WITHHELD.get(reason, reason)})" if reason else "kept and served"
     return f"; the copy of {good[0]['fetched_at']} is {served}"
+
+
+def _good_copies(answer: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return the captures that show the page, newest first."""
+    return [each for each in answer.get("captures", ()) if each["status"] // 100 == 2 and not each["broken"]]
 
 
 _WITHHELD = {"robots.txt": "serve.on_disallow = withhold"}

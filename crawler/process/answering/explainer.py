@@ -9,11 +9,12 @@ import msgspec
 from crawler.clock import iso_time
 from crawler.errors import UsageError
 from crawler.frontier.views import EXPLAINED_MAX
+from crawler.pages.change_detection import SUCCESSES
 from crawler.pages.withdrawals import Erased, Withdrawal
 from crawler.process.answering import explain
 from crawler.process.opening.stages import Stages
 from crawler.process.results.retired import queue_entry
-from crawler.records import MESSAGE, Capture, PageRecord, PageState, RenderingFacts, flag_names
+from crawler.records import MESSAGE, Capture, PageRecord, RenderingFacts, flag_names
 from crawler.serve.interfaces import Ahead
 from crawler.urls.canonical import authority, target
 from crawler.urls.typed_url import typed_url
@@ -96,7 +97,7 @@ class Explainer:
             answer["withdrawn"] = self._withdrawal(fingerprint, withdrawn)
         answer["known"] = record is not None or fingerprint in self._due.known_set
         queued = {}
-        if answer["known"] and (record is None or record.state is PageState.FAILED):
+        if answer["known"] and (record is None or record.outcome not in SUCCESSES):
             queued = yield from self._frontier.views.entry(url)
         if record is None or queued:
             now = self._context.clock.now()
@@ -201,6 +202,7 @@ def _plain_record(record: PageRecord) -> dict[str, Any]:
     plain["flags"] = flag_names(record.flags)
     for name in ("fetched_at", "changed_at"):
         plain[name] = iso_time(plain[name])
+    plain["unanswered_at"] = iso_time(record.unanswered_at) if record.unanswered_at else ""
     return plain
 
 

@@ -24,11 +24,11 @@ is committed contains its own counts, so the invariants also hold after a crash.
 
 from collections.abc import Mapping
 
-from crawler.extract.types import is_html
 from crawler.frontier.outcome_policy import End
 from crawler.pages.captures import Capturing
 from crawler.records import DueCounts, Fetch, FrontierCounts, LinkFlag, Outcome, Rendering, SplitterCounts
 from crawler.storage.commit import Change
+from crawler.urls.media_type import is_page
 
 _NO_FAILURE = frozenset(
     {
@@ -58,8 +58,8 @@ def count_kept(change: Change, capturing: Capturing) -> None:
     change.count("kept.pages", capturing.stored and capturing.record is not None)
     if fetch.truncated and fetch.final and fetch.outcome in _KEPT_IF_CUT and capturing.stored:
         change.count("bodies.cut" if fetch.truncated == "length" else "bodies.broken_off")
-        is_file = bool(capturing.fetch_task.flags & LinkFlag.SEED) and not is_html(fetch.content_type)
-        change.count("bodies.asked_incomplete", is_file)
+        is_file = not is_page(fetch.content_type, fetch.content)
+        change.count("bodies.asked_incomplete", is_file and bool(capturing.fetch_task.flags & LinkFlag.SEED))
 
 
 def count_retired(change: Change, urls: int) -> None:

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from crawler.clock import Clock
 from crawler.config import Config
-from crawler.errors import StoreError, Unexpected
+from crawler.errors import StoreError
 from crawler.extract.map_stream import MapStream
 from crawler.fetcher.cookies import CookieJars
 from crawler.fetcher.direct_requests import no_address
@@ -72,15 +72,32 @@ MAPS_READ_MAX = 2
 
 
 class Network(NamedTuple):
-    """The objects that fetch tasks wait for: the fetcher, the resolver, and the reader of page content."""
+    """The objects that fetch tasks wait for.
+
+    They are the fetcher, the resolver, the reader of page content, and the browser, which is made when the
+    first page needs it.
+    """
 
     fetcher: Fetcher
     resolver: NameResolver
     reader: Reader
+    make_renderer: "MakeRenderer"
+
+
+class LoopCalls(NamedTuple):
+    """The functions through which fetch tasks reach the loops of their process.
+
+    `queue` passes a change to the commit loop, and `queue_heavy` passes one that takes milliseconds to
+    decide. `wake` wakes the loop that starts fetch tasks.
+    """
+
+    queue: Callable[[Change | Maker], None]
+    queue_heavy: Callable[[Maker], None]
+    wake: Callable[[], None]
 
 
 class FetchTasks:
-    """Runs the fetch tasks of one process. At its end, each task passes a `Change` to `queue`."""
+    """Runs the fetch tasks of one process. At its end, each task queues a `Change`."""
 
     def __init__(
         self,
@@ -94,26 +111,20 @@ class FetchTasks:
         earlier: EarlierCopies,
         key: Callable[[str], bytes],
         trusts: Callable[[str], bool],
-        queue: Callable[[Change | Maker], None],
-        queue_heavy: Callable[[Maker], None],
-        wake: Callable[[], None],
-        unexpected: Unexpected,
+        loops: LoopCalls,
         files: FileBodies,
-        make_renderer: "MakeRenderer",
         sink: Sink | None = None,
     ) -> None:
         self._files = files
         self._config = config
         self._clock = clock
         self._frontier = frontier
-        self._fetcher, self._resolver, self._reader = network
+        self._fetcher, self._resolver, self._reader, self._make_renderer = network
         self._reader.charge(self._fetcher)
         self._store = store
         self._results, self._earlier = results, earlier
-        self._queue = queue
-        self._queue_heavy = queue_heavy
-        self._wake = wake
-        self._unexpected = unexpected
+        self._unexpected = results.unexpected
+        self._queue, self._queue_heavy, self._wake = loops
         self.sink = sink
         # Adds a note to the `Change` of a page. The note says that the sink must receive the page.
         self.promise: Promise | None = None
@@ -122,7 +133,12 @@ class FetchTasks:
         # returns the flags that the user's requests for a page add to the flags of its link
         self.flags_of: Callable[[FetchTask], int] | None = None
         self._requests = FetchRequests(
-            config, clock=clock, frontier=frontier, trusts=trusts, conditions=self._conditions, wake=wake
+            config,
+            clock=clock,
+            frontier=frontier,
+            trusts=trusts,
+            conditions=self._conditions,
+            wake=loops.wake,
         )
         self._hops = HopRequests(
             config,
@@ -143,7 +159,6 @@ class FetchTasks:
             TaskKind.RESOLVE: self._resolve,
             TaskKind.DENIED: self._denied,
         }
-        self._make_renderer = make_renderer
         self._made_rendering = self._make_rendering() if renders(config) else None
         self._site_files = SiteFiles(
             self._fetcher,
@@ -153,7 +168,7 @@ class FetchTasks:
             redirects_max=config.robots.redirects_max,
             hop=self._hops.hop,
             subresources=self._subresources,
-            queue=queue,
+            queue=loops.queue,
         )
         # Only one thread computes digests at a time, because threads compete with the event loop for the
         # processors.

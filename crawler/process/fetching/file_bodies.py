@@ -6,12 +6,12 @@ resumed.
 
 from crawler.config import Config
 from crawler.extract.feed import is_feed
-from crawler.extract.types import is_css, is_page
 from crawler.fetcher.fetch_request import FetchRequest
 from crawler.fetcher.file_body import FileBody, FileRule
 from crawler.records import FetchTask, LinkFlag
 from crawler.storage.parts import PartFolder
 from crawler.urls.file_kinds import Kinds
+from crawler.urls.media_type import CSS, is_page
 
 _SEED, _OWN_REQUEST, _SITEMAP = LinkFlag.SEED, LinkFlag.OWN_REQUEST, LinkFlag.SITEMAP
 
@@ -68,5 +68,5 @@ class FileBodies:
         return (
             is_page(media_type, start)
             or (self._feeds and is_feed(media_type, start))
-            or (self._requisites and is_css(media_type))
+            or (self._requisites and media_type == CSS)
         )

@@ -22,7 +22,6 @@ import msgspec
 
 from crawler.config import Config, Overrides
 from crawler.extract.rewrite import rewrite_html
-from crawler.extract.types import is_page
 from crawler.fetcher.fetch_request import FetchRequest
 from crawler.fetcher.outcome import blame_of
 from crawler.process.fetching.subresources import Subresources
@@ -42,8 +41,8 @@ from crawler.render.deciding import Deciding, Signs, adds, signs, wait_after
 from crawler.render.rendering import Renderer, StaticPage
 from crawler.storage.commit import Change
 from crawler.storage.kv import KeyValue
-from crawler.urls.canonical import resolve
-from crawler.urls.media_type import HTML_TYPES
+from crawler.urls.media_type import is_page, may_be_page
+from crawler.urls.page_urls import resolved
 
 Read = Callable[[FetchTask, Fetch], Awaitable[Extracted | None]]
 MakeSubresources = Callable[[FetchTask, FetchRequest], Subresources]
@@ -131,7 +130,7 @@ class PageRendering:
         browser could show the page at that time, or the configuration has changed since.
         """
         record = self._known(fetch_task)
-        if record is None or record.rendered or record.content_type not in HTML_TYPES:
+        if record is None or record.rendered or not may_be_page(record.content_type):
             return False
         when, failed = self._when_of(fetch_task, record.url), _failures(record)
         return when in ("always", "request") or (when == "auto" and failed is not None)
@@ -198,9 +197,8 @@ class PageRendering:
 
     def _new_links(self, static: Extracted, shown: Extracted) -> int:
         """Return the number of links in scope that only the rendered page contains."""
-        known = {resolve(static.base, href) for href in static.hrefs}
-        found = {resolve(shown.base, href) for href in set(shown.hrefs) - set(static.hrefs)}
-        return sum(url is not None and self._in_scope(url) for url in found - known)
+        found = {*resolved(shown, set(shown.hrefs) - set(static.hrefs))} - {*resolved(static, static.hrefs)}
+        return sum(map(self._in_scope, found))
 
     async def close(self) -> None:
         """End the browser."""

@@ -25,11 +25,11 @@ from crawler.extract.map_stream import MapStream
 from crawler.extract.page_rules import NAMES, PageRules
 from crawler.extract.repeated_links import links_with_repeats
 from crawler.extract.sitemap import Entry, read_sitemap
-from crawler.extract.types import is_css, is_page
 from crawler.extract.worker import Apart, Holding, Worker, nothing, work
 from crawler.forked_children import ForkedChild, can_fork, fork_children
 from crawler.pages.stored_bodies import content_of
 from crawler.records import Extracted, Fetch, FetchTask, LinkFlag, Outcome
+from crawler.urls.media_type import CSS, is_page
 
 Extractor = Callable[[FetchTask, Fetch], Iterable[str]]
 
@@ -127,7 +127,7 @@ class Reader:
             return await self._page(fetch_task, fetch, apart)
         if self._config.sitemaps.feeds and is_feed(kind, fetch.content):
             return await self._document(DocumentKind.FEED, fetch_task, fetch, apart)
-        if self._config.crawl.requisites and is_css(kind):
+        if self._config.crawl.requisites and kind == CSS:
             return await self._document(DocumentKind.SHEET, fetch_task, fetch, apart)
         return None
 

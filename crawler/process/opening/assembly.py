@@ -15,6 +15,7 @@ from crawler.frontier.hosts.gap_journal import GapJournal, JournalMemory, journa
 from crawler.frontier.refresh.importance import read_values
 from crawler.frontier.refresh.stored_view import unopened
 from crawler.pages.page_cache import PageCache
+from crawler.pages.warc import SegmentFacts
 from crawler.pages.withdrawals import Withdrawals
 from crawler.process.opening.change_comparison import ChangeComparison
 from crawler.process.opening.process_context import ProcessContext
@@ -70,12 +71,14 @@ def make_page_cache(context: ProcessContext, store: KeyValue, fingerprinter: Fin
         context.directory,
         store,
         config.pages,
-        process=context.name,
-        software=f"crawler/{__version__}",
-        operator=config.identity.contact,
-        robots_policy=config.robots.policy,
-        hostname=os.uname().nodename,
-        agent=user_agent(config.identity),
+        about=SegmentFacts(
+            process=context.name,
+            software=f"crawler/{__version__}",
+            operator=config.identity.contact,
+            robots_policy=config.robots.policy,
+            hostname=os.uname().nodename,
+            agent=user_agent(config.identity),
+        ),
         comparison=comparing.comparison,
         fingerprint=fingerprinter.fingerprint,
         keeps=Kinds(config.filter.accept, config.filter.reject).keeps,
@@ -133,6 +136,15 @@ def make_refresh(context: ProcessContext, pages: PageCache, fingerprinter: Finge
     )
 
 
+def make_journal(context: ProcessContext, *, brief: bool) -> GapJournal:
+    """Return the gap journal. If `brief`, no requests will be made, so no file is created."""
+    path = context.directory / GAPS
+    memory: JournalMemory = bytearray()
+    if context.copy is None and (path.exists() or not brief):
+        memory = context.environment.mapped_file(path, journal_bytes(context.config.crawl.concurrency))
+    return GapJournal(memory)
+
+
 def make_frontier(
     context: ProcessContext,
     store: KeyValue,
@@ -142,13 +154,8 @@ def make_frontier(
     refresh: "Refresh | None",
     priority: Callable[[Link], int] | None,
     withdrawn: Callable[[str], bool],
-    brief: bool,
+    journal: GapJournal,
 ) -> Frontier:
-    """Return the frontier, with its gap journal. If `brief`, no requests will be made, and no journal is created."""
-    path = context.directory / GAPS
-    memory: JournalMemory = bytearray()
-    if context.copy is None and (path.exists() or not brief):
-        memory = context.environment.mapped_file(path, journal_bytes(context.config.crawl.concurrency))
     return Frontier(
         store,
         context.config,
@@ -161,7 +168,7 @@ def make_frontier(
         refresh=refresh,
         priority=priority,
         withdrawn=withdrawn,
-        journal=GapJournal(memory),
+        journal=journal,
     )
 
 

@@ -85,7 +85,7 @@ class Environment:
             answers = EarlierAnswers(config.crawl.answers_from)
             fetcher = CachedFetcher(fetcher, answers, config.fetch.body_bytes_max)
         guard = AddressGuard(config.network.allow_networks)
-        return Network(fetcher, Resolver(config.network, guard, clock), reader)
+        return Network(fetcher, Resolver(config.network, guard, clock), reader, self.renderer)
 
     def renderer(
         self, config: Config, stored: "Stored", now: Callable[[], float], unexpected: Unexpected

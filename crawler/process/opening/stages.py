@@ -43,7 +43,7 @@ from crawler.records import Link, LinkFlag
 from crawler.splitter.partition import Partition
 from crawler.storage.commit import CommitPoint
 from crawler.storage.faults import reach
-from crawler.storage.files import Lock, is_held, reserve, sync_directory
+from crawler.storage.files import Lock, closed_on_error, is_held, reserve, sync_directory
 from crawler.storage.keys import CLEAN, EQUIVALENCES, RUNNING
 from crawler.storage.kv import Batch
 from crawler.storage.reshard import load_json
@@ -104,23 +104,18 @@ class Stages:
         self.directory, self.clock, self.name, self.topology = directory, clock, name, topology
         check_for_loss(directory)
         self.lock: Lock | None = None
-        if copy is None:
+        self._open_files = ExitStack()  # closes the files of all parts, the last opened first
+        with closed_on_error(self._open_files.close):
             with _disk_errors(directory):
-                directory.mkdir(parents=True, exist_ok=True)
-                self.lock = Lock(directory / LOCK, name, boot_id=boot_id, brief=brief and not lasting)
-        try:
-            with _disk_errors(directory):
+                if copy is None:
+                    directory.mkdir(parents=True, exist_ok=True)
+                    self.lock = Lock(directory / LOCK, name, boot_id=boot_id, brief=brief and not lasting)
+                    self._open_files.callback(self.lock.release)
                 self._open(seed, url_filter, priority, brief=brief)
                 if self.lock is not None:
                     CrawlDirectory(directory.parent).note_state(name, self.state)
             self.restored = self._restore_lost() if restore else 0
             self.counters_before: Counter[str] = Counter(self.point.counters)
-        except BaseException:
-            if (store := getattr(self, "store", None)) is not None:
-                store.close()  # if the store stayed open, this process could not open it again
-            if self.lock is not None:
-                self.lock.release()
-            raise
 
     @property
     def config(self) -> Config:
@@ -137,8 +132,10 @@ class Stages:
     ) -> None:
         """Open the stages in the order of their dependencies."""
         context = self.context
+        files = self._open_files
         self.store, self.mended = assembly.open_store(context)
         store = self.store
+        files.callback(store.close)
         self.state = state_of(store, self.directory)
         keep_topology(store, self.topology, self.directory)
         keep_immutable(store, self.config)
@@ -146,11 +143,15 @@ class Stages:
         printer = self.fingerprinter = fingerprinter_of(self.config.urls, seed, self.equivalences)
         self.robots = assembly.make_robots(context, store)
         self.pages = assembly.make_page_cache(context, store, printer)
+        files.callback(self.pages.close, finish=False)
         self.due = assembly.make_eliminator(context, store, printer)
+        files.callback(self.due.close)
         self.refresh = assembly.make_refresh(context, self.pages, printer) if refreshes(self.config) else None
+        journal = assembly.make_journal(context, brief=brief)
+        files.callback(journal.close)
         self.frontier = assembly.make_frontier(
             context, store, robots=self.robots, fingerprinter=printer, refresh=self.refresh, priority=priority,
-            withdrawn=self.pages.withdrawals.stops, brief=brief,
+            withdrawn=self.pages.withdrawals.stops, journal=journal,
         )  # fmt: skip
         if self.lock is not None:
             self._sync_names()
@@ -170,6 +171,8 @@ class Stages:
         self.point = self._commit_point()
         self.commits = Commits(self.point, self.due, self.frontier, self.clock)
         self.trace = assembly.make_trace(context)
+        if self.trace is not None:
+            files.callback(self.trace.abandon)
         self.intake = assembly.make_link_filter(
             context, store, printer, url_filter, self.pages.withdrawals.stops
         )
@@ -286,25 +289,19 @@ class Stages:
         `orphaned` means that the supervisor was killed. All data is stored, but this run then counts as not
         ended cleanly.
         """
-        if self.lock is None:
-            self.store.close()
-            self.due.close()
-            return
+        with self._open_files:
+            if self.lock is not None and clean:
+                self._write_rest(run="" if orphaned else self._run)
+
+    def _write_rest(self, run: str) -> None:
         if self.trace is not None:
             self.trace.close()
-        if clean:
-            self.pages.close()
-            reach("closing")
-            batch = self.store.batch(sync=True)
-            self.frontier.flush(batch, self.clock.now())
-            self._begin_state(batch, clean=True, run="" if orphaned else self._run)
-        self.store.close()
-        self.due.close()
-        try:
-            if clean:
-                CrawlDirectory(self.directory.parent).note_state(self.name, self.state)
-        finally:
-            self.lock.release()
+        self.pages.close()
+        reach("closing")
+        batch = self.store.batch(sync=True)
+        self.frontier.flush(batch, self.clock.now())
+        self._begin_state(batch, clean=True, run=run)
+        CrawlDirectory(self.directory.parent).note_state(self.name, self.state)
 
 
 @contextmanager

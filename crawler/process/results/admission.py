@@ -274,9 +274,9 @@ class Admission:
         yield from self.knowledge.given(change, urls)
         change.count("urls.seeds", len(urls))
 
-    def spread(self, change: Change, base: str, raw_url: str, flags: int) -> None:
+    def spread(self, change: Change, base: str, raw_url: str, flags: int, encoding: str = "utf-8") -> None:
         """Widen the scope by the target of a seed's redirect, if the filter accepts it as a seed."""
-        judged = self.intake.one(raw_url, flags | _SEED, base=base)
+        judged = self.intake.one(raw_url, flags | _SEED, base=base, encoding=encoding)
         if not judged.rule:
             self.knowledge.spread(change, [judged.url])
 

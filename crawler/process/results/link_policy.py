@@ -106,7 +106,7 @@ class LinkPolicy:
         if extracted.requisites:
             found += yield from self._requisites(change, fetch_task, extracted)
         if extracted.refresh:
-            found += yield from self._redirect(change, fetch_task, base, extracted.refresh)
+            found += yield from self._redirect(change, fetch_task, base, extracted.refresh, encoding)
         if self._checks_external:
             external = LinkContext(fetch_task.depth, via, flags=_EXTERNAL)
             found += yield from self._admission.external(change, base, extracted.hrefs, external, encoding)
@@ -158,23 +158,28 @@ class LinkPolicy:
             yield from self._admission.portions(change, fetch_task.url, urls, LinkContext(flags=_SITEMAP))
         )
 
-    def _redirect(self, change: Change, fetch_task: FetchTask, base: str, location: str) -> Counted:
-        """Follow the target of a redirect or meta refresh. The target is a link with the same depth and one more hop."""
+    def _redirect(
+        self, change: Change, fetch_task: FetchTask, base: str, location: str, encoding: str = "utf-8"
+    ) -> Counted:
+        """Follow the target of a redirect or meta refresh. The target is a link with the same depth and one more hop.
+
+        `encoding` is that of the page with the refresh.
+        """
         if fetch_task.redirects >= self._redirects_max:
             change.count("urls.filtered.redirect_chain")
             return 0
         flags = fetch_task.flags & _KEPT_BY_REDIRECTS | _REDIRECT
         if flags & _SEED:
-            self._admission.spread(change, base, location, flags)
+            self._admission.spread(change, base, location, flags, encoding)
         hops = fetch_task.redirects + 1
         link_context = LinkContext(fetch_task.depth, fetch_task.fingerprint, hops, flags)
         source = self._source(fetch_task, None, REDIRECT)
-        found = self._admission.links(change, base, [location], link_context, source=source)
+        found = self._admission.links(change, base, [location], link_context, encoding, source)
         if self._checks_external and not found:
             external = LinkContext(
                 fetch_task.depth, fetch_task.fingerprint, hops, flags=_EXTERNAL | _REDIRECT
             )
-            found = yield from self._admission.external(change, base, [location], external)
+            found = yield from self._admission.external(change, base, [location], external, encoding)
         return found
 
     def _source(self, fetch_task: FetchTask, extracted: Extracted | None, kind: str) -> LinkSource:

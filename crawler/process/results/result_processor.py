@@ -86,7 +86,6 @@ class ResultProcessor:
         pages: PageCache,
         robots: RobotsCache,
         following: LinkPolicy,
-        unexpected: Unexpected | None = None,
         refresh: "Refresh | None" = None,
         hear: Hear | None = None,
         credit: Credit | None = None,
@@ -97,7 +96,7 @@ class ResultProcessor:
         self._token = token
         self._stamping = stamping
         self._validators = validators or Validators(RefreshConfig())
-        self.unexpected = unexpected or Unexpected()
+        self.unexpected = Unexpected()
         self._clock = clock
         self._frontier = frontier
         self._pages = pages
@@ -302,8 +301,11 @@ class ResultProcessor:
             yield from self._record_robots(change, fetch_task, fetch, now)
 
     def _record_robots(self, change: Change, fetch_task: FetchTask, fetch: Fetch, now: float) -> Pauses:
+        """Pass the answer to the robots cache. If the rules have changed, recall the pages that they may have denied."""
+        site = authority(fetch_task.url)
+        before = self._robots.copy(site).parsed
         yield from self._robots.recording(
-            authority(fetch_task.url),
+            site,
             status=fetch.status,
             outcome=Outcome.FRAMING if _is_unreadable(fetch) else fetch.outcome,
             body=fetch.content,
@@ -313,6 +315,10 @@ class ResultProcessor:
             url=fetch.url,
             asked_at=fetch.began,
         )
+        after = self._robots.copy(site).parsed
+        is_changed = before is not None and after is not None and before.rules != after.rules
+        if is_changed and self._refresh is not None and fetch_task.host:
+            self._refresh.claims.note_new_rules(fetch_task.host)
 
     def unresolved(self, fetch_task: FetchTask, failure: Fetch, now: float) -> Change:
         """Build the `Change` for a host whose addresses could not be found."""

@@ -40,13 +40,11 @@ from crawler.storage.commit import Change, Making
 from crawler.urlfilter import traps
 from crawler.urlfilter.link_filter import LinkFilter
 from crawler.urlfilter.rule_names import EXCLUDE, PORT, SCOPE
-from crawler.urls.canonical import LENGTH_MAX, TOO_LONG, hostname, resolve
+from crawler.urls.canonical import hostname, resolve
 
 if TYPE_CHECKING:
     from crawler.frontier.refresh.refreshing import Refresh
 
-# Maximum number of characters of a signalled URL, half of which may be escapes; longer input is not parsed.
-RAW_CHARS_MAX = 2 * LENGTH_MAX
 URL_CHARS_TOLD = 200  # maximum number of characters of an invalid URL that are repeated in the answer
 _SIGNAL, _REQUISITE = LinkFlag.SIGNAL, LinkFlag.REQUISITE
 _BIND_ALL = frozenset({SCOPE, EXCLUDE, PORT, traps.PATH_SEGMENTS, traps.REPEATED_SEGMENTS})
@@ -127,18 +125,16 @@ class SignalIntake:
         """
         if self._refresh is None:
             return
-        own = [
-            (url, changed_at)
-            for raw_url, changed_at in extracted.dated
-            if (url := resolve(extracted.base, raw_url)) is not None and hostname(url) == fetch_task.hostname
-        ]
+        base, encoding = extracted.base, extracted.encoding
+        dated = ((resolve(base, raw_url, encoding=encoding), at) for raw_url, at in extracted.dated)
+        own = [(url, at) for url, at in dated if url is not None and hostname(url) == fetch_task.hostname]
         self._refresh.changes.note_dated(fetch_task.fingerprint, own, extracted.told_by, now, change)
 
     def _forms(self, raw_urls: Sequence[str], met: set[str], said: Signalled) -> list[str]:
         """Return the request forms of valid URLs, each once. `met` holds the forms that earlier calls have returned."""
         forms = []
         for raw_url in raw_urls:
-            form, rule = self._intake.form(raw_url) if len(raw_url) <= RAW_CHARS_MAX else ("", TOO_LONG)
+            form, rule = self._intake.form(raw_url)
             if rule:
                 said.record(raw_url[:URL_CHARS_TOLD], Fate.REFUSED, rule)
             elif form not in met:

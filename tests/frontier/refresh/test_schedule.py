@@ -27,7 +27,7 @@ KINDS = [
 PLAIN = Settings(neighbourhood=False, pooling=False, explore=0.0)
 HOSTS, DIRECTORIES = 3, 6
 
-EVENTS = ["add", "add", "bulk", "remove", "own", "weigh", "ages", "block", "best"]
+EVENTS = ["add", "add", "bulk", "remove", "own", "weigh", "ages", "block"]
 EVENTS += ["signal", "signal", "signals", "take", "take", "settle", "settle", "settle", "give_back"]
 
 steps = st.lists(
@@ -98,16 +98,11 @@ def test_any_sequence_of_events_keeps_the_invariants(
             schedule.signals.enqueue_changes(np.arange(kind, kind + 5, dtype=np.uint64), now, kind % 8)
         elif event == "block":
             schedule.block(schedule.host(100 + kind % HOSTS), now + wait)
-        elif event in ("take", "best"):
-            page = (
-                schedule.peek(now)
-                if event == "take"
-                else schedule.best(schedule.host(100 + kind % HOSTS), now)
-            )
+        elif event == "take":
+            page = schedule.peek(now)
             if page >= 0:
                 assert page in present.values() and page not in flying
-                settled = event == "take" and not schedule.overview.sweeping
-                assert not settled or schedule.peek(now) == page  # `peek` changes nothing
+                assert schedule.overview.sweeping or schedule.peek(now) == page  # `peek` changes nothing
                 if not schedule.overview.host(schedule.host_of(page)).busy:
                     schedule.acquire(page, now)
                     flying.append(page)
@@ -213,20 +208,17 @@ def test_a_page_given_back_is_due_as_before() -> None:
     assert schedule.overview.page(0, 1.5).signals == (2,) and schedule.overview.due_at(0, 1.5) < due
 
 
-def test_pages_that_failed_or_are_gone_wait_longer_each_time() -> None:
+def test_a_page_that_failed_waits_longer_each_time() -> None:
     schedule = plain(PageParameters(1.0, 0.4), level=0.1, retry_age=10.0, gone_age=100.0)
-    # at this rate, a single page that is gone never reaches the limit on fetches of such pages
-    schedule.pace.rate = 1000.0
     waits, now = [], 50.0
-    for result in [RefreshOutcome.FAILED] * 3 + [RefreshOutcome.GONE] * 7 + [RefreshOutcome.UNCHANGED]:
+    for result in [RefreshOutcome.FAILED] * 3 + [RefreshOutcome.UNCHANGED]:
         assert schedule.claim_next(now) == 0
         schedule.record_outcome(0, now, result)
         began, now = now, schedule.overview.due_at(0, now)
         waits.append(now - began)
         assert result == RefreshOutcome.UNCHANGED or schedule.claim_next((began + now) / 2) == -1
     assert waits[:3] == [10.0, 20.0, 40.0]
-    assert waits[3:10] == [100.0, 200.0, 400.0, 800.0, 1600.0, 1600.0, 1600.0]
-    assert waits[10] < 10.0
+    assert waits[3] < 10.0
     assert schedule.overview.page(0, now).state == "waits"
 
 
@@ -248,23 +240,25 @@ def test_an_answer_of_another_form_renews_a_page_and_teaches_nothing() -> None:
 
 def test_a_signal_recalls_a_page_that_is_gone() -> None:
     """Each signal makes the next retry of the page earlier, but the waits between retries still grow."""
-    schedule = Schedule(Settings(explore=0.0, retry_age=10.0, gone_age=10_000.0), level=1e9)
-    page = schedule.add(1, 1, 1, 0.0, 0.0)
+    schedule = Schedule(Settings(explore=0.0, retry_age=10.0, gone_age=1e9), level=1e9)
+    page, other = (schedule.add(number, number, number, 0.0, 0.0) for number in (1, 2))
     waits, now = [], 1.0
     for _ in range(2):
         schedule.acquire(page, now)
         schedule.record_outcome(page, now, RefreshOutcome.GONE)
-        assert schedule.overview.due_at(page, now) >= now + 10_000.0
+        for _ in range(100):  # these fetches allow one of a page that is gone
+            schedule.acquire(other, now)
+            schedule.record_outcome(other, now, RefreshOutcome.UNCHANGED, math.inf)
         schedule.signals.note_change(page, now + 1.0, 2)
         began, now = now, schedule.overview.due_at(page, now)
         waits.append(now - began)
         schedule._check()
         assert schedule.claim_next(now - 0.1) == -1 and schedule.peek(now) == page
-    assert waits == [20.0, 40.0]
+    assert waits == [10.0, 40.0]
 
 
 def test_signals_recall_few_of_many_pages_that_are_gone() -> None:
-    """Recalled pages get about 1 % of all fetches: after 300 fetches, signals recall 5 of the 300 pages."""
+    """Pages that are still gone get 1 % of all fetches, apart from a few at the start."""
     schedule = Schedule(Settings(explore=0.0, retry_age=10.0, gone_age=10_000.0), level=1e9)
     pages = [schedule.add(number, 1, 1, 0.0, 0.0) for number in range(1, 301)]
     for page in pages:
@@ -273,22 +267,38 @@ def test_signals_recall_few_of_many_pages_that_are_gone() -> None:
     for page in pages:
         schedule.signals.note_change(page, 2.0, 2)
     schedule._check()
-    assert sum(schedule.overview.due_at(page, 2.0) < 10_000.0 for page in pages) == 5
+    asked, now = 0, 2.0
+    for _ in range(2000):
+        now += 1.0
+        page = schedule.claim_next(now)
+        if page >= 0:
+            schedule.record_outcome(page, now, RefreshOutcome.GONE)
+            asked += 1
+    assert 5 <= asked <= 12
 
 
 def test_a_source_that_lies_recalls_no_page_that_is_gone() -> None:
     schedule = Schedule(Settings(explore=0.0, retry_age=10.0, gone_age=10_000.0), level=1e9)
     gone, page = (schedule.add(number, 1, 1, 0.0, 0.0) for number in (1, 2))
-    schedule.acquire(gone, 0.5)
-    schedule.record_outcome(gone, 0.5, RefreshOutcome.GONE)
-    for n in range(1, 101):
-        schedule.signals.note_change(page, float(n), 2)
-        schedule.acquire(page, n + 0.5)
-        schedule.record_outcome(page, n + 0.5, RefreshOutcome.UNCHANGED)
-    schedule.signals.note_change(gone, 102.0, 2)
-    assert schedule.overview.due_at(gone, 102.0) >= 10_000.0
-    schedule.signals.note_change(gone, 102.0, 3)
-    assert schedule.overview.due_at(gone, 102.0) < 10_000.0, "another source is believed"
+    now = 0.5
+    for _ in range(7):
+        schedule.peek(now)
+        schedule.acquire(gone, now)
+        schedule.record_outcome(gone, now, RefreshOutcome.GONE)
+        now = schedule.overview.due_at(gone, now) + 1.0
+        for _ in range(100):
+            schedule.acquire(page, now)
+            schedule.record_outcome(page, now, RefreshOutcome.UNCHANGED)
+    due, now = now - 1.0, now - 9_000.0
+    for _ in range(100):
+        now += 1.0
+        schedule.signals.note_change(page, now, 2)
+        schedule.acquire(page, now + 0.5)
+        schedule.record_outcome(page, now + 0.5, RefreshOutcome.UNCHANGED)
+    schedule.signals.note_change(gone, now, 2)
+    assert schedule.overview.due_at(gone, now) == due
+    schedule.signals.note_change(gone, now, 3)
+    assert schedule.overview.due_at(gone, now) < due - 5_000.0, "another source is believed"
 
 
 def test_ages_are_bounded_below_and_above() -> None:
@@ -313,7 +323,6 @@ def test_a_host_that_is_blocked_forever_delays_no_other_host() -> None:
     page = schedule.claim_next(1e6)
     assert schedule.host_of(page) == schedule.host(2)
     schedule.record_outcome(page, 1e6, RefreshOutcome.CHANGED)
-    assert schedule.best(schedule.host(1), 1e6) >= 0
 
 
 def test_exploration_goes_to_the_page_longest_unvisited() -> None:
@@ -362,7 +371,6 @@ def test_instants_must_be_finite(bad: float) -> None:
         lambda: schedule.signals.enqueue_changes(np.array([1], np.uint64), bad),
         lambda: schedule.peek(bad),
         lambda: schedule.claim_next(bad),
-        lambda: schedule.best(0, bad),
         lambda: schedule.acquire(1 - held, bad),
         lambda: schedule.work(bad),
         lambda: schedule.record_outcome(held, bad, 0),
@@ -395,7 +403,6 @@ def test_wrong_calls_raise() -> None:
         lambda: schedule.give_back(1 - held, 1.0),
         lambda: schedule.acquire(held, 1.0),
         lambda: schedule.acquire(1 - held, 1.0),  # only one request to a host at a time
-        lambda: schedule.best(5, 1.0),
         lambda: schedule.block(5, 1.0),
     ):
         with pytest.raises(RuntimeError):

@@ -61,6 +61,14 @@ def test_pages_of_a_directory_change_together() -> None:
     assert same > 50 and other == 0
 
 
+def test_a_slow_host_is_slow_in_the_second_half_of_each_period() -> None:
+    host = HostSpec("h", slow=2.0, slow_period=100.0)
+    assert [host.delay(elapsed) for elapsed in (0.0, 49.0, 51.0, 99.0, 101.0, 149.0, 151.0)] == [
+        0.0, 0.0, 2.0, 2.0, 0.0, 0.0, 2.0,
+    ]  # fmt: skip
+    assert HostSpec("h").delay(45.0) == 0.0
+
+
 def test_equal_seeds_make_equal_webs() -> None:
     assert _web().changes == _web().changes != _web(seed=2).changes
     assert _web().token(3, 1) == _web().token(3, 1) != _web().token(3, 2)
@@ -75,6 +83,8 @@ def test_equal_seeds_make_equal_webs() -> None:
         {"pages": 0},
         {"rate": -1.0},
         {"rate": 1e9},
+        {"slow": -1.0},
+        {"slow_period": 0.0},
     ],
 )
 def test_invalid_webs_are_rejected(more: dict[str, object]) -> None:

@@ -41,6 +41,8 @@ ROW = {
         (r'matches(host, "^x\\.")', True),
         ('matches(title, "x")', False),
         ('fetched_at >= "2026-11" and fetched_at < "2026-12"', True),
+        ('fetched_at > "2026-11-01T10:00:00.000Z"', True),
+        ('"2026-11-2" in fetched_at', True),
     ],
 )
 def test_expressions_select_rows(text: str, result: bool) -> None:
@@ -56,7 +58,18 @@ def test_the_used_fields_are_listed() -> None:
     [
         ("statos == 200", "no field statos; did you mean status?"),
         ("xyz == 200", "known names: host, status, took"),
+        ("xyz == 200", 'write text in quotes: "xyz"'),
+        ("code == 200", "no field code; did you mean status?"),
         ("status = 200", "equality is =="),
+        ("status == 200 && noindex", "write `and`"),
+        ("status == 200 || noindex", "write `or`"),
+        ("!noindex", "write `not`"),
+        ('host ~ "x"', "write matches(url"),
+        ('host == "a=b&&c" and', "; use comparisons, and, or, not"),
+        ('fetched_at > "tomorrow"', "fetched_at is a time in UTC, but 'tomorrow' is not; write it as"),
+        ('"28.11.2026" < fetched_at', "'28.11.2026' is not"),
+        ('fetched_at > "2026-11-28 10:00"', "is not;"),
+        ('fetched_at > "2026-11-28T10:00+01:00"', "is not;"),
         ('status == "200"', "status is a number and '200' is text"),
         ("status", "is a number, not a condition"),
         ("status == 200 and", "cannot be parsed"),

@@ -11,6 +11,7 @@ RECORD = {
     "state": "stored",
     "status": 200,
     "fetched_at": "T",
+    "unanswered_at": "",
     "outcome": "fetched",
     "attempts": 1,
     "fetches": 1,
@@ -19,7 +20,12 @@ ACCEPTED = {"filter": "accepted", "reason": "it passes", "known": True}
 DENIES = {"line": "Disallow: /x", "url": "http://h/robots.txt", "denied": True}
 
 
-COPIES = [{"status": status, "fetched_at": at, "noarchive": False} for status, at in ((299, "T"), (200, "S"))]
+COPIES = [
+    {"status": status, "fetched_at": at, "noarchive": False, "broken": False}
+    for status, at in ((299, "T"), (200, "S"))
+]
+BROKEN = {"status": 200, "fetched_at": "U", "noarchive": False, "broken": True}
+FAILED_REFRESH = {"state": "failed", "deadline": "V", "host_ready": None}
 
 
 def _record(**values: Any) -> dict[str, Any]:
@@ -51,6 +57,41 @@ def _record(**values: Any) -> dict[str, Any]:
             "Failed: reset after 3 tries (no bytes).",
         ),
         (
+            _record(state="failed", status=0, outcome="header_timeout", unanswered_at="U"),
+            "Failed: header_timeout after 1 try, the last at U.",
+        ),
+        (
+            _record(fetches=2, status=503, outcome="host_busy", fetched_at="U", noarchive=False)
+            | {"captures": COPIES, "refresh": FAILED_REFRESH},
+            "Stored: 299 at T, fetched 2 times; the last try at U failed: 503; its next refresh is due at V.",
+        ),
+        (
+            _record(status=0, outcome="reset", error="no bytes", unanswered_at="U", noarchive=False)
+            | {"captures": COPIES, "refresh": FAILED_REFRESH | {"host_ready": "W"}},
+            "Stored: 299 at T, fetched once; the last try at U failed: connection closed without an answer (no bytes); "
+            "its next refresh is due at W.",
+        ),
+        (
+            _record(outcome="truncated", fetched_at="U", noarchive=False) | {"captures": [BROKEN, *COPIES]},
+            "Stored: 299 at T, fetched once; the last try at U failed: truncated.",
+        ),
+        (
+            _record(status=0, outcome="reset") | {"captures": []},
+            "Stored: fetched once; the last try failed: connection closed without an answer.",
+        ),
+        (
+            _record(status=500, outcome="temporary", noarchive=False)
+            | {"captures": COPIES, "refresh": FAILED_REFRESH, "queue": "to do"}
+            | {"retry_at": "U", "waiting": {"state": "ready", "todo": 1}},
+            "Stored: 299 at T, fetched once; the last try at T failed: 500; queued again: it will be retried; "
+            "next try U; this host has 1 URL to do.",
+        ),
+        (
+            _record(state="gone", status=404) | {"refresh": FAILED_REFRESH | {"state": "away"}},
+            "Gone: 404 at T; its next refresh is due at V.",
+        ),
+        (_record() | {"refresh": FAILED_REFRESH | {"state": "too young"}}, "Stored: 200 at T, fetched once."),
+        (
             _record(state="denied", status=0) | {"robots": DENIES},
             "Never fetched: `Disallow: /x` in http://h/robots.txt forbids it.",
         ),
@@ -69,7 +110,10 @@ def _record(**values: Any) -> dict[str, Any]:
         ),
         (
             _record(state="denied", status=0)
-            | {"robots": DENIES, "captures": [{"status": 404, "fetched_at": "T", "noarchive": False}]},
+            | {
+                "robots": DENIES,
+                "captures": [{"status": 404, "fetched_at": "T", "noarchive": False, "broken": False}],
+            },
             "Never fetched: `Disallow: /x` in http://h/robots.txt forbids it.",
         ),
         (

@@ -20,6 +20,7 @@ from crawler.process.fetching.fetch_tasks import (
     HEAVY_LINKS,
     HEAVY_ROBOTS,
     FetchTasks,
+    LoopCalls,
     Network,
     is_heavy,
     size_of,
@@ -100,18 +101,14 @@ class Run:
             joint.stages.config,
             clock=joint.clock,
             frontier=joint.frontier,
-            network=Network(self.canned, self.canned, Reader(joint.stages.config)),
+            network=Network(self.canned, self.canned, Reader(joint.stages.config), Environment().renderer),
             store=joint.stages.store,
-            results=joint.results,
+            results=joint.stages.decisions.results,
             earlier=joint.stages.decisions.earlier,
             key=joint.stages.fingerprinter.key,
             trusts=joint.stages.decisions.knowledge.trusts,
-            queue=self.makers.append,
-            queue_heavy=self._queue_heavy,
-            wake=self._wake,
-            unexpected=joint.results.unexpected,
+            loops=LoopCalls(self.makers.append, self._queue_heavy, self._wake),
             files=make_file_bodies(joint.stages.context, joint.stages.pages),
-            make_renderer=Environment().renderer,
             **options,
         )
 
@@ -772,6 +769,15 @@ def test_a_browser_is_prepared_only_if_a_link_asks_for_it(run: Run) -> None:
     fetch_task.flags |= LinkFlag.RENDER
     made = run.fetch_tasks._rendering(fetch_task)
     assert made is not None and run.fetch_tasks._rendering(fetch_task) is made
+
+
+@pytest.mark.parametrize(("kind", "due"), [("text/html", True), ("", True), ("text/plain", False)])
+def test_a_known_page_for_a_browser_is_requested_without_conditions(run: Run, kind: str, due: bool) -> None:
+    run.answer(fetch(HOME, b"<p>page", content_type=kind, headers=((b"ETag", b'"1"'),)))
+    run.see_through(run.joint.fetch_task())
+    run.joint.add(HOME, flags=LinkFlag.AGAIN | LinkFlag.RENDER)
+    validators = run.fetch_tasks._conditions(run.joint.fetch_task(), run.joint.clock.now())
+    assert validators == (("", "") if due else ('"1"', ""))
 
 
 class Part:

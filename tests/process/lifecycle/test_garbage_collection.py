@@ -80,6 +80,15 @@ def test_after_the_last_crawl_the_collector_is_restored() -> None:
     assert dead() is None and gc.get_freeze_count() == 0 and gc.callbacks == callbacks
 
 
+def test_a_command_that_imports_nothing_exempts_no_garbage() -> None:
+    """A program that runs many commands would otherwise keep the garbage of each command."""
+    dead = weakref.ref(Cycle())
+    with garbage_collection.uncollected():
+        assert not gc.isenabled()
+    gc.collect()
+    assert dead() is None and gc.get_freeze_count() == 0 and gc.isenabled()
+
+
 def test_holes_in_the_heap_are_given_back() -> None:
     """Long-lived objects between freed objects prevent the heap from shrinking by itself."""
     rows = [bytearray(1000 + number % 7) for number in range(40_000)]

@@ -96,6 +96,12 @@ def test_a_meta_refresh_is_a_redirect_relative_to_the_base(home: Joint) -> None:
     assert record is not None and record.links == 2
 
 
+def test_the_query_of_a_meta_refresh_is_in_the_encoding_of_the_page(home: Joint) -> None:
+    found = extracted("/x?q=\u044b", refresh="/y?q=\u044b", encoding="windows-1251")
+    change = home.follow(HOME + "p", fetch(HOME + "p"), found)
+    assert [link.url for link in change.links] == ["http://a.org/x?q=%FB", "http://a.org/y?q=%FB"]
+
+
 def test_links_of_a_page_with_nofollow_are_not_followed(home: Joint) -> None:
     change = home.follow(HOME + "p", fetch(HOME + "p"), extracted(nofollow=True))
     assert not change.links and "urls.links" not in change.counts

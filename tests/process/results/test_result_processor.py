@@ -95,6 +95,16 @@ def test_the_line_of_a_page(joint: Joint) -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("kind", "files"), [("text/html", 0), ("", 0), ("application/zip", 1), ("text/css", 1)]
+)
+def test_an_incomplete_page_is_no_incomplete_file(joint: Joint, kind: str, files: int) -> None:
+    joint.seeds(HOME)
+    fetch_task = joint.fetch_task()
+    answer = fetch(fetch_task.url, b"<p>page", content_type=kind, truncated="length")
+    assert joint.page(fetch_task, answer).counts.get("bodies.asked_incomplete", 0) == files
+
+
 def test_the_slot_of_a_page_is_free_only_when_it_is_durable(joint: Joint) -> None:
     joint.add(HOME)
     fetch_task = joint.fetch_task()

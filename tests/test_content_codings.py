@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crawler.fetcher.coding import UnknownCoding, decoder_for
+from crawler.content_codings import UnknownCoding, decoder_for
 
 TEXT = b"".join(b"<a href='/%d'>link %d</a>\n" % (n, n * n % 97) for n in range(400))
 

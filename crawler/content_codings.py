@@ -1,4 +1,4 @@
-"""Decodes content codings (RFC 9110 8.4) piece by piece, within limits.
+"""Decodes content codings (RFC 9110 8.4) piece by piece, within limits, for the fetcher and for readers of the archive.
 
 A few hundred bytes can expand to gigabytes. Therefore, each call of a layer of coding produces at most a
 fixed number of bytes, called a step. Decoding stops when any layer has produced `limit` bytes, counted over
@@ -9,11 +9,13 @@ all gzip members. The memory that the decoder uses is at most the limit plus one
 The module reads the wrappers (gzip, zlib) and gives isal only the raw deflate stream. So no content is lost
 if a checksum is wrong or a trailer is missing. A damaged stream yields everything before the damage.
 Decompressors drop the output of the call that fails, so the stream is decoded again in ever smaller pieces to
-find the last byte that can be decoded. If a stream is truncated, the output of its last symbol (at most 258
+find the last byte that can be decoded. This is done only within the first `_KEPT_BYTES_MAX` bytes of a stream,
+because the input is kept for it. If a stream is truncated, the output of its last symbol (at most 258
 bytes) may be lost, because isal may hold it back. A body that is labelled gzip but is not gzip is returned
 unchanged (`fetcher/README.md`, "Content codings and types").
 """
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Protocol
 
@@ -29,6 +31,7 @@ _GZIP_TRAILER = 8
 _MEMBERS_MAX = 1024
 _BROTLI_STEP = 64 << 10  # bytes; brotli's output grows in blocks, so a call for 64 KiB returns at most 96 KiB
 _RECOVERY_PIECES = (4096, 64, 1)
+_KEPT_BYTES_MAX = 4 << 20  # bytes of input that a stream keeps, to decode it again if it is damaged
 _ERRORS: Any = (isal_zlib.error, brotli.error)
 
 
@@ -85,19 +88,20 @@ class _BrotliStream:
 class _Inflation:
     """A raw stream while it is decoded. The input is kept, because recovery from damage decodes it again."""
 
-    __slots__ = ("_fed", "_make", "_stream", "broken", "ended", "made", "rest")
+    __slots__ = ("_fed", "_left", "_make", "_stream", "broken", "ended", "made", "rest")
 
     def __init__(self, make: Callable[[], _Stream]) -> None:
         self._make = make
         self._stream = make()
         self._fed: list[bytes] = []
+        self._left = _KEPT_BYTES_MAX  # number of bytes that may still be kept; below 0, nothing is kept
         self.made = 0
         self.ended = False
         self.broken = False
         self.rest = b""
 
     def decode(self, data: bytes, step: int) -> Iterator[bytes]:
-        self._fed.append(data)
+        self._keep(data)
         while True:
             try:
                 out = self._stream.feed(data, step)
@@ -114,6 +118,13 @@ class _Inflation:
             if self._stream.hungry or not (out or data):
                 return
             data = b""
+
+    def _keep(self, data: bytes) -> None:
+        self._left -= len(data)
+        if self._left < 0:
+            self._fed.clear()
+        else:
+            self._fed.append(data)
 
     def _recovered(self, step: int) -> bytes:
         """Return the output of the longest prefix of the input that can be decoded."""
@@ -297,7 +308,11 @@ class Decoder:
 
     def feed(self, data: bytes) -> list[bytes]:
         """Return the decoded content of `data` as a list of pieces. Once the decoder is `full`, the list is empty."""
-        return list(self._through(0, data))
+        return list(self.pieces(data))
+
+    def pieces(self, data: bytes) -> Iterator[bytes]:
+        """Yield the decoded content of `data` in pieces of at most one step."""
+        return self._through(0, data)
 
     def finish(self) -> list[bytes]:
         """Return the content that was held back until the end of the body."""
@@ -328,6 +343,17 @@ class Decoder:
         return f"Decoder({layers}, made={self._made}, full={self.full})"
 
 
+def can_decode(name: bytes) -> bool:
+    """Return whether a coding (in lower case) can be decoded."""
+    return name in _LAYERS
+
+
+def decoder_of(codings: Sequence[bytes], *, limit: int, step: int) -> Decoder:
+    """Return a decoder that undoes these codings, the last one first, up to the first one that it does not know."""
+    known = itertools.takewhile(can_decode, reversed(codings))
+    return Decoder([_LAYERS[name]() for name in known], limit=limit, step=step)
+
+
 def decoder_for(codings: Sequence[bytes], *, layers_max: int, limit: int, step: int) -> Decoder | None:
     """Return the decoder of a body with these codings (lower case, in the order applied).
 
@@ -344,4 +370,4 @@ def decoder_for(codings: Sequence[bytes], *, layers_max: int, limit: int, step: 
     for name in names:
         if name not in _LAYERS:
             raise UnknownCoding(f"unknown content coding {name[:20]!r}")
-    return Decoder([_LAYERS[name]() for name in reversed(names)], limit=limit, step=step)
+    return decoder_of(names, limit=limit, step=step)

@@ -129,11 +129,28 @@ def pytest_collection_finish() -> None:
     A crawl in the process of the tests calls `gc.unfreeze` at its end, which would end the exemption. So both
     functions have no effect while tests run, except in programs that tests start.
     """
+    if "crawler.cli" in sys.modules:
+        _fork_no_helpers()
     gc.collect()
     _exempt_new_modules()
     gc.freeze = gc.unfreeze = lambda: None
     gc.set_threshold(YOUNG_OBJECTS, 10, 10)
     gc.enable()
+
+
+def _fork_no_helpers() -> None:
+    """Let commands in the process of the tests fork no helpers, unless a test asks for several processes.
+
+    A crawl forks a process for heavy pages before its event loop begins, and `check` forks one for each core.
+    The process of the tests takes so much memory that a fork of it costs more than twice the CPU time of a
+    small crawl. Without the fork, a crawl starts a program when the first heavy page comes. Programs that
+    tests start fork as usual, and so does `fork_parser` in tests that have imported it by its name.
+    """
+    from crawler.export import worker_pool
+    from crawler.process.fetching import reader
+
+    reader.fork_parser = lambda: None
+    worker_pool.processes = lambda: 1
 
 
 _freeze = gc.freeze

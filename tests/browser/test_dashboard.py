@@ -4,6 +4,7 @@ The tests cover figures, actions, states of the connection, keyboard, colours, w
 """
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -26,6 +27,9 @@ LOOKS = {
     "narrow": (390, 844, False),
     "narrow dark": (390, 844, True),
 }
+# The looks that axe-core checks in states other than the usual one. They have both widths and both schemes, which is
+# enough, because the scheme changes only colours, and the width changes none.
+AXE_LOOKS = ("wide", "narrow dark")
 
 
 @asynccontextmanager
@@ -235,6 +239,15 @@ async def test_layout_colours_and_accessibility(tmp_path: Path) -> None:
             await page.look(width, height, dark=dark)
             assert await page.evaluate("document.documentElement.scrollWidth") <= width, name
             assert await problems(page) == [], name
+
+
+def test_the_scheme_changes_only_colours_and_the_width_changes_none() -> None:
+    """So the two looks in `AXE_LOOKS` show all colours and all layouts."""
+    sheet = (Path(crawler.__file__).parent / "admin" / "static" / "dashboard.css").read_text()
+    dark = sheet.partition("@media (prefers-color-scheme: dark) {")[2].partition("\n}\n")[0]
+    narrow = sheet.partition("@media (max-width: 40rem) {")[2].partition("\n}\n")[0]
+    assert re.fullmatch(r"\s*:root \{\s*(--[a-z]+: #[0-9a-f]+;\s*)+\}", dark)
+    assert "color" in narrow and not re.search(r":[^;{}]*(#[0-9a-f]{3}|rgb|hsl)", narrow)
 
 
 # A script that records in `reached` that the focused element was reached. It returns true if the focus is

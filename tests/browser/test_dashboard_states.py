@@ -17,7 +17,7 @@ from crawler.clock import SystemClock
 from crawler.config import Config
 from crawler.records import FrontierCounts
 from tests.browser.chromium import PROGRAM, Page, browser
-from tests.browser.test_dashboard import LOOKS, problems, reads, shown
+from tests.browser.test_dashboard import AXE_LOOKS, LOOKS, problems, reads, shown
 from tests.frontier.model import Crawl, config, link
 from tests.frontier.test_host_list import ended, refusing
 
@@ -256,6 +256,7 @@ async def test_the_dashboard_with_ten_thousand_hosts(tmp_path: Path) -> None:
         for name, (width, height, dark) in LOOKS.items():
             await page.look(width, height, dark=dark)
             assert await page.evaluate("document.documentElement.scrollWidth") <= width, name
-            assert await problems(page) == [], name
+            if name in AXE_LOOKS:
+                assert await problems(page) == [], name
         cut = "[...document.querySelectorAll('#hosts td')].some(e => e.scrollWidth > e.clientWidth + 1)"
         assert not await page.evaluate(cut), "cells of cards are not cut"

@@ -120,17 +120,17 @@ def _measured(*arguments: object) -> int:
     return int(out.split()[-1]) << 10
 
 
-def test_a_file_of_200_mb_takes_little_memory(tmp_path: Path) -> None:
+def test_a_file_of_100_mb_takes_little_memory(tmp_path: Path) -> None:
     """The mirror, `check` and exports also read the file in pieces."""
     with files(1000) as (url, _):
         small = _measured("--dir", tmp_path / "small", url + "file.bin")
-    with files(200 * MB) as (url, _):
+    with files(100 * MB) as (url, _):
         large = _measured("--dir", tmp_path / "large", url + "file.bin", "--mirror")
     assert large - small < 50 * MB, (small, large)
     (mirrored,) = (tmp_path / "large" / "mirror").rglob("file.bin")
     with mirrored.open("rb") as file:
         digest = hashlib.file_digest(file, "sha1").digest()
-    assert digest == hashlib.sha1(expected(200 * MB)).digest()
+    assert digest == hashlib.sha1(expected(100 * MB)).digest()
     assert run("check", "--dir", tmp_path / "large").code == 0
 
 

@@ -20,6 +20,7 @@ import pytest
 from warcio.archiveiterator import ArchiveIterator
 
 import crawler
+from crawler.render import rendering
 from crawler.render.browser import find_program
 from crawler.render.protocol import BrowserError
 from tests.end_to_end import web as webs
@@ -371,33 +372,48 @@ SHOW = "document.body.append('shown'); "
 BOMB = "const held = []; for (;;) held.push(new Array(1e6).fill(Math.random()))"
 
 
-@pytest.mark.parametrize(
-    ("script", "static_stands"),
-    [
-        (SHOW + "for (;;) {}", False),
-        (SHOW + "setTimeout(() => { for (;;) {} }, 50)", False),
-        (BOMB, True),
-        (SHOW + "for (let i = 0; i < 20; i++) { alert(i); confirm(i); window.open('/x' + i) }", False),
-        (SHOW + "for (let i = 0; i < 60; i++) new Worker('/worker.js')", False),
-        (SHOW + "location.href = '/next'", False),
-        (SHOW + "setInterval(() => { location.reload() }, 1)", False),
-        (SHOW + "const a = document.createElement('a'); a.href = '/f.bin'; a.download = 'x'; a.click()", False),
-        (SHOW + "for (let i = 0; i < 1_000; i++) fetch('/many' + i)", False),
-        (SHOW + "for (let i = 0; i < 1_000; i++) { new Image().src = '/many' + i }", False),
-    ],
-)  # fmt: skip
+HOSTILE = (
+    SHOW + "for (;;) {}",
+    SHOW + "setTimeout(() => { for (;;) {} }, 50)",
+    SHOW + "for (let i = 0; i < 4; i++) { alert(i); confirm(i); window.open('/x' + i) }",
+    SHOW + "for (let i = 0; i < 30; i++) new Worker('/worker.js')",
+    SHOW + "location.href = '/next'",
+    SHOW + "setInterval(() => { location.reload() }, 1)",
+    SHOW + "const a = document.createElement('a'); a.href = '/f.bin'; a.download = 'x'; a.click()",
+    SHOW + "for (let i = 0; i < 60; i++) fetch('/many' + i)",
+    SHOW + "for (let i = 0; i < 60; i++) { new Image().src = '/many' + i }",
+)
+
+
 @pytest.mark.usefixtures("no_orphan")
 def test_hostile_pages_reach_a_limit_and_the_crawl_continues(
-    tmp_path: Path, script: str, static_stands: bool
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    hostile = f'<!doctype html><title>h</title><body><script>{script}</script><a href="/after">after</a>'
-    routes: dict[str, Route] = {"/robots.txt": ROBOTS, "/": hostile, "/after": WORDS}
+    """All pages are shown by one browser. An endless loop is stopped after a second of waiting for the page's content."""
+    monkeypatch.setattr(rendering, "_READ_MAX", 1.0)
+    scripts = {f"h{n}.localhost": script for n, script in enumerate(HOSTILE)}
+    routes: dict[str, Route] = {"/robots.txt": ROBOTS, "/after": WORDS}
+    for host, script in scripts.items():
+        text = f'<!doctype html><title>h</title><body><script>{script}</script><a href="/after">after</a>'
+        routes[f"{host}/"] = text
     with Web(routes, other=(200, SCRIPT, "0")) as web:
-        crawl(web, tmp_path, "--set", "render.cpu_max=1", "--set", "render.wall_max=12")
-        assert "/after" in web.paths(), "the link of the answer is followed in any case"
-        assert ("" in rendered(tmp_path)) is not static_stands
-        around = shown(web, tmp_path, "/").replace(script, "")
-        assert static_stands or "shown" in around, "the content shown before the limit is kept"
+        seeds = {web.url("/", host) for host in scripts}
+        limits = ("render.cpu_max=1", "render.wall_max=60", "render.requests_max=40")
+        webs.crawl(
+            tmp_path, *seeds, "--render", "always", *(word for each in limits for word in ("--set", each))
+        )
+        for host in scripts:
+            assert "/after" in web.paths(host), "the link of the answer is followed in any case"
+        cut_by = {line["url"]: line.get("cut_by") for line in lines(tmp_path) if "rendered" in line}
+        assert seeds <= cut_by.keys()
+        for host, script in scripts.items():
+            if "for (;;)" in script:
+                assert cut_by[web.url("/", host)] in ("cpu", "time")
+            elif "/many" in script:
+                assert cut_by[web.url("/", host)] == "requests"
+        for host in scripts:
+            stored = run("get", web.url("/", host), "--dir", tmp_path).text.replace(scripts[host], "")
+            assert "shown" in stored, "the content shown before the limit is kept"
     assert "no problems found" in run("check", "--dir", tmp_path).text
 
 
@@ -423,11 +439,13 @@ def test_the_cpu_time_of_workers_counts_for_the_page(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("no_orphan")
 def test_a_page_that_crashes_keeps_its_answer_and_the_answers_to_its_requests(tmp_path: Path) -> None:
-    page = f'<!doctype html><script src="/lib.js"></script><script>{BOMB}</script>'
-    with Web({"/robots.txt": ROBOTS, "/": page, "/lib.js": (200, SCRIPT, "var lib = 1")}) as web:
-        crawl(web, tmp_path)
-        (line,) = lines(tmp_path)
+    page = f'<!doctype html><script src="/lib.js"></script><script>{BOMB}</script><a href=/after>after</a>'
+    routes: dict[str, Route] = {"/robots.txt": ROBOTS, "/": page, "/lib.js": (200, SCRIPT, "var lib = 1")}
+    with Web(routes | {"/after": WORDS}) as web:
+        crawl(web, tmp_path, "--set", "render.heap_bytes_max=16 MiB")
+        line, after = lines(tmp_path)
         assert line["cut_by"] == "crash" and "rendered" not in line
+        assert after["url"] == web.url("/after") and "rendered" in after
         assert shown(web, tmp_path, "/") == page
         assert shown(web, tmp_path, "/lib.js") == "var lib = 1"
 

@@ -98,6 +98,7 @@ async def test_a_page_that_takes_too_much_memory(forked: bool) -> None:
     So this page needs more memory than all other tests together have freed.
     """
     fork = fork_parser() if forked else None  # inherited memory does not count towards the limit
+    assert (fork is not None) == forked
 
     memory = ByteCount(96 << 20)
     config = ExtractConfig(worker_memory_bytes_max=memory, inline_bytes_max=ByteCount(1000), tags_max=10**7)

@@ -64,9 +64,15 @@ def ran(folder: Path, call: Callable[..., Any], *arguments: Any) -> Any:
     return done.result
 
 
+def in_turn(*calls: Callable[[], Any]) -> list[Any]:
+    """Make several calls, for `ran` in one process instead of several. Return their results."""
+    return [call() for call in calls]
+
+
 def command(*words: str) -> int:
-    """Run a command of the command line; return its exit code."""
-    return cli.main([*words, "-q"])
+    """Run a command of the command line; return its exit code. `check` forks no process for each core."""
+    alone = ("--processes", "1") if words[0] == "check" else ()
+    return cli.main([*words, *alone, "-q"])
 
 
 def kill_points(writes: int, *, parts: int, last: int) -> list[int]:

@@ -15,7 +15,7 @@ from crawler.upgrade.ready import ready
 from tests.end_to_end.test_many_processes import QUICK
 from tests.end_to_end.test_many_processes import command as command_line
 from tests.end_to_end.test_resharding import content, stored
-from tests.faults.every_write import command, kill_points, ran, run
+from tests.faults.every_write import command, in_turn, kill_points, ran, run
 from tests.faults.harness import TreeWeb, crawl, settings
 
 PAGES = 200
@@ -32,12 +32,6 @@ def is_refused_or_clean(directory: Path) -> None:
         assert "was interrupted; `crawler re" in str(error)
     else:
         assert not (directory / BUILT).exists()
-
-
-def is_whole(directory: Path) -> None:
-    assert ran(directory, command, "check", "--dir", str(directory)) == 0
-    left = [each.name for each in directory.iterdir() if each.name.startswith(".") or each.name == JOURNAL]
-    assert not left
 
 
 # -- reshard
@@ -68,10 +62,17 @@ def test_a_killed_reshard_is_completed(half_done: Path, tmp_path: Path) -> None:
     for kill_at in kill_points(alone.writes, parts=3, last=LAST):
         copy_of(half_done, directory)
         assert run(directory, reshard, kill_at=kill_at) is None, kill_at
-        ran(directory, is_refused_or_clean, directory)
-        assert ran(directory, reshard) == 0, kill_at
-        assert ran(directory, content, directory) == whole, kill_at
-        is_whole(directory)
+        calls = (
+            partial(is_refused_or_clean, directory),
+            reshard,
+            partial(content, directory),
+            partial(command, "check", "--dir", str(directory)),
+        )
+        assert ran(directory, in_turn, *calls) == [None, 0, whole, 0], kill_at
+        left = [
+            each.name for each in directory.iterdir() if each.name.startswith(".") or each.name == JOURNAL
+        ]
+        assert not left
 
 
 @pytest.mark.parametrize(

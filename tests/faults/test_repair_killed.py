@@ -5,6 +5,7 @@ import shutil
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,7 +20,7 @@ from crawler.storage.engines import open_store
 from crawler.storage.keys import CAPTURE, PAGE, PARKED, TODO
 from crawler.storage.kv import scan_prefix
 from crawler.upkeep.repair import LOST_FILE, WAITING_LINKS
-from tests.faults.every_write import run
+from tests.faults.every_write import in_turn, run
 from tests.faults.harness import TreeWeb, crawl, finish, judge, settings
 
 PAGES = 400
@@ -76,7 +77,7 @@ def no_segment(directory: Path, name: str = "p0") -> None:
 
 
 def check(directory: Path, *flags: str) -> int:
-    return cli.main(["check", "--dir", str(directory), "-q", *flags])
+    return cli.main(["check", "--dir", str(directory), "-q", "--processes", "1", *flags])
 
 
 def repair(directory: Path) -> int:
@@ -93,6 +94,11 @@ def known(directory: Path) -> tuple[set[int], set[int]]:
     """Return the fingerprints of known URLs, and those of stored pages that have neither a copy nor a queue entry."""
     found = [_known(store) for store in directory.glob("p*/store")]
     return set().union(*(urls for urls, _ in found)), set().union(*(bare for _, bare in found))
+
+
+def finishing(directory: Path) -> list[Callable[[], Any]]:
+    """Return the calls that repeat a repair, read what is known afterwards, and check the crawl."""
+    return [partial(call, directory) for call in (repair, known, check)]
 
 
 def _known(path: Path) -> tuple[set[int], set[int]]:
@@ -134,13 +140,12 @@ def test_a_killed_repair_is_completed(site: Site, tmp_path: Path, damage: Callab
         shutil.copytree(site.directory, directory)
         damage(directory)
         assert run(directory, repair, directory, kill_at=kill_at) is None, kill_at
-        assert run_to_end(directory, repair, directory) == 0, kill_at
-        found, bare = run_to_end(directory, known, directory)
+        repaired, (found, bare), checked = run_to_end(directory, in_turn, *finishing(directory))
+        assert repaired == checked == 0, kill_at
         assert not whole - found, (kill_at, len(whole - found))
         assert not bare, (kill_at, len(bare))
         left = {JOURNAL, LOST_FILE, WAITING_LINKS} & {path.name for path in directory.glob("**/*")}
         assert not left, (kill_at, left)
-        assert run_to_end(directory, check, directory) == 0, kill_at
 
 
 @pytest.mark.parametrize("damage", [no_manifest, no_store, no_segment], ids=lambda damage: damage.__name__)
@@ -162,9 +167,8 @@ def test_a_killed_repair_of_one_of_three_processes_is_completed(
         shutil.copytree(of_three, directory)
         damage(directory, "p1")
         assert run(directory, repair, directory, kill_at=kill_at) is None, kill_at
-        assert run_to_end(directory, repair, directory) == 0, kill_at
-        assert run_to_end(directory, known, directory) == (whole, set()), kill_at
-        assert run_to_end(directory, check, directory) == 0, kill_at
+        results = run_to_end(directory, in_turn, *finishing(directory))
+        assert results == [0, (whole, set()), 0], kill_at
 
 
 @pytest.mark.parametrize("kill_at", [12, 30])

@@ -208,7 +208,7 @@ def test_an_upgrade_that_was_killed_is_completed(name: str, tmp_path: Path) -> N
         assert run(directory, upgrade, directory) is not None
         ran = run(directory, stored, directory)
         assert ran is not None and ran.result == whole, kill_at
-        checked = run(directory, cli.main, ["check", "--dir", str(directory), "-q"])
+        checked = run(directory, cli.main, ["check", "--dir", str(directory), "-q", "--processes", "1"])
         assert checked is not None and checked.result == 0, kill_at
 
 

@@ -271,7 +271,20 @@ def test_a_table_has_a_row_for_each_kind_of_fault(
     monkeypatch.setattr(fault_plan, "USUAL", ("kill",))
     monkeypatch.setattr(fault_plan, "ACTS", ("term",))
     out = tmp_path / "faults.csv"
-    table = ["cluster", "--table", "--seeds", "1", "--pages", "10", "--hosts", "3", "--count", "1"]
+    table = [
+        "cluster",
+        "--table",
+        "--seeds",
+        "1",
+        "--processes",
+        "2",
+        "--pages",
+        "10",
+        "--hosts",
+        "3",
+        "--count",
+        "1",
+    ]
     assert lab.main("lab", [*table, "--out", str(out)]) == 0
     kinds = [line.split(",")[0] for line in out.read_text().splitlines()[2:]]
     assert kinds == ["kill", "clone", "all but copies", "all", "term", "acts and faults"]

@@ -11,7 +11,7 @@ from crawler.config import convert
 from crawler.extract.documents import Document, DocumentKind
 from crawler.extract.sitemap import Entry
 from crawler.process.fetching import reader as module
-from crawler.process.fetching.reader import INLINE_BYTES_MAX, Reader, changed_dates
+from crawler.process.fetching.reader import INLINE_BYTES_MAX, Reader, changed_dates, fork_parser
 from crawler.records import Extracted, Fetch, FetchTask, LinkFlag, Outcome, TaskKind
 from tests.process.support import fetch
 
@@ -349,7 +349,7 @@ def test_a_parser_is_forked_where_that_can_be(monkeypatch: pytest.MonkeyPatch, c
     monkeypatch.setattr(
         module, "fork_children", lambda *asked, helpers: forks.append(asked) or ["child", "other"]
     )
-    assert module.fork_parser() == ("child" if can else None)  # type: ignore[comparison-overlap]
+    assert fork_parser() == ("child" if can else None)  # type: ignore[comparison-overlap]
     assert forks == ([(module.work, 1)] if can else [])
 
 

@@ -19,7 +19,14 @@ from crawler.urls.canonical import hostname
 
 _SOURCES = LinkFlag.SITEMAP | LinkFlag.FEED
 FEED_TYPES = frozenset(
-    {"application/rss+xml", "application/atom+xml", "application/rdf+xml", "application/xml", "text/xml"}
+    {
+        "application/rss+xml",
+        "application/atom+xml",
+        "application/rdf+xml",
+        "application/feed+json",
+        "application/xml",
+        "text/xml",
+    }  # fmt: skip
 )
 
 

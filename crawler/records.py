@@ -36,7 +36,7 @@ class LinkFlag:
     # given by the user, or the target of a redirect from a URL given by the user; the URL widens the scope
     SEED = 1
     SITEMAP = 2  # read the answer as a sitemap
-    FEED = 4  # read the answer as RSS or Atom
+    FEED = 4  # read the answer as a feed
     # a requisite, needed to show a page (image, style, script, frame); only its own requisites are followed
     REQUISITE = 8
     REDIRECT = 16  # the target of a redirect; `redirects` is the length of the chain so far

@@ -292,7 +292,7 @@ class SitemapsConfig(_Section, frozen=True):
 
     robots: bool = True  # follow Sitemap lines of robots.txt
     guess: bool = False  # also fetch /sitemap.xml
-    feeds: bool = True  # follow links of RSS and Atom
+    feeds: bool = True  # follow links of feeds: RSS, Atom and JSON Feed
     bytes_max: ByteCount = ByteCount(50 << 20)
     urls_max: Count = 50_000
     cpu_seconds_max: Seconds = Seconds(20)

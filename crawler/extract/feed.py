@@ -1,10 +1,16 @@
-"""Reads the links of feeds: RSS 0.9x, 1.0, 2.0 and Atom.
+"""Reads the links of feeds: RSS 0.9x, 1.0, 2.0, Atom, and JSON Feed 1.0 and 1.1 (jsonfeed.org).
 
 The links are those of items (`<link>`, a `<guid>` that is a permalink, Atom's `rel=alternate`), the feed's
 own page (`alternate`) and its further pages (`rel=next`, RFC 5005). Relative links are resolved against the
 xml:base of the link, its item and the feed (RFC 4287, 2). Broken XML yields the links before the
 error; `xmlstream.py` lists the other conditions under which reading ends early.
+
+The link of an item of a JSON Feed is its `url`, else its `external_url`, else its `id` if this is a web address.
+Invalid JSON, and members of the wrong type, yield no links. Members that are not needed are skipped without being
+built, and a body with too many objects is not read. So a hostile body takes little memory.
 """
+
+import re
 
 import ada_url
 import msgspec
@@ -15,7 +21,9 @@ from crawler.http_dates import parse_date
 
 ELEMENTS_PER_LINK = 40
 
-_FEED_TYPES = frozenset({"application/rss+xml", "application/atom+xml", "application/rdf+xml"})
+JSON_FEED = "application/feed+json"
+_FEED_TYPES = frozenset({"application/rss+xml", "application/atom+xml", "application/rdf+xml", JSON_FEED})
+_JSON_VERSION = re.compile(rb'"https?:\\?/\\?/jsonfeed\.org\\?/version\\?/')
 _ROOTS = (b"<rss", b"<feed", b"<rdf:rdf", b"<atom:feed")
 _HEAD_BYTES = 1024  # the root element must begin within this many bytes
 _ITEMS = frozenset({"item", "entry"})
@@ -38,11 +46,16 @@ class Feed(msgspec.Struct, gc=False):
 
 
 def is_feed(content_type: str, content: bytes) -> bool:
-    """Return whether a body is a feed: its media type says so, or it is XML with the root element of a feed."""
+    """Return whether a body is a feed.
+
+    Its media type says so, or it is XML with the root element of a feed, or JSON with the version of a JSON Feed.
+    """
     kind = content_type.partition(";")[0].strip().lower()
     if kind in _FEED_TYPES:
         return True
     head = content[:_HEAD_BYTES].lower()
+    if kind == "application/json":
+        return _JSON_VERSION.search(head) is not None
     return (kind in ("application/xml", "text/xml")) and any(root in head for root in _ROOTS)
 
 
@@ -52,9 +65,11 @@ def read_feed(body: bytes, links_max: int, url: str = "") -> Feed:
     A link stays relative if no xml:base applies to it. `url` is the URL of the feed, against which a relative
     xml:base is resolved; without it, a relative xml:base is ignored.
     """
+    body = body.lstrip(BLANK).removeprefix(BOM).lstrip(BLANK)
+    if body.startswith(b"{"):
+        return _read_json_feed(body, links_max)
     reader = _FeedReader(links_max, url)
     stream = XmlStream(reader.on_start, reader.on_end, links_max * ELEMENTS_PER_LINK)
-    body = body.lstrip(BLANK).removeprefix(BOM).lstrip(BLANK)
     for at in range(0, len(body), DECODE_STEP_BYTES):
         stream.feed(body[at : at + DECODE_STEP_BYTES])
     stream.close()
@@ -66,6 +81,55 @@ def read_feed(body: bytes, links_max: int, url: str = "") -> Feed:
 def item_links(body: bytes, links_max: int, url: str) -> list[str]:
     """Return the links of the items of the feed at `url`, as absolute URLs."""
     return [_joined(url, entry.loc) for entry in read_feed(body, links_max, url).entries]
+
+
+class _JsonItem(msgspec.Struct, gc=False):
+    """The members of an item of a JSON Feed that are read."""
+
+    id: str | int | float | None = None
+    url: str | None = None
+    external_url: str | None = None
+    date_published: str | None = None
+    date_modified: str | None = None
+
+    def link(self) -> str:
+        """Return the link of the item; "" if it has none."""
+        if link := self.url or self.external_url:
+            return link
+        return self.id if isinstance(self.id, str) and self.id.lower().startswith(_WEB) else ""
+
+    def changed(self) -> float | None:
+        """Return the time of the last change of the item; None if it has no readable date."""
+        return _later(_date(self.date_published or ""), _date(self.date_modified or ""))
+
+
+class _JsonFeed(msgspec.Struct, gc=False):
+    """The members of a JSON Feed that are read."""
+
+    items: list[_JsonItem] = []
+    home_page_url: str | None = None
+    next_url: str | None = None
+
+
+_json_feeds = msgspec.json.Decoder(_JsonFeed)
+
+
+def _read_json_feed(body: bytes, links_max: int) -> Feed:
+    if body.count(b"{") > links_max * ELEMENTS_PER_LINK:
+        return Feed(entries=[], problem="the feed has too many objects")
+    try:
+        read = _json_feeds.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        return Feed(entries=[], problem=f"not a JSON Feed: {error}")
+    found = Feed(entries=[], page=read.home_page_url or "", next=read.next_url or "")
+    for item in read.items:
+        if not (raw_url := item.link()):
+            continue
+        if len(found.entries) >= links_max:
+            found.problem = "the feed has too many items"
+            break
+        found.entries.append(Entry(raw_url, item.changed()))
+    return found
 
 
 class _FeedReader:

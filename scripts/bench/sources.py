@@ -99,7 +99,7 @@ class Maps(Shipped):
             looked = [self.schedule.overview.page(each, now) for each in told[:: 1 + len(told) // TOLD_MAX]]
             news = Announced([each.importance for each in looked], [each.rate for each in looked], len(told))
             own = self.schedule.overview.page(number, now)
-            precision = self.schedule.overview.quality(own.host)[1][self._sources[site]]
+            precision = self.schedule.overview.used_precision(own.host, self._sources[site])
             self._readings.pass_time(own.fingerprint, now - self._read_at[site])
             self._bound(number, self._readings.hear(own.fingerprint, news, own.level, precision), now)
         self._read_at[site] = now

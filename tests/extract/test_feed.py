@@ -1,4 +1,6 @@
-"""Test RSS and Atom feeds as sources of links."""
+"""Test RSS, Atom and JSON feeds as sources of links."""
+
+import tracemalloc
 
 import pytest
 
@@ -30,6 +32,21 @@ ATOM = b"""<?xml version="1.0" encoding="utf-8"?>
     <published>2003-12-01T00:00:00Z</published><updated>2003-12-13T18:30:02Z</updated></entry>
   <entry><link rel="enclosure" href="audio.mp3"/><link rel="alternate" href="http://example.org/2"/></entry>
 </feed>"""
+
+# the example of a simple feed in JSON Feed 1.1, with some members of other examples there
+JSON = b"""{
+    "version": "https://jsonfeed.org/version/1.1", "title": "My Example Feed",
+    "home_page_url": "https://example.org/", "feed_url": "https://example.org/feed.json",
+    "next_url": "https://example.org/feed2.json", "_extension": {"items": [1, [2]]},
+    "items": [
+        {"id": "2", "content_text": "This is a second item.", "url": "https://example.org/second-item"},
+        {"id": "1", "content_html": "<p>Hello, world!</p>", "url": "/initial-post", "tags": ["a"],
+         "date_published": "2010-02-07T14:04:00-05:00", "date_modified": "2010-02-08T19:04:00Z"},
+        {"id": "https://example.org/permalink", "date_published": "no date"},
+        {"id": "https://example.org/linked", "external_url": "https://example.com/"},
+        {"id": 347528977, "content_text": "An item without a link."}
+    ]
+}"""
 
 RSS1 = b"""<rdf:RDF xmlns:rdf="r" xmlns="http://purl.org/rss/1.0/">
   <channel rdf:about="http://x/"><link>http://x/</link></channel>
@@ -124,3 +141,52 @@ def test_is_feed(content_type: str, content: bytes, feed: bool) -> None:
 def test_unreadable_dates(date: str) -> None:
     body = f"<rss><channel><item><link>x</link><pubDate>{date}</pubDate></item></channel></rss>".encode()
     assert read_feed(body, 9).entries == [Entry("x")]
+
+
+def test_json_feed() -> None:
+    entries = [
+        Entry("https://example.org/second-item"),
+        Entry("/initial-post", 1265655840.0),
+        Entry("https://example.org/permalink"),
+        Entry("https://example.com/"),
+    ]
+    feed = Feed(entries, "https://example.org/", "https://example.org/feed2.json")
+    assert read_feed(JSON, 100) == read_feed(b"\xef\xbb\xbf \n" + JSON, 100) == feed
+    assert item_links(JSON, 2, "https://example.org/feed.json")[1] == "https://example.org/initial-post"
+    assert read_feed(JSON, 2).entries == entries[:2] and read_feed(JSON, 2).problem
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "read"),
+    [
+        ("application/feed+json; charset=utf-8", b"{}", True),
+        ("application/json", JSON, True),
+        ("application/json", b'{"version": "https:\\/\\/jsonfeed.org\\/version\\/1"}', True),
+        ("application/json", b'{"version": "1.1", "items": []}', False),
+        ("text/plain", JSON, False),
+    ],
+)
+def test_which_json_is_a_feed(kind: str, body: bytes, read: bool) -> None:
+    assert is_feed(kind, body) is read
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"{",
+        b'{"items": [{"url": "https://a.org/"}',
+        b'{"items": {"url": "https://a.org/"}}',
+        b'{"items": [{"url": 1}]}',
+        b'{"items": [{"url": "\xff"}]}',
+        b'{"items": [' + b"[" * 1_000_000,
+        b'{"deep": ' + b'{"a":' * 100 + b"[" * 1_000_000,
+        b'{"items": [' + b"{}," * 1_000_000 + b"{}]}",
+    ],
+)
+def test_a_hostile_json_feed_yields_no_links_and_takes_little_memory(body: bytes) -> None:
+    tracemalloc.start()
+    found = read_feed(body, 100)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert found.entries == [] and found.problem
+    assert most < len(body) + 1_000_000

@@ -154,6 +154,9 @@ class ArmsOverview(_ArmsPart):
         """Return what is known of the host's signals, as learned by the arm that last fetched from the host."""
         return self._arms.last_asking(host).overview.quality(host)
 
+    def used_precision(self, host: int, source: int) -> float:
+        return self._arms.last_asking(host).overview.used_precision(host, source)
+
     def heard_hosts(self) -> list[int]:
         """Return the numbers of the hosts whose pages ever had a signal, in any arm."""
         return sorted({host for schedule in self._arms.schedules for host in schedule.overview.heard_hosts()})

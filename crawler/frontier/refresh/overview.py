@@ -215,6 +215,14 @@ class Overview:
         precisions = [sources.precision(host, source) for source in range(len(heard))]
         return heard, precisions, self.learning.quality.recalls[host]
 
+    def used_precision(self, host: int, source: int) -> float:
+        """Return the precision of a source's signals on a host; 0 if the schedule ignores signals of this source."""
+        self.flights.require_host(host)
+        sources = self.learning.quality.sources
+        if sources.all_signals[host, source] > 0.0 and not sources.used(host, source):
+            return 0.0
+        return float(sources.precision(host, source))
+
     def heard_hosts(self) -> list[int]:
         """Return the numbers of the hosts whose pages ever had a signal."""
         counts = np.asarray(self.learning.quality.sources.all_signals)[: self.tables.hosts.rows]

@@ -19,7 +19,14 @@ from crawler.urls.canonical import hostname
 
 _SOURCES = LinkFlag.SITEMAP | LinkFlag.FEED
 FEED_TYPES = frozenset(
-    {"application/rss+xml", "application/atom+xml", "application/rdf+xml", "application/xml", "text/xml"}
+    {
+        "application/rss+xml",
+        "application/atom+xml",
+        "application/rdf+xml",
+        "application/feed+json",
+        "application/xml",
+        "text/xml",
+    }  # fmt: skip
 )
 
 
@@ -89,7 +96,7 @@ class PageAges:
         own = overview.page(page, then)
         looked = [overview.page(each, then) for each in news[:: 1 + len(news) // TOLD_MAX]]
         told = Announced([each.importance for each in looked], [each.rate for each in looked], len(news))
-        precision = overview.quality(own.host)[1][source]
+        precision = overview.used_precision(own.host, source)
         self._read_every(self.readings.hear(fingerprint, told, own.level, precision), page, record.url, then)
         self.readings.stage(fingerprint, batch)
 

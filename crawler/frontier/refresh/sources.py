@@ -120,13 +120,14 @@ class Readings:
     def hear(self, source: int, news: Announced, level: float, precision: float) -> float:
         """Add a reading whose signals are true with probability `precision`; return the new reading interval.
 
-        The interval is infinite if the source has no gain.
+        If the schedule ignores the signals of the source, they save no fetches, and `precision` is 0. The interval is
+        infinite if the source has no gain.
         """
         sums = self._sums.get(source)
         if sums is None or not sums.unread or not level > 0.0:
             return self.interval(source, level)
         slope = gain = 0.0
-        if news.importance:
+        if news.importance and precision > 0.0:
             importance, rate = np.array(news.importance), np.array(news.rate)
             share = precision * news.count / len(importance)
             each = gains(importance, rate, level, precision)

@@ -301,6 +301,19 @@ def test_a_source_that_lies_recalls_no_page_that_is_gone() -> None:
     assert schedule.overview.due_at(gone, now) < due - 5_000.0, "another source is believed"
 
 
+def test_signals_that_are_ignored_have_no_precision_that_counts() -> None:
+    schedule = Schedule(Settings(explore=0.0), level=1e9)
+    page = schedule.add(1, 1, 1, 0.0, 0.0)
+    unheard = schedule.overview.used_precision(0, 2)
+    for n in range(1, 101):
+        schedule.signals.note_change(page, float(n), 2)
+        schedule.acquire(page, n + 0.5)
+        schedule.record_outcome(page, n + 0.5, RefreshOutcome.UNCHANGED)
+    assert 0.0 < schedule.overview.quality(0)[1][2] < 0.1
+    assert schedule.overview.used_precision(0, 2) == 0.0
+    assert schedule.overview.used_precision(0, 3) == unheard > 0.5
+
+
 def test_ages_are_bounded_below_and_above() -> None:
     schedule = plain(PageParameters(9.0, 0.4), PageParameters(0.0, 5.0), level=1.0, min_age=2.0, max_age=7.0)
     assert schedule.claim_next(1.0) == -1

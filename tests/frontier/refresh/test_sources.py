@@ -77,6 +77,16 @@ def test_a_source_without_a_gain_is_treated_as_a_page() -> None:
     assert told_by(100, 60, 1.0, level=0.0) == math.inf
 
 
+def test_a_source_whose_signals_are_ignored_is_read_less_and_less() -> None:
+    """The source lists all its pages at each reading. The schedule ignores signals that are nearly always false."""
+    readings = Readings()
+    intervals = [readings.begin(7, 100, RATE, LEVEL)]
+    for _ in range(30):
+        readings.pass_time(7, intervals[-1])
+        intervals.append(readings.hear(7, Announced([1.0] * 100, [RATE] * 100, 100), LEVEL, 0.0))
+    assert intervals == sorted(intervals) and intervals[-1] > 10.0 * intervals[0]
+
+
 def test_a_source_that_becomes_silent_is_read_less_and_less() -> None:
     readings = Readings()
     intervals = [readings.begin(7, 200, RATE, LEVEL)]

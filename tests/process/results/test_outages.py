@@ -34,6 +34,7 @@ class Outage:
         self.hit: set[str] = set()
         self.vain = 0
         self.disallows = False
+        self.rules_read = 0  # number of answers to requests for the robots.txt of a.org
         urls = [f"http://{host}.org/{number}" for host in "ab" for number in range(PAGES)]
         joint.seeds(*urls)
         while len(self.got) < len(urls):
@@ -54,6 +55,7 @@ class Outage:
             )
         elif task.kind is TaskKind.ROBOTS:
             body = DENIED if self.disallows and task.hostname == "a.org" else ALLOWED
+            self.rules_read += task.hostname == "a.org"
             answer = fetch(task.url, body, content_type="text/plain", began=now)
             joint.commit(joint.results.robots(task, answer, now))
         elif task.kind is TaskKind.DENIED:
@@ -112,7 +114,14 @@ def test_pages_that_robots_txt_denied_for_days_are_due_when_the_rules_change_bac
     outage.run(outage.began + 5.0 * 24.0 * HOUR)
     assert len(outage.away) == PAGES
     outage.disallows, changed = False, outage.joint.clock.now()
-    while len(outage.away) == PAGES and outage.joint.clock.now() < changed + 60.0 * HOUR:
+    joint, outage.rules_read = outage.joint, 0
+    while not outage.rules_read and joint.clock.now() < changed + 60.0 * HOUR:
+        outage.step()
+    assert len(outage.away) == PAGES
+    assert refresh_of(joint).claims.next_wakeup(joint.clock.now()) <= joint.clock.now()
+    waits = [explain(joint, url)["deadline"] - joint.clock.now() for url in outage.away]
+    assert max(waits) <= HOUR / 60, "all pages are due before the first of them is back"
+    while len(outage.away) == PAGES and joint.clock.now() < changed + 60.0 * HOUR:
         outage.step()
     first = outage.joint.clock.now()
     assert first < changed + 30.0 * HOUR

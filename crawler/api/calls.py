@@ -220,7 +220,12 @@ def run(*positional: Any, **options: Any) -> dict[str, Any]:
         UsageError: an event loop is already running here, as in a notebook; use `await crawler.run_async(...)`.
     """
     _check_no_loop("run")
-    given = inspect.signature(run_async).bind(*positional, **options).arguments
+    try:
+        given = inspect.signature(run_async).bind(*positional, **options).arguments
+    except TypeError as error:
+        raise TypeError(
+            f'run() {error}; settings are given as config={{"politeness": {{"delay": 2}}}}'
+        ) from None
     stopping = _SignalStop()
     stopping.install()
     try:

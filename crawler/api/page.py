@@ -198,8 +198,9 @@ class Page(msgspec.Struct, frozen=True, dict=True):
     """A fetched page, which is already stored durably.
 
     `url` is the URL in the form in which it was requested, and `content` is the body without content coding.
-    `fetched_at` is the time of the fetch, in seconds since 1970. `links` are the raw URLs of the page's links,
-    and `meta` is the `meta` of its `Request`. If the crawler rendered the page in a browser (`render.when`),
+    `fetched_at` is the time of the fetch, in seconds since 1970. `links` are the raw URLs of the page's links
+    that the argument `follow`, or the link extractor, selects; `css("a").attrs("href")` returns those of all links.
+    `meta` is the `meta` of its `Request`. If the crawler rendered the page in a browser (`render.when`),
     `rendered` is true and `content` is the DOM in UTF-8. If the answer is not a page but a file of more than
     `fetch.body_bytes_max`, `content` is b"", and the file is only in the archive and in a mirror. `consent` is
     the consent receipt of the page. The receipt says what the site allowed when the page was fetched: "y", "n"

@@ -11,6 +11,7 @@ from crawler.signing.key_file import with_key_file
 BANNER = """\
 page       {page}
 css(Q)     the elements that match a selector: css("h1").text, css("a").attrs("href")
+xpath(Q)   the nodes that match an XPath expression: xpath("//h1/text()").get()
 fetch(URL) fetch another page; it becomes `page`"""
 
 
@@ -18,7 +19,8 @@ def main(_command: str, argv: list[str]) -> int:
     """Fetch a page and open a prompt, or run `-c CODE`."""
     parser = options.parser(
         "shell",
-        "Fetch a page and open a Python prompt to try selectors on it: `page`, css(query), fetch(url). Nothing is kept.",
+        "Fetch a page and open a Python prompt to try selectors on it: `page`, css(query), xpath(query),\n"
+        "fetch(url). Nothing is kept.",
         "crawler shell https://example.org/ -c 'css(\"h1\").text'",
         settings=True,
     )
@@ -34,7 +36,7 @@ def main(_command: str, argv: list[str]) -> int:
 
     def fetch(url: str) -> crawler.Page:
         names["page"] = crawler.fetch(checked(url), config)
-        names["css"] = names["page"].css
+        names["css"], names["xpath"] = names["page"].css, names["page"].xpath
         return names["page"]  # type: ignore[no-any-return]
 
     names["fetch"] = fetch

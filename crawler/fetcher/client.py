@@ -95,7 +95,7 @@ class Client:
         """Prepare for fetching; call it in the event loop that fetches."""
         self._connector = Connector(self._guard, self._config.proxy, limited=bool(self._throttle))
         if address := self._connector.proxy:
-            self._proxy_health = ProxyHealth(address)
+            self._proxy_health = ProxyHealth(address, logs_in="@" in self._config.proxy)
         allowed = _allow_descriptors(_DESCRIPTORS + 2 * self._config.idle_connections_max)
         self._idle = IdlePool(min(self._config.idle_connections_max, allowed // 2))
 

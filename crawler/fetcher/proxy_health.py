@@ -17,10 +17,18 @@ _ANSWERS = "the proxy answers "  # `tunnels.py`
 
 
 class ProxyHealth:
-    """The state of `proxy` (its address without credentials), judged by the fetches through it."""
+    """The state of `proxy` (its address without credentials), judged by the fetches through it.
 
-    def __init__(self, proxy: str) -> None:
+    `logs_in` says whether credentials are sent to the proxy.
+    """
+
+    def __init__(self, proxy: str, *, logs_in: bool = False) -> None:
         self._proxy = proxy
+        self._login = (
+            "it rejects the user and password that fetch.proxy contains"
+            if logs_in
+            else "it requires a login (fetch.proxy=http://USER:PASSWORD@HOST:PORT)"
+        )
         self._worked = False  # whether the proxy has ever worked
         self._told = False  # whether the failure has been logged
         self._told_at = -math.inf
@@ -38,11 +46,7 @@ class ProxyHealth:
         of_host = self._worked and fetch.error.startswith(_ANSWERS) and not _wants_login(fetch)
         if not of_host and not self._told and now - self._told_at >= WORD_INTERVAL:
             self._told, self._told_at = True, now
-            why = (
-                "it requires a login (fetch.proxy=http://USER:PASSWORD@HOST:PORT)"
-                if _wants_login(fetch)
-                else fetch.error
-            )
+            why = self._login if _wants_login(fetch) else fetch.error
             log.error("the proxy %s failed: %s (%s); hosts wait and are retried", self._proxy, why, fetch.url)
 
 

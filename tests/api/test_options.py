@@ -39,6 +39,10 @@ def test_an_unknown_argument_is_rejected(tmp_path: Path) -> None:
         crawler.Crawl(directory=tmp_path, follows=False)  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="unexpected keyword argument 'follows'"):
         crawler.run(directory=tmp_path, follows=False)  # type: ignore[call-arg]
+    with pytest.raises(
+        TypeError, match=r"^run\(\) got an unexpected .* 'delay'; settings are given as config="
+    ):
+        crawler.run(directory=tmp_path, delay=2)  # type: ignore[call-arg]
     with pytest.raises(TypeError, match="unexpected keyword argument 'follows'"):
         asyncio.run(crawler.run_async(directory=tmp_path, follows=False))  # type: ignore[call-arg]
 

@@ -225,6 +225,7 @@ def test_shell_prints_an_expression(tmp_path: Path) -> None:
     with Web({"/": page(text="Tea")}) as web:
         ran = run("shell", web.url(), "-c", "css('title').text", *settings)
         assert ran.code == 0 and ran.text == "Tea\n", ran
+        assert run("shell", web.url(), "-c", "xpath('//title/text()').get()", *settings).text == "Tea\n"
         assert run("shell", web.url(), "-c", "css('a[')", *settings).code == 1
         for code, said in (
             ("css(", "SyntaxError"),

@@ -134,6 +134,24 @@ async def test_a_failing_proxy_is_logged_at_once_and_only_once(caplog: pytest.Lo
     assert "refused" in said.message.lower() and "secret" not in said.message
 
 
+@pytest.mark.parametrize(
+    ("login", "said"),
+    [
+        ("", "it requires a login (fetch.proxy=http://USER:PASSWORD@HOST:PORT) "),
+        ("me:wrong@", "it rejects the user and password that fetch.proxy contains "),
+    ],
+)
+@pytest.mark.parametrize("scheme", ["http", "https"])
+async def test_a_missing_login_and_a_rejected_one_are_told_apart(
+    login: str, said: str, scheme: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with Proxy(status=b"407 Proxy Authentication Required") as proxy:
+        async with make_client(small(proxy=f"http://{login}{proxy.authority}")) as client:
+            await client.fetch(FetchRequest(f"{scheme}://host.test/"))
+        assert f"the proxy http://{proxy.authority} failed: {said}" in caplog.text
+    assert "wrong" not in caplog.text
+
+
 def test_log_lines_about_a_proxy(caplog: pytest.LogCaptureFixture) -> None:
     """A failure of the proxy and its recovery are logged.
 

@@ -117,9 +117,9 @@ def _parked(facts: Mapping[str, Any]) -> str:
 
 # What a server requires if it answers with one of these statuses, and the command-line flags that provide it.
 _WANTS = {
-    401: "; it requires a login (--http-user and --http-password, --login, --load-cookies)",
+    401: "; it requires a login, or rejects the given one (--http-user and --http-password, --login, --load-cookies)",
     429: "; the host requests a slower crawl (--delay, --delay-factor)",
-    407: "; the proxy requires a login (--proxy http://USER:PASSWORD@HOST:PORT)",
+    407: "; the proxy requires a login, or rejects the given one (--proxy http://USER:PASSWORD@HOST:PORT)",
 }
 
 

@@ -42,7 +42,8 @@ def _record(**values: Any) -> dict[str, Any]:
         (_record(state="gone", status=404), "Gone: 404 at T."),
         (
             _record(state="failed", status=401),
-            "Failed: 401 at T; it requires a login (--http-user and --http-password, --login, --load-cookies).",
+            "Failed: 401 at T; it requires a login, or rejects the given one "
+            "(--http-user and --http-password, --login, --load-cookies).",
         ),
         (
             _record(state="failed", status=401, outcome="license_required"),

@@ -543,7 +543,7 @@ class Walk:
         for host in list(self.blocked):
             self._end_rule(self.blocked.pop(host))
             self.command("unblock", self.web.address(host))
-        self.command("check")
+        self.check()
         self.start("--depth", "100", "--max-pages", "0", "--pages-per-host", "100000")
         assert self.process is not None
         self._note_end_within(90)

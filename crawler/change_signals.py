@@ -27,7 +27,7 @@ class SignalSource(NamedTuple):
 # (`README.md`, "How to add").
 SIGNAL_SOURCES = (
     SignalSource("sitemap", 0, "lastmod of a sitemap that is read again"),
-    SignalSource("feed", 1, "entries and dates of an RSS or Atom feed that is read again"),
+    SignalSource("feed", 1, "entries and dates of an RSS, Atom or JSON feed that is read again"),
     SignalSource("indexnow", 2, "GET or POST /indexnow, once the site's key file is verified"),
     SignalSource("websub", 3, "deliveries of the hubs that serve.websub names"),
     SignalSource("signal", 4, "crawler signal, POST /signal, Crawl.signal"),

@@ -474,6 +474,6 @@ def test_pages_are_withdrawn_from_an_open_and_from_a_closed_crawl(
 def test_a_wrong_withdrawal_is_refused_before_the_directory_is_read(tmp_path: Path) -> None:
     crawl = crawler.Crawl(directory=tmp_path / "none")
     with pytest.raises(UsageError):
-        asyncio.run(crawl.withdraw("nothing"))
+        asyncio.run(crawl.withdraw("/nothing"))
     with pytest.raises(DirectoryError):
         asyncio.run(crawl.withdraw("http://a.org/"))

@@ -162,12 +162,13 @@ def evaluate(code: str, web: Web) -> Any:
         "f": f,
         "Kind": dict,
         "links": links,
-        "page": crawler.Page.of("http://shop.test/", source),
+        "page": (page := crawler.Page.of("http://shop.test/", source)),
         "parse": parse,
         "re": re,
         "seeds": web.url(),
         "Tea": Tea,
         "url": web.url(),
+        "xpath": page.xpath,
     }
     if code.startswith("logging."):
         names["logging"] = __import__("logging")

@@ -56,7 +56,10 @@ def test_help_lists_every_signal_source(capsys: pytest.CaptureFixture[str]) -> N
     with pytest.raises(SystemExit):
         change.main("signal", ["--help"])
     shown = " ".join(capsys.readouterr().out.split())
-    assert "{" + ",".join(NAMES) + "}" in shown and "feed: entries and dates of an RSS or Atom feed" in shown
+    assert (
+        "{" + ",".join(NAMES) + "}" in shown
+        and "feed: entries and dates of an RSS, Atom or JSON feed" in shown
+    )
 
 
 def test_a_seed_that_cannot_be_fetched_is_refused_with_the_reason(

@@ -90,6 +90,7 @@ def test_the_settings_of_the_garbage_collector_are_restored_after_a_command(argv
 
     If it stayed off, a program that runs commands would use more and more memory.
     """
+    gc.enable()
     gc.set_threshold(9_999, 9, 9)
     cli.main(argv)
     assert gc.isenabled() and gc.get_threshold() == (9_999, 9, 9)

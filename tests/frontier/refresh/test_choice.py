@@ -389,9 +389,9 @@ def test_pages_that_are_too_young_are_taken_if_there_are_no_others() -> None:
 
 
 def test_a_page_that_is_too_young_for_the_offset_of_its_directory_can_be_requested() -> None:
-    """The page is withheld, but it is older than its minimum age: only this age may hold back a request."""
+    """Seven pages are withheld, but only a minimum age may hold back a request."""
     day = 86_400.0
-    schedule = Schedule(Settings(explore=0.0, min_age=600.0))
+    schedule = Schedule(Settings(explore=0.0))
     keys = np.arange(1, 9, dtype=np.uint64)
     schedule.add_many(keys, np.zeros(8), np.zeros(8), np.full(8, -9 * day), 1.0, 0.0, watched=200 * day)
     schedule.renew()
@@ -400,15 +400,19 @@ def test_a_page_that_is_too_young_for_the_offset_of_its_directory_can_be_request
     for step, page in enumerate(pages):
         schedule.acquire(page, step * 2.0)
         schedule.record_outcome(page, step * 2.0, RefreshOutcome.CHANGED, step * 2.0 + 1.0)
-    assert schedule.overview.first_withheld() == pages[0]
-    assert schedule.overview.page(pages[0], 20.0).state == "too young"
+    pin(schedule, 0.01 * schedule.pace.level, 20.0)
+    pages.remove(schedule.peek(20.0))
+    assert {schedule.overview.page(page, 20.0).state for page in pages} == {"waits"}
+    schedule.acquire(pages[0], 20.0)
+    schedule._check()
+
+
+def test_a_page_younger_than_its_minimum_age_cannot_be_requested() -> None:
+    schedule = Schedule(Settings(explore=0.0, min_age=600.0))
+    page = schedule.add(1, 1, 1, 0.0, 1.0)
+    assert schedule.overview.first_withheld() == page
+    assert schedule.overview.page(page, 599.0).state == "too young"
     with pytest.raises(RuntimeError, match="cannot be held"):
-        schedule.acquire(pages[0], 20.0)
-    pin(schedule, 0.01 * schedule.pace.level, 601.0)
-    for page in pages:
-        schedule.block(schedule.host_of(page), 601.0)
-    schedule.peek(620.0)
-    withheld = [page for page in pages if schedule.overview.due_at(page, 620.0) > 700.0]
-    assert withheld and schedule.overview.page(withheld[0], 620.0).state == "waits"
-    schedule.acquire(withheld[0], 620.0)
+        schedule.acquire(page, 599.0)
+    schedule.acquire(page, 600.0)
     schedule._check()

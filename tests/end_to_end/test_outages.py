@@ -10,23 +10,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from crawler.lab.changing.server import LOOPBACK
 from tests.end_to_end.web import Answer, ReceivedRequest, Web, page, run
 
 PAGES = 12
 LONG = 60.0
-CONFIG = """
-[network]
-allow_networks = ["127.0.0.0/8"]
-[politeness]
-delay = 0.02
-delay_factor = 0.0
-address_delay_share = 0.0
-[sitemaps]
-robots = false
-[due]
-max_wait = 0.05
-[admin]
-address = "off"
+CONFIG = f"""{LOOPBACK}
 [refresh]
 min_age = 0.0
 retry_age = 2.0

@@ -79,6 +79,18 @@ def alone() -> tuple[Schedule, int, int]:
     return schedule, schedule.add(1, 1, 1, 0.0, 0.0), schedule.add(2, 1, 1, 0.0, 0.0)
 
 
+def one_is_back(size: int) -> tuple[Schedule, list[int], int, float]:
+    """Return a schedule, its pages, one that is back after an hour while the others are away, and the present instant."""
+    schedule = Schedule(Settings(explore=0.0), level=1e9, track=True)
+    pages = [schedule.add(number, 1, 1, 0.0, 0.0) for number in range(1, size + 1)]
+    for page in pages:
+        ask(schedule, page, 1.0, GONE)
+    now = 1.0 + HOUR
+    back = schedule.claim_next(now)
+    schedule.record_outcome(back, now, UNCHANGED, now)
+    return schedule, pages, back, now
+
+
 def test_the_waits_of_a_page_grow_by_the_same_factor() -> None:
     schedule, gone, other = alone()
     now, waits = 1.0, []
@@ -147,13 +159,7 @@ def test_pages_that_are_gone_for_good_get_a_hundredth_of_the_fetches() -> None:
 
 def test_a_page_that_is_back_recalls_few_pages_that_are_gone_for_good() -> None:
     """Of 200 pages that went away in the same hour, one comes back; hardly any other page is fetched for this reason."""
-    schedule = Schedule(Settings(explore=0.0), level=1e9)
-    pages = [schedule.add(number, 1, 1, 0.0, 0.0) for number in range(1, 201)]
-    for page in pages:
-        ask(schedule, page, 1.0, GONE)
-    now = 1.0 + HOUR
-    back = schedule.claim_next(now)
-    schedule.record_outcome(back, now, UNCHANGED, now)
+    schedule, _, back, now = one_is_back(200)
     asked = 0
     for _ in range(1000):
         now += 1.0
@@ -200,13 +206,7 @@ def test_a_blocked_host_does_not_use_up_the_budget() -> None:
 
 def test_a_recall_is_stored() -> None:
     """The process is killed while a recall is under way. After the restart, the recalled pages are due at once."""
-    schedule = Schedule(Settings(explore=0.0), level=1e9, track=True)
-    pages = [schedule.add(number, 1, 1, 0.0, 0.0) for number in range(1, 51)]
-    for page in pages:
-        ask(schedule, page, 1.0, GONE)
-    now = 1.0 + HOUR
-    back = schedule.claim_next(now)
-    schedule.record_outcome(back, now, UNCHANGED, now)
+    schedule, pages, back, now = one_is_back(50)
     schedule.peek(now + 1.0)
     store = MemoryStore()
     batch = store.batch()

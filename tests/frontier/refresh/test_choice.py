@@ -370,8 +370,8 @@ def test_while_directories_burst_the_choice_is_near_the_best_and_needs_few_check
     assert checks < 2.0 * picks
 
 
-def test_pages_that_are_too_young_are_taken_if_there_are_no_others() -> None:
-    """All pages of the only directory were just crawled and had changed. No fetch is wasted."""
+def just_changed() -> tuple[Schedule, list[int]]:
+    """Return a schedule at instant 20, and its eight pages. All were just crawled and had changed."""
     day = 86_400.0
     schedule = Schedule(Settings(explore=0.0))
     keys = np.arange(1, 9, dtype=np.uint64)
@@ -383,6 +383,12 @@ def test_pages_that_are_too_young_are_taken_if_there_are_no_others() -> None:
         schedule.acquire(page, step * 2.0)
         schedule.record_outcome(page, step * 2.0, RefreshOutcome.CHANGED, step * 2.0 + 1.0)
     pin(schedule, 0.01 * schedule.pace.level, 20.0)
+    return schedule, pages
+
+
+def test_pages_that_are_too_young_are_taken_if_there_are_no_others() -> None:
+    """No fetch is wasted."""
+    schedule, pages = just_changed()
     assert schedule.claim_next(20.0) >= 0
     assert sorted(schedule.overview.page(page, 20.0).state for page in pages) == ["in flight"] + 7 * ["waits"]
     schedule._check()
@@ -390,17 +396,7 @@ def test_pages_that_are_too_young_are_taken_if_there_are_no_others() -> None:
 
 def test_a_page_that_is_too_young_for_the_offset_of_its_directory_can_be_requested() -> None:
     """Seven pages are withheld, but only a minimum age may hold back a request."""
-    day = 86_400.0
-    schedule = Schedule(Settings(explore=0.0))
-    keys = np.arange(1, 9, dtype=np.uint64)
-    schedule.add_many(keys, np.zeros(8), np.zeros(8), np.full(8, -9 * day), 1.0, 0.0, watched=200 * day)
-    schedule.renew()
-    schedule.pace.rate = 1 / day
-    pages = [schedule.find(key) for key in keys.tolist()]
-    for step, page in enumerate(pages):
-        schedule.acquire(page, step * 2.0)
-        schedule.record_outcome(page, step * 2.0, RefreshOutcome.CHANGED, step * 2.0 + 1.0)
-    pin(schedule, 0.01 * schedule.pace.level, 20.0)
+    schedule, pages = just_changed()
     pages.remove(schedule.peek(20.0))
     assert {schedule.overview.page(page, 20.0).state for page in pages} == {"waits"}
     schedule.acquire(pages[0], 20.0)

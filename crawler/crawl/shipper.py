@@ -71,10 +71,11 @@ class Shipper:
             if left <= 0.0:
                 return
             pause = NOTICE_INTERVAL
+            current = str(self._transfers)
             log.warning(
-                "copying WARC files to %s: %s; waiting at most %.0f s more",
+                "copying WARC files to %s%s; waiting at most %.0f s more",
                 self._config.ship,
-                self._transfers,
+                f": {current}" if current else "",
                 left,
             )
 

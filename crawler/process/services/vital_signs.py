@@ -26,7 +26,6 @@ class VitalSigns:
     def __init__(self, process: "Process", stages: "Stages") -> None:
         self._process, self._name = process, stages.name
         self._frontier, self._due, self._counters = stages.frontier, stages.due, stages.point.counters
-        self._before = stages.counters_before
         self._now: Callable[[], float] = stages.clock.now
         self._lag = 0.0
         self._waits = WaitLog()
@@ -65,7 +64,7 @@ class VitalSigns:
         }
 
     def _grown(self, counter: str) -> int:
-        return self._counters[counter] - self._before[counter]
+        return self._counters[counter] - self._process.exchange.before[counter]
 
     def _growing(self) -> dict[str, int]:
         """Return the counters that show the progress of the crawl by their growth."""

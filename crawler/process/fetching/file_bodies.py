@@ -6,6 +6,7 @@ resumed.
 
 from crawler.config import Config
 from crawler.extract.feed import is_feed
+from crawler.extract.sitemap import is_sitemap
 from crawler.fetcher.fetch_request import FetchRequest
 from crawler.fetcher.file_body import FileBody, FileRule
 from crawler.records import FetchTask, LinkFlag
@@ -54,8 +55,11 @@ class FileBodies:
         def is_asked(url: str, media_type: str) -> bool:
             return every or seed or (self._chosen and self._kinds.keeps(url, media_type))
 
+        def parses(media_type: str, start: bytes) -> bool:
+            return self._parses(media_type, start) or (seed and is_sitemap(start))
+
         return FileRule(
-            parses=self._parses,
+            parses=parses,
             is_asked=is_asked,
             held_bytes_max=self._fetch.file_held_bytes,
             bytes_max=self._fetch.file_bytes_max,

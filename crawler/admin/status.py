@@ -43,7 +43,7 @@ class Status(msgspec.Struct, kw_only=True):
 
     The fields from `processes` to `serve` are set only for running processes (`process/live_services.py`).
     `processes` contains the vital signs of each process. `run` contains the number of pages fetched in this
-    run. `recent` is the growth in about the last minute (`process_metrics.LastMinute`). `slowest` is the host
+    run, and the number of bytes of large files that are not committed yet. `recent` is the growth in about the last minute (`process_metrics.LastMinute`). `slowest` is the host
     whose URLs take the longest time; it is None if no host must wait. `pages_left` is the
     number of pages that may still be fetched in this run; it is None without `crawl.max_pages`. `timings` are
     histograms. `waited` contains, for each reason, the seconds in which no fetch could start. `errors` are
@@ -71,6 +71,11 @@ class Status(msgspec.Struct, kw_only=True):
     log: dict[str, int] = {}
     serve: dict[str, Any] = {}
     refreshing: dict[str, Any] = {}
+
+    @property
+    def received_bytes(self) -> int:
+        """The number of bytes of bodies that were received. Bytes of a large file count while it arrives."""
+        return self.counters.get("bytes.wire", 0) + self.run.get("arriving_bytes", 0)
 
     @property
     def eta(self) -> Eta:

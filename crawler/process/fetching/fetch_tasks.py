@@ -394,6 +394,11 @@ class FetchTasks:
             self.promise(fetch_task, fetch, change)
         return change
 
+    @property
+    def arriving_bytes(self) -> int:
+        """The number of bytes of large files that have arrived and are not committed yet."""
+        return self._files.arriving_bytes
+
     async def _fetch_page(
         self, fetch_task: FetchTask, owner: object
     ) -> tuple[Fetch, Extracted | None, FileBody | None]:

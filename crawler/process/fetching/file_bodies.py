@@ -38,6 +38,11 @@ class FileBodies:
         self._kinds = Kinds(config.filter.accept, config.filter.reject)
         self._chosen = bool(config.filter.accept)
 
+    @property
+    def arriving_bytes(self) -> int:
+        """The number of bytes of large files that have arrived and are not committed yet."""
+        return self._parts.arriving_bytes
+
     def body(self, request: FetchRequest, fetch_task: FetchTask) -> FileBody | None:
         """Return the `FileBody` that receives the answer to a page's request; None if every answer stays in memory."""
         if self._off or fetch_task.flags & LinkFlag.EXTERNAL:

@@ -53,7 +53,10 @@ class VitalSigns:
         return {
             "members": [MemberStatus(process["name"], "running", self._now(), process["pid"])],
             "processes": [process],
-            "run": {"fetched": self._counters["pages.fetched"] - self._fetched_before},
+            "run": {
+                "fetched": self._counters["pages.fetched"] - self._fetched_before,
+                "arriving_bytes": self._process.fetch_tasks.arriving_bytes,
+            },
             "recent": self._recent.plain(),
             "slowest": self._frontier.views.slowest(self._now()),
             "pages_left": self._process.exchange.coordination.pages_left(self._now()),

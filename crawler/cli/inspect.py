@@ -62,7 +62,7 @@ def _summary(status: Status) -> list[str]:
     """Return a summary of about six lines, enough for most users; leave out values that are zero."""
     frontier, count = status.frontier, status.counters.get
     filtered = sum(group(status.counters, "urls.filtered").values())
-    received = count("bytes.wire", 0)
+    received = status.received_bytes
     known = f"{several(status.due.new, 'URL')} of {several(count('urls.links', 0), 'link')}, {filtered:,} filtered"
     numbers = msgspec.structs.asdict(frontier)
     hosts = {name.removeprefix("hosts_"): n for name, n in numbers.items() if name.startswith("hosts_")}

@@ -43,12 +43,12 @@ class Rates:
 
     def __init__(self, status: Status) -> None:
         self._at = time.monotonic()
-        self._pages, self._bytes = status.fetches, status.counters.get("bytes.wire", 0)
+        self._pages, self._bytes = status.fetches, status.received_bytes
 
     def sample(self, status: Status) -> dict[str, float]:
-        now, pages, received = time.monotonic(), status.fetches, status.counters.get("bytes.wire", 0)
+        now, pages, received = time.monotonic(), status.fetches, status.received_bytes
         seconds = max(now - self._at, 1e-9)
-        made = {"pages": (pages - self._pages) / seconds, "bytes": (received - self._bytes) / seconds}
+        made = {"pages": (pages - self._pages) / seconds, "bytes": max(0, received - self._bytes) / seconds}
         self._at, self._pages, self._bytes = now, pages, received
         return made
 
@@ -87,7 +87,7 @@ def line(status: Status, rates: dict[str, float]) -> str:
     count, frontier = status.counters.get, status.frontier
     return (
         f"{fetched(status)} ({rates['pages']:.1f}/s), "
-        f"{count('bytes.wire', 0) / 1e6:,.1f} MB ({rates['bytes'] / 1e6:.2f} MB/s), "
+        f"{status.received_bytes / 1e6:,.1f} MB ({rates['bytes'] / 1e6:.2f} MB/s), "
         f"{frontier.todo:,} to do on {several(frontier.hosts, 'host')}, "
         f"{frontier.in_flight:,} in flight, {count('urls.failed', 0):,} failed{waiting_for(status)}"
         f"{'; ' * bool(missing_words(status))}{missing_words(status)}"
@@ -156,7 +156,7 @@ def _totals(status: Status) -> "RenderableType":
     outcomes = group(status.counters, "pages").items()
     others = sorted(((n, name) for name, n in outcomes if name != "fetched" and n), reverse=True)
     rows = {
-        "pages": f"{fetched(status)}, {count('bytes.wire', 0) / 1e6:,.1f} MB",
+        "pages": f"{fetched(status)}, {status.received_bytes / 1e6:,.1f} MB",
         "others": ", ".join(f"{words(name)} {n:,}" for n, name in others) or "none",
         "links": f"{count('urls.links', 0):,} found, {several(status.due.new, 'new URL')}",
         "to do": f"{frontier.todo:,} on {several(frontier.hosts, 'host')}, "

@@ -52,7 +52,11 @@ class VitalSigns:
         return {
             "members": [MemberStatus(process["name"], "running", self._now(), process["pid"])],
             "processes": [process],
-            "run": {"fetched": self._grown("pages.fetched"), "again": self._grown("refresh.done")},
+            "run": {
+                "fetched": self._grown("pages.fetched"),
+                "again": self._grown("refresh.done"),
+                "arriving_bytes": self._process.fetch_tasks.arriving_bytes,
+            },
             "recent": self._recent.plain(),
             "slowest": self._frontier.views.slowest(self._now()),
             "pages_left": self._process.exchange.coordination.pages_left(self._now()),

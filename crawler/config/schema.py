@@ -212,7 +212,6 @@ class FetchConfig(_Section, frozen=True):
     file_rate_min: ByteCount = ByteCount(1 << 10)  # minimum bytes/s while a requested file arrives
     resumes_max: Count = 20  # maximum number of requests in a row that resume the same file
     decode_step_bytes: ByteCount = ByteCount(256 << 10)
-    content_codings_max: Count = 2
     redirects_max: Count = 10
     keep_alive_extra: Seconds = Seconds(5)  # an idle connection is kept for the host's gap plus this time
     keep_alive_max: Seconds = Seconds(35)

@@ -21,13 +21,14 @@ RENAMED: Mapping[str, str] = {}
 # force.
 FORMER_DEFAULTS: Mapping[str, object] = {"refresh.clock_min": 604_800.0}
 DROPPED: Mapping[str, str] = {
+    "fetch.content_codings_max": "at most two content codings are undone",
     "due.method": "the known URLs are always in sorted runs on disk",
     "fetch.large_body_bytes": "fetch.held_bytes_max bounds all bodies together",
     "fetch.large_bodies_max": "fetch.held_bytes_max bounds all bodies together",
     "hooks.sink_errors": "`on_error` of the Python API decides the effect of an error",
 }
 # removed key -> the value whose effect is now always in force; if a file has this value, nothing is logged
-STILL_TRUE: Mapping[str, object] = {"due.method": "runs"}
+STILL_TRUE: Mapping[str, object] = {"due.method": "runs", "fetch.content_codings_max": 2}
 
 
 def renewed(tree: Mapping[str, Any], where: str) -> dict[str, Any]:

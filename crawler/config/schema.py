@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from crawler.config.units import ENDLESS, ByteCount, Count, Delays, Limit, Number, Port, Positive, Seconds
+from crawler.urls.canonical import LENGTH_MAX
 
 ScopeName = Literal["host", "domain", "prefix", "any"]
 RobotsPolicy = Literal["obey", "ignore"]
@@ -245,7 +246,7 @@ class NetworkConfig(_Section, frozen=True):
 class UrlsConfig(_Section, frozen=True):
     """The canonical form and the fingerprints of URLs (`urls/README.md`, "Forms of a URL" and "Fingerprint")."""
 
-    length_max: Count = 8192
+    length_max: Annotated[int, Meta(ge=0, le=LENGTH_MAX)] = LENGTH_MAX
     strip_session_ids: bool = True
     fingerprint: Literal["mmh3", "blake2b"] = "mmh3"
     partition: Literal["domain", "host"] = "domain"

@@ -31,7 +31,7 @@ from crawler.records import LinkFlag, PageState, PeerStatus
 from crawler.robots.cache import RobotsCopy
 from crawler.storage.commit import Change, Maker
 from crawler.urls.canonical import hostname
-from crawler.urls.typed_url import LOGIN_REFUSED, split_login, typed_host, typed_url, whole_host
+from crawler.urls.typed_url import LOGIN_REFUSED, looked_up, split_login, typed_host, whole_host
 
 Commit = Callable[[Change | Maker], None]
 T = TypeVar("T")
@@ -179,9 +179,7 @@ class Commands:
         from crawler.consent.use_rule import UseRule
 
         rule = UseRule.of(allow, self._context.config.consent)
-        request_form = typed_url(url)
-        if request_form is None:
-            raise UsageError(f"{url!r} is not an http or https URL")
+        request_form = looked_up(url)
         fingerprint = self._fingerprinter.fingerprint(request_form)
         if self._frontier.views.withholding_line(request_form):
             return None

@@ -146,6 +146,7 @@ class RequestOptions(msgspec.Struct, frozen=True, gc=False):
     secrets: tuple[str, ...] = ()
 
 
+REDIRECT_STATUSES = frozenset((301, 302, 303, 307, 308))
 BUSY_STATUSES = frozenset((429, 503))  # statuses that ask for fewer requests (HOST_BUSY, Retry-After)
 
 

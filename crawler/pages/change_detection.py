@@ -30,8 +30,8 @@ from typing import NamedTuple
 import mmh3
 import msgspec
 
+from crawler import http_dates
 from crawler.errors import ConfigError
-from crawler.http_dates import parse_date
 from crawler.pages.content_distance import distance, simhash
 from crawler.records import (
     META_NOARCHIVE,
@@ -97,7 +97,6 @@ _INVISIBLE = re.compile(
     re.DOTALL | re.IGNORECASE,
 )
 TEXT_BYTES_MAX = 256 << 10  # larger pages are compared byte by byte; extracting text would block the loop
-_WEAK_SECONDS = 2.0  # minimum seconds from Last-Modified to Date; see RFC 9110, 8.8.2.2
 
 Patterns = Sequence[re.Pattern[bytes]]
 
@@ -294,12 +293,8 @@ def _facts(fetch: Fetch, record: PageRecord, previous: PageRecord | None) -> Ren
 
 def _is_weak(fetch: Fetch) -> bool:
     """Return whether Last-Modified is so close to Date that the page may have changed again in the same second."""
-    try:
-        modified = parse_date(fetch.header(b"last-modified").decode("latin-1"))
-        sent = parse_date(fetch.header(b"date").decode("latin-1"))
-        return (sent - modified).total_seconds() < _WEAK_SECONDS
-    except (TypeError, ValueError, OverflowError):
-        return False
+    modified, date = fetch.header(b"last-modified"), fetch.header(b"date")
+    return http_dates.is_strong(modified.decode("latin-1"), date.decode("latin-1")) is False
 
 
 def _renew_directives(

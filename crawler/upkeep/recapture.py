@@ -11,7 +11,7 @@ import msgspec
 from crawler.consent.receipts import ReceiptBlock, packed, receipt_key
 from crawler.errors import DamageError
 from crawler.fetcher.framing import head_of
-from crawler.fetcher.outcome import content_type_of, location_of
+from crawler.fetcher.outcome import location_of
 from crawler.pages import reading, segments
 from crawler.pages.archive import Archive
 from crawler.pages.captures import (
@@ -371,7 +371,7 @@ def _fetch(url: str, at: float, found: Found) -> tuple[Fetch, bytes]:
     head = head_of(message.headers, version=message.version, status=message.status, reason=message.reason)
     outcome = found.facts.get("outcome", "")
     digest = reading.payload_digest(found.answer)
-    content = reading.decode_payload(message.payload, reading.codings_of(message.headers))
+    content = reading.content_of(message.payload, message.headers)
     fetch = Fetch(
         url=url,
         outcome=Outcome(outcome) if outcome in set(Outcome) else Outcome.FETCHED,
@@ -379,7 +379,7 @@ def _fetch(url: str, at: float, found: Found) -> tuple[Fetch, bytes]:
         headers=message.headers,
         body=message.payload,
         content=content,
-        content_type=content_type_of(head)[0],
+        content_type=head.media_type()[0],
         location=location_of(head),
         began=at,
         rendering=_rendering(found),

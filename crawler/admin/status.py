@@ -43,11 +43,11 @@ class Status(msgspec.Struct, kw_only=True):
 
     The fields from `processes` to `serve` are set only for running processes (`process/live_services.py`).
     `processes` contains the vital signs of each process. `run` contains the number of pages fetched in this
-    run, and the number of bytes of large files that are not committed yet. `recent` is the growth in about the last minute (`process_metrics.LastMinute`). `slowest` is the host
-    whose URLs take the longest time; it is None if no host must wait. `pages_left` is the
-    number of pages that may still be fetched in this run; it is None without `crawl.max_pages`. `timings` are
-    histograms. `waited` contains, for each reason, the seconds in which no fetch could start. `errors` are
-    the latest warnings. `serve` is the state of the page server.
+    run, and the number of bytes of large files that are not committed yet. `recent` is the growth in about the
+    last minute (`process_metrics.LastMinute`). `slowest` is the host whose URLs take the longest time; it is
+    None if no host must wait. `pages_left` is the number of pages that may still be fetched in this run; it is
+    None without `crawl.max_pages`. `timings` are histograms. `waited` contains, for each reason, the seconds in
+    which no fetch could start. `errors` are the latest warnings. `serve` is the state of the page server.
     """
 
     name: str = ""

@@ -55,7 +55,7 @@ class VitalSigns:
             "processes": [process],
             "run": {
                 "fetched": self._counters["pages.fetched"] - self._fetched_before,
-                "arriving_bytes": self._process.fetch_tasks.arriving_bytes,
+                "arriving_bytes": self._process.fetch_tasks.files.arriving_bytes,
             },
             "recent": self._recent.plain(),
             "slowest": self._frontier.views.slowest(self._now()),

@@ -116,7 +116,7 @@ class FetchTasks:
         files: FileBodies,
         sink: Sink | None = None,
     ) -> None:
-        self._files = files
+        self.files = files
         self._config = config
         self._clock = clock
         self._frontier = frontier
@@ -394,11 +394,6 @@ class FetchTasks:
             self.promise(fetch_task, fetch, change)
         return change
 
-    @property
-    def arriving_bytes(self) -> int:
-        """The number of bytes of large files that have arrived and are not committed yet."""
-        return self._files.arriving_bytes
-
     async def _fetch_page(
         self, fetch_task: FetchTask, owner: object
     ) -> tuple[Fetch, Extracted | None, FileBody | None]:
@@ -444,11 +439,11 @@ class FetchTasks:
             with_options(request, options)
             request.jar = self._jars.of(options.jar) if options.jar else None
             request.proxy = options.proxy
-            request.file = self._files.body(request, fetch_task)
+            request.file = self.files.body(request, fetch_task)
             return await self._hops.follow(
                 fetch_task, request, self._hops.in_scope, options, keeps_all=True
             ), None
-        request.file = file = self._files.body(request, fetch_task)
+        request.file = file = self.files.body(request, fetch_task)
         if file is not None and file.has_left():
             await asyncio.to_thread(file.reopen)
         stream = self._reader.follow(fetch_task)

@@ -55,7 +55,7 @@ class VitalSigns:
             "run": {
                 "fetched": self._grown("pages.fetched"),
                 "again": self._grown("refresh.done"),
-                "arriving_bytes": self._process.fetch_tasks.arriving_bytes,
+                "arriving_bytes": self._process.fetch_tasks.files.arriving_bytes,
             },
             "recent": self._recent.plain(),
             "slowest": self._frontier.views.slowest(self._now()),

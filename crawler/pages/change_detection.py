@@ -238,6 +238,10 @@ def next_record(
         record.rendered = fetch.shown is not None
         if not unchanged:
             record.links = len(extracted.hrefs) if extracted is not None else 0
+        if extracted is not None and not extracted.parse_limit:
+            record.flags = record.flags & ~LinkFlag.FEED | (
+                LinkFlag.FEED if extracted.told_by == "feed" else 0
+            )
     if fetch.outcome in SUCCESSES:
         _renew_directives(record, fetch.outcome, extracted, tags, unchanged)
     record.shown = _facts(fetch, record, previous)

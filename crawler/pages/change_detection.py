@@ -37,6 +37,7 @@ from crawler.records import (
     META_NOARCHIVE,
     META_NOINDEX,
     TLS_FAILURES,
+    Capture,
     Directives,
     Extracted,
     Fetch,
@@ -173,6 +174,22 @@ def is_other_form(previous: PageRecord | None, fetch: Fetch) -> bool:
         return False
     has_content = fetch.outcome in SUCCESSES and fetch.outcome is not Outcome.UNCHANGED
     return has_content and previous.rendered != (fetch.shown is not None)
+
+
+def is_back(previous: PageRecord | None, record: PageRecord) -> bool:
+    """Return whether a page that was gone, moved or denied is there again."""
+    return (
+        previous is not None and previous.state is not PageState.STORED and record.state is PageState.STORED
+    )
+
+
+def note_same_content(record: PageRecord, previous: PageRecord, shown: Capture | None, digest: bytes) -> None:
+    """Undo the change of a page that is back if its payload has the same SHA-1 as at its last change.
+
+    `shown` is the capture of the last change.
+    """
+    if shown is not None and 200 <= shown.status < 300 and shown.digest == digest != b"":
+        record.changed_at, record.changes = previous.changed_at, previous.changes
 
 
 def state_after(previous: PageRecord | None, outcome: Outcome) -> PageState:

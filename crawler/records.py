@@ -61,6 +61,7 @@ class LinkFlag:
     # `crawler retire` dropped the URL while the link waited for its owner; the URL is never fetched. The 8
     # bits below the bit of this flag hold the class of the link (`orders/classes.py`).
     RETIRED = 1 << 24
+    SNIFFED = 1 << 25  # the answer has no usable media type, but it begins like HTML, so it is a page
 
 
 # A `Link` with one of these flags is not a link on a page, but a message to the owner of its URL.

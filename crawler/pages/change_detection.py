@@ -49,6 +49,7 @@ from crawler.records import (
     RenderingFacts,
 )
 from crawler.shadow_roots import open_shadow_roots
+from crawler.urls.media_type import is_usable, sniff_html
 
 SUCCESSES = frozenset({Outcome.FETCHED, Outcome.EMPTY, Outcome.UNCHANGED})
 _FINAL_STATES = {
@@ -255,6 +256,8 @@ def next_record(
         record.rendered = fetch.shown is not None
         if not unchanged:
             record.links = len(extracted.hrefs) if extracted is not None else 0
+        sniffed = not is_usable(fetch.content_type) and sniff_html(fetch.content)
+        record.flags = record.flags & ~LinkFlag.SNIFFED | (LinkFlag.SNIFFED if sniffed else 0)
         if extracted is not None and not extracted.parse_limit:
             record.flags = record.flags & ~LinkFlag.FEED | (
                 LinkFlag.FEED if extracted.told_by == "feed" else 0

@@ -37,6 +37,7 @@ from crawler.records import (
     META_NOARCHIVE,
     META_NOINDEX,
     TLS_FAILURES,
+    Capture,
     Directives,
     Extracted,
     Fetch,
@@ -48,6 +49,7 @@ from crawler.records import (
     RenderingFacts,
 )
 from crawler.shadow_roots import open_shadow_roots
+from crawler.urls.media_type import is_usable, sniff_html
 
 SUCCESSES = frozenset({Outcome.FETCHED, Outcome.EMPTY, Outcome.UNCHANGED})
 _FINAL_STATES = {
@@ -175,6 +177,22 @@ def is_other_form(previous: PageRecord | None, fetch: Fetch) -> bool:
     return has_content and previous.rendered != (fetch.shown is not None)
 
 
+def is_back(previous: PageRecord | None, record: PageRecord) -> bool:
+    """Return whether a page that was gone, moved or denied is there again."""
+    return (
+        previous is not None and previous.state is not PageState.STORED and record.state is PageState.STORED
+    )
+
+
+def note_same_content(record: PageRecord, previous: PageRecord, shown: Capture | None, digest: bytes) -> None:
+    """Undo the change of a page that is back if its payload has the same SHA-1 as at its last change.
+
+    `shown` is the capture of the last change.
+    """
+    if shown is not None and 200 <= shown.status < 300 and shown.digest == digest != b"":
+        record.changed_at, record.changes = previous.changed_at, previous.changes
+
+
 def state_after(previous: PageRecord | None, outcome: Outcome) -> PageState:
     """Return the state of a URL after an answer or a failure."""
     if previous is not None and previous.state is PageState.STORED and outcome in _NO_VERDICT:
@@ -238,6 +256,12 @@ def next_record(
         record.rendered = fetch.shown is not None
         if not unchanged:
             record.links = len(extracted.hrefs) if extracted is not None else 0
+        sniffed = not is_usable(fetch.content_type) and sniff_html(fetch.content)
+        record.flags = record.flags & ~LinkFlag.SNIFFED | (LinkFlag.SNIFFED if sniffed else 0)
+        if extracted is not None and not extracted.parse_limit:
+            record.flags = record.flags & ~LinkFlag.FEED | (
+                LinkFlag.FEED if extracted.told_by == "feed" else 0
+            )
     if fetch.outcome in SUCCESSES:
         _renew_directives(record, fetch.outcome, extracted, tags, unchanged)
     record.shown = _facts(fetch, record, previous)

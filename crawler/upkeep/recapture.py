@@ -25,7 +25,7 @@ from crawler.pages.captures import (
     unpack_capture,
     unpack_record,
 )
-from crawler.pages.change_detection import next_record
+from crawler.pages.change_detection import is_back, next_record, note_same_content
 from crawler.pages.erased_bytes import is_filler
 from crawler.pages.request_query import query_of_request, url_with
 from crawler.pages.shipping import refuse_elsewhere
@@ -265,6 +265,10 @@ class Recapture:
         if previous is not None and previous.fetched_at >= fetch.began:
             return
         record = _record(previous, fetch, fingerprint, digest, found)
+        if previous is not None and is_back(previous, record):
+            at = capture_key(fingerprint, previous.changed_at)
+            shown = self._repair.store.get(at)
+            note_same_content(record, previous, None if shown is None else unpack_capture(at, shown), digest)
         record.receipt = receipt
         self._repair.writer.put(key, pack(record))
         self._repair.writer.flush()

@@ -5,14 +5,16 @@ answers again, and the Python API reads the stored copies.
 """
 
 import gzip
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from zipfile import ZipFile
 
 import pytest
 
 import crawler
-from tests.end_to_end.web import SETTINGS, Route, Web, lines, page
+from tests.end_to_end.web import SETTINGS, Route, Web, crawl, lines, page, run
 
 TEXT = page(text="The same text")
 PACKED = gzip.compress(TEXT.encode())
@@ -93,3 +95,59 @@ def test_a_stored_answer_has_the_outcome_and_title_of_the_fetched_one(read: Read
 def test_a_transfer_coding_is_no_part_of_the_page(read: Read, path: str) -> None:
     assert read["stored"][path].content == TEXT.encode()
     assert read["fetched"][path][3] == "The same text"
+
+
+def test_every_reader_knows_the_same_pages(tmp_path: Path) -> None:
+    """A page without a usable media type is a page for the crawl, the report, exports and the archive.
+
+    Each page has a link to a URL of its own, so the requests show what the crawl has read as a page.
+    """
+    kinds = [
+        "text/html",
+        "application/xhtml+xml",
+        "",
+        "unknown/unknown",
+        "*/*",
+        "text",
+        "text/csv",
+        "image/svg+xml",
+    ]
+    starts = {"html": "<!doctype html>", "other": "<meta name=x>"}
+    named = {f"{number}-{start}": kind for number, kind in enumerate(kinds) for start in starts}
+    routes: dict[str, Route] = {
+        f"/{name}": (
+            200,
+            {"Content-Type": kind},
+            f"{starts[name.partition('-')[2]]}<title>{name}</title><a href=/of/{name}>{name}</a>",
+        )
+        for name, kind in named.items()
+    }
+    directory = tmp_path / "crawl"
+    with Web(routes) as web:
+        crawl(directory, *(web.url(path) for path in routes))
+        followed = {path.removeprefix("/of/") for path in web.paths() if path.startswith("/of/")}
+        start = web.url("/")
+    assert {"0-html", "0-other", "1-html", "2-html", "3-html", "4-html", "5-html"} == followed - {"1-other"}
+    assert {line["url"].removeprefix(start) for line in lines(directory) if line.get("title")} == followed
+    report = json.loads(run("report", "--format", "json", "--dir", directory).out)
+    assert report["pages"] == len(followed)
+    assert (
+        run(
+            "export",
+            "--dir",
+            directory,
+            "--format",
+            "jsonl",
+            "--fields",
+            "url,title",
+            "-o",
+            tmp_path / "rows",
+        ).code
+        == 0
+    )
+    rows = [json.loads(row) for row in (tmp_path / "rows").read_text().splitlines()]
+    assert {row["url"].removeprefix(start) for row in rows if row["title"]} == followed
+    assert run("export", "--dir", directory, "--format", "wacz", "-o", tmp_path / "all.wacz").code == 0
+    with ZipFile(tmp_path / "all.wacz") as package:
+        pages = [json.loads(line) for line in package.read("pages/pages.jsonl").splitlines()[1:]]
+    assert {page["url"].removeprefix(start) for page in pages} == followed

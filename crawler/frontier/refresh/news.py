@@ -70,8 +70,8 @@ class News:
         return f"News({self.by_kind.total()} found)"
 
 
-def kind_of(hub: PageRecord, *, is_feed: bool) -> str:
+def kind_of(hub: PageRecord) -> str:
     """Return the kind of a hub: `sitemap`, `feed` or `page`."""
     if hub.flags & _SITEMAP:
         return "sitemap"
-    return "feed" if is_feed or hub.flags & _FEED else "page"
+    return "feed" if hub.flags & _FEED else "page"

@@ -15,12 +15,15 @@ separated by commas.
     links-followed      a crawl directory is not examined for links and pipes
     slow-runs           each DUE run takes up to 0.2 s longer to write, so that flushes and compactions overlap
     clock+N, clock-N    the clock is N seconds ahead or behind
+    clock@FILE          the clock is ahead by the number in FILE, which each process reads when it makes its clock
 """
 
 import random
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from crawler.cli import main
@@ -123,14 +126,14 @@ def _links_followed() -> list[tuple[Any, str, Any]]:
     return [(directory, "strange_entry", lambda path: "")]
 
 
-def _clock(shift: float) -> list[tuple[Any, str, Any]]:
+def _clock(shift: Callable[[], float]) -> list[tuple[Any, str, Any]]:
     from crawler.clock import SystemClock
 
     begin = SystemClock.__init__
 
     def begin_elsewhere(self: SystemClock) -> None:
         begin(self)
-        self._offset += shift
+        self._offset += shift()
 
     return [(SystemClock, "__init__", begin_elsewhere)]
 
@@ -150,14 +153,33 @@ OWN: dict[str, Callable[[], list[tuple[Any, str, Any]]]] = {
 
 def plant(bugs: str) -> None:
     """Plant bugs, given as names separated by commas, in this process."""
-    for bug in filter(None, bugs.split(",")):
-        for thing, name, value in _patches(bug):
+    for thing, name, value in _all_patches(bugs):
+        setattr(thing, name, value)
+
+
+@contextmanager
+def planted(bugs: str) -> Iterator[None]:
+    """Plant bugs in this process until the block ends."""
+    patches = _all_patches(bugs)
+    former = [(thing, name, vars(thing)[name]) for thing, name, _ in patches]
+    for thing, name, value in patches:
+        setattr(thing, name, value)
+    try:
+        yield
+    finally:
+        for thing, name, value in reversed(former):
             setattr(thing, name, value)
 
 
+def _all_patches(bugs: str) -> list[tuple[Any, str, Any]]:
+    return [patch for bug in filter(None, bugs.split(",")) for patch in _patches(bug)]
+
+
 def _patches(bug: str) -> list[tuple[Any, str, Any]]:
+    if bug.startswith("clock@"):
+        return _clock(lambda: float(Path(bug.removeprefix("clock@")).read_text()))
     if bug.startswith("clock"):
-        return _clock(float(bug.removeprefix("clock")))
+        return _clock(lambda: float(bug.removeprefix("clock")))
     return list((OWN[bug] if bug in OWN else PLANTS[bug].patches)())
 
 

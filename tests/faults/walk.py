@@ -299,7 +299,8 @@ class Walk:
             codes += (self.process.returncode,)
         if self.process.returncode not in (0, *codes):
             self.fault("the crawl ended with", self.process.returncode, out, err)
-        if "Traceback" in err:
+        # a signal that arrives while the interpreter starts ends any program in this way
+        if "Traceback" in err and "<frozen site>" not in err:
             self.fault("traceback:", err)
         self._unpause()
         self.process = None
@@ -644,6 +645,8 @@ class Walk:
         if self.lives:
             self.process.send_signal(signal.SIGINT)
         self._note_end(*INTERRUPTED)
+        self.clock.write_text("0")
+        self.jumps.append(time.time())
         for host in list(self.blocked):
             self._end_rule(self.blocked.pop(host))
             self.command("unblock", self.web.address(host))
@@ -755,9 +758,10 @@ class Walk:
                 self.fault("fetched again, though an earlier crawl had it:", url)
         for host in sorted(hosts):
             for path in walk_web.former_paths():
-                url = f"http://{host}{path}"
-                if not exported[url] and not any(re.search(pattern, url) for pattern in self.retired):
-                    self.fault("not exported:", url)
+                above = [f"http://{host}{path[:length]}" for length in range(1, len(path) + 1)]
+                retired = any(re.search(pattern, url) for pattern in self.retired for url in above)
+                if not exported[above[-1]] and not retired:
+                    self.fault("not exported:", above[-1])
 
     def _judge_contents(self) -> None:
         """Each stored page has the content that the web serves."""

@@ -9,12 +9,14 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import quote
 
 from tests.end_to_end.test_live import ask
 from tests.faults.power import family, kill_all
-from tests.faults.walk import COMMITTED, STEPS, Setting, State, Walk
+from tests.faults.walk import COMMITTED, STEPS, Setting, State, Walk, walk
 from tests.faults.walk_web import HOSTS
+from tests.upgrade.support import FORMER
 
 HOUR, YEAR = 3600.0, 365 * 86_400.0
 SHIFTS = (-YEAR, -HOUR, -5.0, 0.0, 5.0, HOUR, YEAR)
@@ -155,7 +157,11 @@ def rest(walk: Walk) -> bool:
     if walk.lives:
         return False
     walk._note_end()
-    return any(walk.directory.glob("p*.begun")) and walk.command("status", "-q").code == 0
+    # a process that lost its disk may not have been started again
+    return (
+        len(list(walk.directory.glob("p*.begun"))) == walk.processes
+        and walk.command("status", "-q").code == 0
+    )
 
 
 def back_up(walk: Walk) -> None:
@@ -166,12 +172,10 @@ def back_up(walk: Walk) -> None:
     shutil.rmtree(copy, ignore_errors=True)
     frozen = _processes(walk) if walk.lives else []
     made = time.time()
-    for process in frozen:
-        os.kill(process, signal.SIGSTOP)
+    _signal(frozen, signal.SIGSTOP)
     walk.tell("back up; frozen:", frozen)
     subprocess.run(["cp", "-a", walk.directory, copy], check=True)
-    for process in frozen:
-        os.kill(process, signal.SIGCONT)
+    _signal(frozen, signal.SIGCONT)
     walk.copy = State(
         made,
         walk.processes,
@@ -179,6 +183,13 @@ def back_up(walk: Walk) -> None:
         set(walk.blocked),
         {key: each.possible(made, made) for key, each in walk.settings.items()},
     )
+
+
+def _signal(running: list[int], number: int) -> None:
+    """Send a signal to processes, unless they have ended."""
+    for process in running:
+        with suppress(ProcessLookupError):
+            os.kill(process, number)
 
 
 def _processes(walk: Walk) -> list[int]:
@@ -214,21 +225,24 @@ def restore(walk: Walk) -> None:
         _set_back(walk, copy.settings)
         if withdrawn is not None:
             kept.write_bytes(withdrawn)
-    _go_back(walk, copy)
+    _go_back(walk, copy, whole=not one)
     walk.command("check", codes=(0, 3) if one else (0,))
     if one:
         walk.command("check", "--repair")
         walk.command("check")
 
 
-def _go_back(walk: Walk, copy: State) -> None:
-    """Let the model forget what was commanded after the copy was made."""
+def _go_back(walk: Walk, copy: State, *, whole: bool) -> None:
+    """Let the model forget what was commanded after the copy was made.
+
+    Blocks are lost only with the `whole` directory.
+    """
     now = time.time()
     walk.forgotten.append((copy.made - COMMITTED, now))
     walk.doubtful |= {page for seed in set(walk.seeds) - set(copy.seeds) for page in range(seed, seed + 4)}
     walk.seeds = list(copy.seeds)
     for rule in [each for each in walk.rules if each.begin > copy.made - COMMITTED and each.end > now]:
-        if rule not in walk.withdrawn.values():
+        if rule not in walk.withdrawn.values() and (whole or rule not in walk.blocked.values()):
             walk._end_rule(rule)
     for host in copy.blocked - set(walk.blocked):  # it may be blocked again; `finish` unblocks it
         walk.blocked[host] = walk._rule("nothing", lambda _: False)
@@ -249,7 +263,7 @@ def lose_disk(walk: Walk) -> None:
     walk.tell("lose", name)
     shutil.rmtree(walk.directory / name)
     (walk.directory / f"{name}.begun").unlink(missing_ok=True)
-    _go_back(walk, State(0.0, walk.processes, list(walk.seeds), set(walk.blocked), {}))
+    _go_back(walk, State(0.0, walk.processes, list(walk.seeds), set(walk.blocked), {}), whole=False)
     walk.command("recover", name)
     walk.start()
 
@@ -302,3 +316,45 @@ HAZARDS: dict[Callable[[Walk], None], int] = {
     set_clock: 3, kill_while_serving: 4, override: 4, reshard: 3, back_up: 4, restore: 4, lose_disk: 2, damage: 6,
 }  # fmt: skip
 ALL = {**{step: weight for step, weight in STEPS.items() if step is not Walk.reshard}, **HAZARDS}
+
+
+class Plan(NamedTuple):
+    """The kind of walk that must find a bug of `planted.py`, by the steps of this kind."""
+
+    weights: dict[Callable[[Walk], None], int]
+    processes: int = 1
+    refreshes: bool = False
+    former: str = ""
+
+
+_RUNNING = {Walk.start: 4, Walk.stop: 2, Walk.kill: 1}
+PLANTED = {
+    "future-kept": Plan({**_RUNNING, set_clock: 4}, refreshes=True),
+    "torn-answers": Plan({**_RUNNING, kill_while_serving: 4}),
+    "recovery-cuts": Plan({**_RUNNING, kill_while_serving: 4}),
+    "overrides-ignored": Plan({**_RUNNING, override: 4}),
+    "reshard-forgets": Plan({**_RUNNING, reshard: 4}, processes=3),
+    "behind-unseen": Plan({**_RUNNING, back_up: 2, restore: 4}, processes=3),
+    "recover-nothing": Plan({**_RUNNING, lose_disk: 4}, processes=3),
+    "cut-unseen": Plan({**_RUNNING, damage: 8}),
+    "upgrade-forgets": Plan(_RUNNING, former="2026-11-21-8b1fd0a"),
+    "block-unstored": Plan({**_RUNNING, Walk.block: 4}),
+}
+
+
+def make(folder: Path, seed: int, steps: int, bug: str = "") -> Walk:
+    """Make a walk with all steps, or a walk that must find a planted bug.
+
+    Every second crawl has three processes, every third keeps its pages fresh, and every fifth of the others
+    continues a crawl of an earlier version.
+    """
+    if bug in PLANTED:
+        plan = PLANTED[bug]
+    else:
+        refreshes = seed % 3 == 2
+        former = FORMER[seed // 5 % len(FORMER)] if seed % 5 == 0 and not refreshes else ""
+        plan = Plan(ALL, (1, 3)[seed % 2], refreshes, former)
+    return walk(
+        folder, seed, steps, plan.processes,
+        refreshes=plan.refreshes, weights=plan.weights, former=plan.former, bug=bug,
+    )  # fmt: skip

@@ -100,6 +100,7 @@ def test_signals_that_must_not_stop_a_crawl(
         ("SIGTERM", "threads"),
         ("SIGHUP", "exit"),
         ("SIGINT", "threads"),
+        ("SIGINT", "closing"),
         ("SIGUSR1", "exit"),
     ],
 )
@@ -108,7 +109,8 @@ def test_a_signal_while_the_process_ends_keeps_the_exit_code(
 ) -> None:
     """The signal arrives after the command has ended. The exit code is 0, as without the signal.
 
-    A SIGTERM right after `crawler stop` once ended the process with the code -15.
+    A SIGTERM right after `crawler stop` once ended the process with the code -15, and a SIGINT while the crawl
+    closed once ended it with 130.
     """
     late = ("tests.faults.late", number, point)
     ended = crawl(tmp_path / "crawl", web.seed, *settings("--max-pages", "20"), module=late)

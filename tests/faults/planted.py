@@ -27,7 +27,6 @@ from crawler.cli import main
 from crawler.due.runs import DiskRuns
 from crawler.storage.commit import Change, CommitPoint
 from crawler.supervision import child, supervisor
-from tests.lab.cluster.planted import PLANTS
 
 
 def _slow_disk() -> list[tuple[Any, str, Any]]:
@@ -144,8 +143,14 @@ OWN: dict[str, Callable[[], list[tuple[Any, str, Any]]]] = {
     "cut-unseen": _cut_unseen,
     "segments-shared": _segments_shared,
     "links-followed": _links_followed,
-    "ack-before-commit": lambda: [*PLANTS["ack-before-commit"].patches(), *_slow_disk()],
+    "ack-before-commit": lambda: [*_of_cluster("ack-before-commit"), *_slow_disk()],
 }
+
+
+def _of_cluster(bug: str) -> list[tuple[Any, str, Any]]:
+    from tests.lab.cluster.planted import PLANTS  # a crawl needs half a second of CPU time to import it
+
+    return list(PLANTS[bug].patches())
 
 
 def plant(bugs: str) -> None:
@@ -158,7 +163,7 @@ def plant(bugs: str) -> None:
 def _patches(bug: str) -> list[tuple[Any, str, Any]]:
     if bug.startswith("clock"):
         return _clock(float(bug.removeprefix("clock")))
-    return list((OWN[bug] if bug in OWN else PLANTS[bug].patches)())
+    return OWN[bug]() if bug in OWN else _of_cluster(bug)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@
     DIR/seed            16 secret random bytes in hex, mode 0600: the key of all fingerprints
     DIR/format          the number of the storage format (`upgrade/README.md`)
     DIR/journal.json    exists while a command changes the crawl at rest (`journal.py`)
+    DIR/blocked.json    the hosts that the operator has blocked (`blocked_hosts.py`)
     DIR/withdrawn.json  the withdrawals in force (`pages/withdrawals.py`)
     DIR/report.json     summary of the last run
     DIR/pages.jsonl     one line per fetch; former files are .1, .2 ... (`storage/rotating_file.py`)

@@ -25,6 +25,7 @@ from crawler.storage.keys import BY_BUCKET, EQUIVALENCES, KEPT, PARKED, TODO, bu
 from crawler.storage.kv import KeyValue, unseal
 from crawler.storage.reshard import load_json
 from crawler.upkeep import lost_receipts
+from crawler.upkeep.balance import balance
 from crawler.upkeep.rebuild import rebuild
 from crawler.upkeep.rediscover import refind
 from crawler.upkeep.repair import RepairNote
@@ -202,6 +203,8 @@ def repair(
     # surviving data, so its number is accepted.
     directory.note_state(name, 0)
     with at_rest(config, directory, name, clock=clock) as stages:
+        if note.store_damaged:
+            balance(stages)
         done += refind(stages, mended.lost, links, reread=True)
         left = check(stages, processes, tell)
     if not (note.store_damaged and stages.topology.peers):

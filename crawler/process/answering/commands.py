@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from crawler.admin.status import MemberStatus, Status
 from crawler.change_signals import Signalled
 from crawler.clock import iso_time
+from crawler.crawl.blocked_hosts import add_blocked, remove_blocked
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.relaxed_settings import confirm
 from crawler.errors import UsageError
@@ -269,6 +270,7 @@ class Commands:
         name = whole_host(host, "a block")
         yield from self._point.making()
         if self._owns(name):
+            add_blocked(self._context.directory.parent, [name])
             self._frontier.blocks.block(name)
             self._commit_blocks()
         return {"host": name}
@@ -278,6 +280,7 @@ class Commands:
         name = whole_host(host, "a block")
         yield from self._point.making()
         if self._owns(name):
+            remove_blocked(self._context.directory.parent, name)
             self._frontier.blocks.unblock(name, self._now())
             self._commit_blocks()
         return {"host": name}

@@ -137,8 +137,8 @@ async def _watch(supervisor: Any, config: Config, args: argparse.Namespace) -> d
     with _Stopper(supervisor, args.dir, _command(config)):
         shown = asyncio.create_task(show(supervisor, _progress(args)))
         try:
-            async with companions(source, config, args.dir, quiet=_progress(args) == "none"):
-                return await supervisor.run()
+            quiet = _progress(args) == "none"
+            return await supervisor.run(companions(source, config, args.dir, quiet=quiet))
         finally:
             shown.cancel()
             await asyncio.gather(shown, return_exceptions=True)

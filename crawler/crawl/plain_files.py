@@ -38,6 +38,8 @@ _FILES_OF_PROCESS, _FOLDERS_OF_PROCESS = (
 
 def strange_entry(directory: Path) -> str:
     """Return a message about an entry that a crawl must not open; "" if there is no such entry."""
+    if directory.exists() and not directory.is_dir():
+        return f"{directory}: is a file, not a directory"
     for entry in _entries(directory):
         is_process = entry.is_dir() and os.path.lexists(os.path.join(entry.path, STORE))
         if problem := _problem(entry, may_link=is_process) or _mistaken(entry, _FILES, _FOLDERS):

@@ -349,15 +349,13 @@ class Client:
 
     def _concluded(self, request: FetchRequest, connection: Connection, answer: Answer) -> Fetch:
         received = answer.head
+        ended = outcome.conclude(answer, conditional=request.conditional)
         if received is None:
-            ended = outcome.conclude(answer, conditional=request.conditional, location="")
             fetch = Fetch(request.url, ended, outcome.blame_of(ended))
         else:
-            location = outcome.location_of(received) if 300 <= received.status < 400 else ""
-            ended = outcome.conclude(answer, conditional=request.conditional, location=location)
             if received.status == 407 and self._connector_of(request).forwards:
                 ended = Outcome.PROXY_ERROR
-            content_type, charset = outcome.content_type_of(received)
+            content_type, charset = received.media_type()
             fetch = Fetch(
                 request.url,
                 ended,
@@ -373,7 +371,7 @@ class Client:
                 content_type=content_type,
                 charset=charset,
                 truncated=answer.truncated,
-                location=location,
+                location=outcome.location_of(received),
                 part=answer.part,
                 retry_after=outcome.retry_after_of(received, self._clock.now()),
             )

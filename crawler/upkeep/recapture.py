@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from crawler.consent.receipts import ReceiptBlock, packed, receipt_key
 from crawler.errors import DamageError
 from crawler.fetcher.framing import head_of
-from crawler.fetcher.outcome import content_type_of, location_of
+from crawler.fetcher.outcome import location_of
 from crawler.pages import reading, segments
 from crawler.pages.archive import Archive
 from crawler.pages.captures import (
@@ -25,7 +25,7 @@ from crawler.pages.captures import (
     unpack_capture,
     unpack_record,
 )
-from crawler.pages.change_detection import next_record
+from crawler.pages.change_detection import is_back, next_record, note_same_content
 from crawler.pages.erased_bytes import is_filler
 from crawler.pages.request_query import query_of_request, url_with
 from crawler.pages.shipping import refuse_elsewhere
@@ -304,6 +304,10 @@ class Recapture:
         if previous is not None and previous.fetched_at >= fetch.began:
             return
         record = _record(previous, fetch, fingerprint, digest, found)
+        if previous is not None and is_back(previous, record):
+            at = capture_key(fingerprint, previous.changed_at)
+            shown = self._repair.store.get(at)
+            note_same_content(record, previous, None if shown is None else unpack_capture(at, shown), digest)
         record.receipt = receipt
         self._repair.writer.put(key, pack(record))
         self._repair.writer.flush()
@@ -430,7 +434,7 @@ def _fetch(url: str, at: float, found: Found) -> tuple[Fetch, bytes]:
     head = head_of(message.headers, version=message.version, status=message.status, reason=message.reason)
     outcome = found.facts.get("outcome", "")
     digest = reading.payload_digest(found.answer)
-    content = reading.decode_payload(message.payload, reading.codings_of(message.headers))
+    content = reading.content_of(message.payload, message.headers)
     fetch = Fetch(
         url=url,
         outcome=Outcome(outcome) if outcome in set(Outcome) else Outcome.FETCHED,
@@ -438,7 +442,7 @@ def _fetch(url: str, at: float, found: Found) -> tuple[Fetch, bytes]:
         headers=message.headers,
         body=message.payload,
         content=content,
-        content_type=content_type_of(head)[0],
+        content_type=head.media_type()[0],
         location=location_of(head),
         began=at,
         rendering=_rendering(found),

@@ -78,6 +78,7 @@ def test_cached_reuses_the_answers_of_earlier_runs(tmp_path: Path) -> None:
         asked = len(web.asked)
         again = run(*command, "--cached")
         assert again.code == 0 and "2 pages fetched" in again.text and f"moved to {directory}.1" in again.err
+        assert "from earlier runs: 3 answers, without a request\n" in again.text
         assert "3 answers of earlier runs" in run("status", "--dir", directory).text
         again = run(*command, "--cached")
         assert again.code == 0 and "moved" not in again.err

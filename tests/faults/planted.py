@@ -37,7 +37,6 @@ from crawler.cli import main
 from crawler.due.runs import DiskRuns
 from crawler.storage.commit import Change, CommitPoint
 from crawler.supervision import child, supervisor
-from tests.lab.cluster.planted import PLANTS
 
 
 def _slow_disk() -> list[tuple[Any, str, Any]]:
@@ -238,8 +237,14 @@ OWN: dict[str, Callable[[], list[tuple[Any, str, Any]]]] = {
     "reshard-forgets": _reshard_forgets,
     "recover-nothing": _recover_nothing,
     "upgrade-forgets": _upgrade_forgets,
-    "ack-before-commit": lambda: [*PLANTS["ack-before-commit"].patches(), *_slow_disk()],
+    "ack-before-commit": lambda: [*_of_cluster("ack-before-commit"), *_slow_disk()],
 }
+
+
+def _of_cluster(bug: str) -> list[tuple[Any, str, Any]]:
+    from tests.lab.cluster.planted import PLANTS  # a crawl needs half a second of CPU time to import it
+
+    return list(PLANTS[bug].patches())
 
 
 def plant(bugs: str) -> None:
@@ -271,7 +276,7 @@ def _patches(bug: str) -> list[tuple[Any, str, Any]]:
         return _clock(lambda: float(Path(bug.removeprefix("clock@")).read_text()))
     if bug.startswith("clock"):
         return _clock(lambda: float(bug.removeprefix("clock")))
-    return list((OWN[bug] if bug in OWN else PLANTS[bug].patches)())
+    return OWN[bug]() if bug in OWN else _of_cluster(bug)
 
 
 if __name__ == "__main__":

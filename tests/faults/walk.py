@@ -300,7 +300,8 @@ class Walk:
         if self.process.returncode not in (0, *codes):
             self.fault("the crawl ended with", self.process.returncode, out, err)
         # a signal that arrives while the interpreter starts ends any program in this way
-        if "Traceback" in err and "<frozen site>" not in err:
+        starts = "<frozen site>" in err or "import early_signals" in err
+        if "Traceback" in err and not starts:
             self.fault("traceback:", err)
         self._unpause()
         self.process = None
@@ -651,7 +652,9 @@ class Walk:
             self._end_rule(self.blocked.pop(host))
             self.command("unblock", self.web.address(host))
         self.check()
-        if any(each.made for key, each in self.settings.items() if key != "delay"):
+        if self.overrides is not None or any(
+            each.made for key, each in self.settings.items() if key != "delay"
+        ):
             self.overrides = {}
         self.start("--depth", "100", "--max-pages", "0", "--pages-per-host", "100000")
         assert self.process is not None

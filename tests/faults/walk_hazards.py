@@ -114,12 +114,13 @@ def _received(client: socket.socket) -> bytes:
 def _ask_again(walk: Walk, url: str) -> None:
     """Compare a page that was served before a kill with what is served now."""
     target, expected = f"/page?url={quote(url)}", walk.body(url)
-    try:
-        status, _, body = ask(walk.serve, target)
-    except OSError:  # the crawl has ended
+    status, body = 503, b""
+    while status == 503 and walk.lives:  # a process that has the page may not be ready
+        time.sleep(0.05)
         with suppress(OSError):
-            body = walk.command("get", url).text.encode()
-            status = 200
+            status, _, body = ask(walk.serve, target)
+    if status == 503:  # the crawl has ended
+        status, body = 200, walk.command("get", url).text.encode()
     if (status, body) != (200, expected):
         walk.fault("served before a kill, but not after it:", url, status, body[:100])
 

@@ -312,7 +312,7 @@ def shown_capture(
 
 
 def original_of(archive: Archive, capture: Capture) -> Capture | None:
-    """Return the response that a revisit repeats; None if the capture is no revisit.
+    """Return the response that a revisit repeats; None if the capture is not a revisit.
 
     Raises:
         DamageError: the store lacks the response.

@@ -21,7 +21,7 @@ from crawler.audit.hreflang import ReturnLinks
 from crawler.audit.on_page import SOURCES_MAX, Finding, PageFacts
 from crawler.records import NO_PAGE, REDIRECT_LOOP, LinkFlag, Outcome, PageState
 from crawler.urls.canonical import hostname
-from crawler.urls.media_type import HTML_TYPES
+from crawler.urls.media_type import is_html
 from crawler.wording import several, words
 
 TO_DO = "to do"  # the key of `Audit.unfetched` for URLs that just wait
@@ -199,7 +199,7 @@ class Auditor:
         elif _is_dead(row):
             self._dead[fingerprint] = _dead(row)
         elif state == PageState.STORED and not flags & NO_PAGE:
-            self._stored(row, fingerprint)
+            self._stored(row, fingerprint, flags)
 
     def _note_external(
         self, row: Mapping[str, Any], fingerprint: int, target: tuple[int, str] | None, flags: int
@@ -213,12 +213,12 @@ class Auditor:
             if flags & _REDIRECT:
                 self._external_hops.add(fingerprint)
 
-    def _stored(self, row: Mapping[str, Any], fingerprint: int) -> None:
+    def _stored(self, row: Mapping[str, Any], fingerprint: int, flags: int) -> None:
         kind = row["content_type"] or "unknown"
         self._types[kind] += 1
         if digest := row["digest"]:
             self._contents.add(digest, row["url"])
-        if kind not in HTML_TYPES:
+        if not (is_html(kind) or flags & LinkFlag.SNIFFED):
             return
         self._pages += 1
         self._unstored += row["warc_file"] is None

@@ -171,15 +171,13 @@ def _running(status: Status) -> dict[str, str]:
     if not processes:
         return {"state": printable(str(status.health))}
     up = status.now - min(each["started"] for each in processes)
-    fetched = status.run.get("fetched", 0)
-    rate = fetched / up if up > 0 else 0.0
     paused = f", paused ({', '.join(status.paused)})" if status.paused else ""
     pids = ", ".join(f"{each['name']} pid {each['pid']}" for each in processes)
     lag = max(each.get("loop_lag", 0.0) for each in processes)
     return {
         "health": printable(str(status.health)),
         "state": f"running for {duration(up)}{paused}: {pids}",
-        "speed": f"{rate:,.1f} pages/s{_reached(status.recent)}, event loop late by at most {1000 * lag:,.0f} ms",
+        "speed": f"{status.speed:,.1f} pages/s{_reached(status.recent)}, event loop late by at most {1000 * lag:,.0f} ms",
         "waiting": _waiting(status),
         "left": status.outlook,
     }

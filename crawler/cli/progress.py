@@ -43,10 +43,10 @@ class Rates:
 
     def __init__(self, status: Status) -> None:
         self._at = time.monotonic()
-        self._pages, self._bytes = _pages(status), status.received_bytes
+        self._pages, self._bytes = status.fetches, status.received_bytes
 
     def sample(self, status: Status) -> dict[str, float]:
-        now, pages, received = time.monotonic(), _pages(status), status.received_bytes
+        now, pages, received = time.monotonic(), status.fetches, status.received_bytes
         seconds = max(now - self._at, 1e-9)
         made = {"pages": (pages - self._pages) / seconds, "bytes": max(0, received - self._bytes) / seconds}
         self._at, self._pages, self._bytes = now, pages, received
@@ -71,7 +71,7 @@ class NewLines:
 
     def is_new(self, status: Status) -> bool:
         """Return whether there are new pages, fetches in flight or another wait, or the last line is long ago."""
-        now = (_pages(status), None if status.paused else next_wait(status))
+        now = (status.fetches, None if status.paused else next_wait(status))
         if now != self._printed or is_fetching(status):
             self._interval = WAIT_INTERVAL
         elif status.now - self._at < self._interval:
@@ -100,10 +100,6 @@ def fetched(status: Status) -> str:
     return f"{several(status.counters.get('pages.fetched', 0), 'page')} fetched" + (
         f", {again:,} fetched again" if again else ""
     )
-
-
-def _pages(status: Status) -> int:
-    return status.counters.get("pages.fetched", 0) + status.counters.get("refresh.done", 0)
 
 
 def waiting_for(status: Status) -> str:

@@ -17,11 +17,13 @@ from msgspec.structs import replace
 from crawler.admin.status import MemberStatus, Status
 from crawler.change_signals import Signalled
 from crawler.clock import iso_time
+from crawler.crawl.blocked_hosts import add_blocked, remove_blocked
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.relaxed_settings import confirm
 from crawler.errors import UsageError
 from crawler.frontier.hosts.ranking import ORDERS
 from crawler.pages.archive import original_of, shown_capture
+from crawler.pages.reading import codings_of, decode_payload
 from crawler.pages.stored_bodies import Place, open_place
 from crawler.process.answering.explainer import Explainer, Steps
 from crawler.process.answering.withdrawing import Withdrawing
@@ -32,7 +34,7 @@ from crawler.records import LinkFlag, PageState, PeerStatus
 from crawler.robots.cache import RobotsCopy
 from crawler.storage.commit import Change, Maker
 from crawler.urls.canonical import hostname
-from crawler.urls.typed_url import LOGIN_REFUSED, split_login, typed_host, typed_url, whole_host
+from crawler.urls.typed_url import LOGIN_REFUSED, looked_up, split_login, typed_host, whole_host
 
 Commit = Callable[[Change | Maker], None]
 T = TypeVar("T")
@@ -184,9 +186,7 @@ class Commands:
         from crawler.consent.use_rule import UseRule
 
         rule = UseRule.of(allow, self._context.config.consent)
-        request_form = typed_url(url)
-        if request_form is None:
-            raise UsageError(f"{url!r} is not an http or https URL")
+        request_form = looked_up(url)
         fingerprint = self._fingerprinter.fingerprint(request_form)
         if self._frontier.views.withholding_line(request_form):
             return None
@@ -200,7 +200,9 @@ class Commands:
         if screenshot:
             content = self._pages.view(capture)
         elif not headers and not large:
-            content = self._pages.read(capture, static=static).content
+            page = self._pages.read(capture, static=static)
+            # an unknown coding is left on the content, because the answer may still be useful
+            content = decode_payload(page.payload, codings_of(page.headers))
         return {
             "url": capture.url,
             "status": copy.status,
@@ -278,6 +280,7 @@ class Commands:
         name = whole_host(host, "a block")
         yield from self._point.making()
         if self._owns(name):
+            add_blocked(self._context.directory.parent, [name])
             self._frontier.blocks.block(name)
             self._commit_blocks()
         return {"host": name}
@@ -287,6 +290,7 @@ class Commands:
         name = whole_host(host, "a block")
         yield from self._point.making()
         if self._owns(name):
+            remove_blocked(self._context.directory.parent, name)
             self._frontier.blocks.unblock(name, self._now())
             self._commit_blocks()
         return {"host": name}

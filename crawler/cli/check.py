@@ -5,13 +5,13 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from crawler.cli import access, options
-from crawler.cli.work_progress import ReadProgress
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.lost_processes import begun_names, is_lost_whole
 from crawler.errors import ConfigError, DamageError
 from crawler.upgrade.ready import ready
 
 if TYPE_CHECKING:
+    from crawler.cli.work_progress import ReadProgress
     from crawler.upkeep.shipped_objects import ObjectProblem
 
 _LOST_WHOLE = (
@@ -41,6 +41,8 @@ def main(_command: str, argv: list[str]) -> int:
     else:
         ready(directory)
     problems = _token(directory, args)
+    from crawler.cli.work_progress import ReadProgress
+
     progress = ReadProgress(quiet=args.quiet)
     problems += (_repair if args.repair else _check)(directory, _workers(args.processes), progress)
     progress.end()
@@ -86,7 +88,7 @@ def _token(directory: CrawlDirectory, args: argparse.Namespace) -> list[str]:
     return [found] if found else []
 
 
-def _check(directory: CrawlDirectory, workers: int, progress: ReadProgress) -> list[str]:
+def _check(directory: CrawlDirectory, workers: int, progress: "ReadProgress") -> list[str]:
     """Return the problems of each process, followed by the problems that concern several processes."""
     from crawler.upkeep.behind_peers import Exchanged, find_behind
     from crawler.upkeep.check import check
@@ -109,7 +111,7 @@ def _object_problems(directory: CrawlDirectory) -> "Iterator[ObjectProblem]":
     return object_problems(folders(directory.path), directory.settings.config().pages.ship)
 
 
-def _repair(directory: CrawlDirectory, workers: int, progress: ReadProgress) -> list[str]:
+def _repair(directory: CrawlDirectory, workers: int, progress: "ReadProgress") -> list[str]:
     """Repair all processes, print each repair, and return the problems that remain."""
     from crawler.clock import SystemClock
     from crawler.upkeep.behind_peers import recover_behind

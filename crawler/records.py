@@ -275,6 +275,11 @@ class Rendering(RenderingFacts, kw_only=True, gc=False, array_like=False):
 CACHED = "cached"  # the answer of an earlier crawl was used again, and nothing was requested
 
 
+def only_value(values: Sequence[bytes]) -> bytes:
+    """Return the value of a field that may occur once; b"" if there is none, or if there are several that differ."""
+    return values[0] if values and all(value == values[0] for value in values) else b""
+
+
 def values_by_name(fields: Sequence[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
     """Return the values of header fields by lower-case name; the values of a repeated field are joined by LF."""
     known = {name.lower(): value for name, value in fields}

@@ -41,7 +41,7 @@ def main(_command: str, argv: list[str]) -> int:
     else:
         ready(directory)
     problems = _token(directory, args)
-    from crawler.cli.work_progress import ReadProgress
+    from crawler.cli.work_progress import ReadProgress  # imported here, so that `--help` is fast
 
     progress = ReadProgress(quiet=args.quiet)
     problems += (_repair if args.repair else _check)(directory, _workers(args.processes), progress)

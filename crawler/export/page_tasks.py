@@ -24,6 +24,7 @@ from crawler.pages.formats.metadata import read_metadata
 from crawler.pages.formats.rows import CONTENT_FIELDS, METADATA_FIELDS, Known
 from crawler.pages.formats.selection import shows_content
 from crawler.pages.formats.simhash import minhash, simhash
+from crawler.pages.reading import codings_of, decode_payload
 from crawler.pages.stored_bodies import Copy, decoded, open_capture
 from crawler.urls.media_type import CSS, SVG, XHTML, is_html, is_page, may_be_page
 
@@ -207,6 +208,8 @@ class MirrorWork:
 
     def _content(self, page: StoredPage, kind: str, path: str) -> bytes:
         content = page.content
+        if not content:  # an unknown coding is left on the file, which cannot be rewritten
+            return decode_payload(page.payload, codings_of(page.headers))
         linker = mirror.Linker(path, self.places, self.fingerprint)
         if kind == CSS:
             return rewrite_css_bytes(content, page.header_charset, page.capture.url, linker)

@@ -18,7 +18,7 @@ any, if no browser could show the known page (`process/fetching/page_rendering.p
 from crawler import http_dates
 from crawler.fetcher.answer import Answer
 from crawler.fetcher.framing import Head
-from crawler.records import BUSY_STATUSES, REDIRECT_STATUSES, TLS_FAILURES, Blame, Outcome
+from crawler.records import BUSY_STATUSES, REDIRECT_STATUSES, TLS_FAILURES, Blame, Outcome, only_value
 from crawler.urls.media_type import field_text
 
 _BLAME = {
@@ -93,10 +93,7 @@ def of_status(status: int, *, conditional: bool, has_body: bool, has_location: b
 
 def location_of(head: Head) -> str:
     """Return the target of a redirect, with raw UTF-8 decoded; "" if there is none, or there are several that differ."""
-    values = head.values(b"location") if 300 <= head.status < 400 else ()
-    if not values or any(value != values[0] for value in values):
-        return ""
-    return field_text(values[0])
+    return field_text(only_value(head.values(b"location"))) if 300 <= head.status < 400 else ""
 
 
 def retry_after_of(head: Head, now: float) -> float:

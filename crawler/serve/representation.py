@@ -21,7 +21,7 @@ The compressed body consists of the bytes in the segment, so nothing is compress
 (`pages/gzip_members.py`).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from urllib.parse import quote
 
 import msgspec
@@ -38,8 +38,8 @@ from crawler.serve.stored_head import PassedLines, passed_lines
 from crawler.urls.canonical import resolve
 from crawler.urls.media_type import field_text
 
-# (content, Content-Type, URL, Refresh) -> rewritten content; None if content of this type is not rewritten
-Rewriter = Callable[[bytes, bytes, str, bytes], bytes | None]
+# (content, values of Content-Type, URL, Refresh) -> rewritten content; None if content of this type is not rewritten
+Rewriter = Callable[[bytes, Sequence[bytes], str, bytes], bytes | None]
 
 _BODILESS = (204, 205, 304)
 _SANDBOX, _SANDBOX_REWRITTEN = map(
@@ -265,7 +265,7 @@ def _rewrite(ready: Representation, rewriter: Rewriter, passed: PassedLines, url
     body = ready.held()
     if body is None:
         return b"X-Rewritten: no: the page is too long\r\n"
-    content = rewriter(body, passed.kind, url, passed.refresh)
+    content = rewriter(body, passed.kinds, url, passed.refresh)
     if content is not None:
         ready.body, ready.length = content, len(content)
         ready.pieces, ready.stored = lambda: iter((content,)), None

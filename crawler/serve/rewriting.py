@@ -8,6 +8,7 @@ be a dead end. So a link to the copy of the target is added at the end of a page
 readers.
 """
 
+from collections.abc import Sequence
 from html import escape
 
 from crawler.serve.memento import page_path
@@ -27,8 +28,10 @@ def rewriter() -> Rewriter | None:
     from crawler.extract.headers import refresh
     from crawler.extract.rewrite import Kind, python_codec, rewrite_css_bytes, rewrite_html
 
-    def rewrite(content: bytes, content_type: bytes, url: str, refresh_field: bytes) -> bytes | None:
-        kind, charset = media_type([content_type])
+    def rewrite(
+        content: bytes, content_types: Sequence[bytes], url: str, refresh_field: bytes
+    ) -> bytes | None:
+        kind, charset = media_type(content_types)
         if kind == CSS:
             return rewrite_css_bytes(content, charset, url, lambda target, _: page_path(target, rewrite=True))
         if not is_page(kind, content):

@@ -11,6 +11,7 @@ from functools import lru_cache
 import msgspec
 
 from crawler.pages.reading import codings_of
+from crawler.records import only_value
 from crawler.serve import header_fields
 from crawler.serve.header_fields import Field
 
@@ -61,17 +62,21 @@ class PassedLines(msgspec.Struct, frozen=True):
     """The lines of a stored answer that are passed on, and the values of its fields that the server uses.
 
     `of_body` contains the lines that describe the body, and `lasting` contains all other lines. `codings` are
-    the content codings, in the order in which they were applied. `has_lifetime` is true if the answer tells
-    for how long it may be cached.
+    the content codings, in the order in which they were applied, and `kinds` are the values of Content-Type.
+    `has_lifetime` is true if the answer tells for how long it may be cached.
     """
 
     of_body: bytes
     lasting: bytes
     has_lifetime: bool
     codings: tuple[bytes, ...]
-    kind: bytes
+    kinds: tuple[bytes, ...]
     location: bytes
     refresh: bytes
+
+
+def _values(fields: Iterable[Field], name: bytes) -> tuple[bytes, ...]:
+    return tuple(value for field, value in fields if field.lower() == name)
 
 
 @lru_cache(maxsize=1024)
@@ -83,7 +88,7 @@ def passed_lines(fields: tuple[Field, ...]) -> PassedLines:
         header_fields.lines(field for field in passed if field[0].lower() not in _OF_A_BODY),
         any(name.lower() in _LIFETIMES for name, _ in passed),
         tuple(codings_of(fields)),
-        header_fields.first(fields, b"content-type"),
-        header_fields.first(fields, b"location"),
+        _values(fields, b"content-type"),
+        only_value(_values(fields, b"location")),
         header_fields.first(fields, b"refresh"),
     )

@@ -36,7 +36,7 @@ _TOLD_EVERY = 1000  # number of values after which the progress is told
 
 
 class Tell(Protocol):
-    """Receives the progress of a check: what is read, how much was read, and how much there is (0: unknown)."""
+    """Receives the progress of a check: `done` of `whole` values or bytes were read (`whole` is 0 if unknown)."""
 
     def __call__(self, what: str, done: int, whole: int = 0) -> None: ...
 

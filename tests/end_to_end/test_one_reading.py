@@ -65,6 +65,7 @@ def read(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Read]:
         stored = {
             found.url.removeprefix(web.url("")): found for found in crawler.Crawl(directory=live).stored()
         }
+        stored["directory"], stored["start"] = live, web.url("").rstrip("/")  # type: ignore[assignment]
     yield {"fetched": fetched, "used": used, "stored": stored}
 
 
@@ -95,6 +96,16 @@ def test_a_stored_answer_has_the_outcome_and_title_of_the_fetched_one(read: Read
 def test_a_transfer_coding_is_no_part_of_the_page(read: Read, path: str) -> None:
     assert read["stored"][path].content == TEXT.encode()
     assert read["fetched"][path][3] == "The same text"
+
+
+def test_a_body_in_an_unknown_coding_is_kept_but_is_no_text(read: Read, tmp_path: Path) -> None:
+    directory, start = read["stored"]["directory"], read["stored"]["start"]
+    assert read["stored"]["/unknown-coding"].content == b""
+    shown = run("get", f"{start}/unknown-coding", "--dir", directory)
+    assert shown.out == TEXT.encode()
+    assert run("export", "--dir", directory, "--format", "mirror", "-o", tmp_path / "mirror").code == 0
+    (file,) = (tmp_path / "mirror").rglob("unknown-coding*")
+    assert file.read_bytes() == TEXT.encode()
 
 
 def test_every_reader_knows_the_same_pages(tmp_path: Path) -> None:

@@ -27,7 +27,7 @@ LINK = b'<a href="b">b</a>'
 def test_bodies_are_rewritten_if_they_are_read_as_pages(kind: bytes, start: bytes, rewritten: bool) -> None:
     rewrite = rewriter()
     assert rewrite is not None
-    changed = rewrite(start + LINK, kind, "http://a.example/", b"")
+    changed = rewrite(start + LINK, [kind], "http://a.example/", b"")
     assert (changed is not None and b"/page?url=http://a.example/b" in changed) is rewritten
 
 
@@ -44,7 +44,7 @@ def test_a_refresh_leads_where_the_crawl_follows_it(field: str, charset: str) ->
     (followed,) = resolved(found, [found.refresh])
     rewrite = rewriter()
     assert rewrite is not None
-    changed = rewrite(page, kind, url, field.encode())
+    changed = rewrite(page, [kind], url, field.encode())
     assert changed is not None and f">{followed}</a>".encode() in changed
 
 
@@ -52,6 +52,6 @@ def test_the_query_of_a_refresh_field_is_in_the_encoding_of_the_page() -> None:
     rewrite = rewriter()
     assert rewrite is not None
     changed = rewrite(
-        b"<p>page", b"text/html; charset=windows-1251", "http://a.example/", "0; url=/b?\u044b".encode()
+        b"<p>page", [b"text/html; charset=windows-1251"], "http://a.example/", "0; url=/b?\u044b".encode()
     )
     assert changed is not None and b"http://a.example/b?%FB" in changed

@@ -12,12 +12,14 @@ import pytest
 from crawler.config import ConsentConfig, RobotsConfig
 from crawler.consent.site_book import SiteBook
 from crawler.consent.stamping import Stamping
+from crawler.fetcher.framing import head_of
+from crawler.fetcher.outcome import location_of
 from crawler.records import Extracted, Outcome, Rendering
 from crawler.robots.cache import RobotsCache
 from crawler.serve import copy_selection
 from crawler.serve.interfaces import Ahead, AheadState
 from crawler.storage.commit import Change
-from crawler.urls.canonical import authority
+from crawler.urls.canonical import authority, resolve
 from tests.pages.support import HTML, START, fetch, not_modified
 from tests.serve.support import NAMES, Served
 
@@ -277,6 +279,24 @@ async def test_a_redirect_leads_to_the_copy_of_its_target(
             assert (moved.status, moved.fields.get("location")) == (status, expected), asked
         proxied = await served.get(PAGE + "d/moved")
         assert (proxied.status, proxied.fields.get("location", "")) == (status, target)
+
+
+async def test_a_redirect_to_several_targets_leads_nowhere_as_in_the_crawl(served: Served) -> None:
+    for name, targets in (("same", (b"/a", b"/a")), ("several", (b"/a", b"/b"))):
+        headers = tuple((b"Location", target) for target in targets)
+        served.store(PAGE + name, b"", status=302, outcome=Outcome.REDIRECT, headers=headers)
+        head = head_of(headers, version="HTTP/1.1", status=302, reason="Found")
+        async with served:
+            shown = (await served.get(PAGE + name)).fields.get("location", "")
+        assert shown == (resolve(PAGE, location_of(head)) if location_of(head) else "")
+
+
+async def test_a_copy_has_the_last_usable_type_as_in_the_crawl(served: Served) -> None:
+    values = (b"text/plain", b"text/html; charset=windows-1251", b"nonsense")
+    headers = tuple((b"Content-Type", value) for value in values)
+    served.store(PAGE, b"<a href='/b?\xfb'>b</a>", headers=headers)
+    async with served:
+        assert b"/page?url=http://site.example/b%3F%25FB" in (await served.get(AT + "&rewrite=1")).body
 
 
 async def test_clients_must_revalidate_copies_without_a_stated_lifetime(served: Served) -> None:

@@ -38,7 +38,8 @@ _FILES_OF_PROCESS, _FOLDERS_OF_PROCESS = (
 
 def strange_entry(directory: Path) -> str:
     """Return a message about an entry that a crawl must not open; "" if there is no such entry."""
-    if directory.exists() and not directory.is_dir():
+    # unlike `Path.exists`, `os.path.exists` is False for a name that is too long
+    if os.path.exists(directory) and not os.path.isdir(directory):
         return f"{directory}: is a file, not a directory"
     for entry in _entries(directory):
         is_process = entry.is_dir() and os.path.lexists(os.path.join(entry.path, STORE))

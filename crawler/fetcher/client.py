@@ -40,6 +40,7 @@ from crawler.records import TLS_FAILURES, Blame, Fetch, Outcome
 
 _TICK_MAX = 0.25  # seconds between checks of the time limits
 _TICK_MIN = 0.005
+_STALL = 1.0  # if the timer is this many seconds late, the process did not run, for example after a SIGSTOP
 # Each check of the time limits closes at most this many idle connections. With TLS, this takes about 10 ms.
 _CLOSED_MAX = 32
 _DESCRIPTORS = 1024  # file descriptors reserved for files, peers and requests; idle connections get the rest
@@ -84,6 +85,7 @@ class Client:
         self._idle: IdlePool[Connection] = IdlePool(fetch.idle_connections_max)
         self._broken: dict[str, None] = {}
         self._timer: asyncio.TimerHandle | None = None
+        self._due = 0.0  # when the timer should fire (monotonic)
         self._closing = False
         self._unexpected = unexpected or Unexpected()
         check_proxy(fetch.proxy)
@@ -384,6 +386,7 @@ class Client:
         return fetch
 
     def _watch(self) -> None:
+        self._due = time.monotonic() + self._tick
         self._timer = asyncio.get_running_loop().call_later(self._tick, self._on_timer)
 
     def _on_timer(self) -> None:
@@ -391,6 +394,8 @@ class Client:
         now = time.monotonic()
         for connection in list(self._active):
             try:
+                if now - self._due > _STALL:
+                    connection.excuse(now - self._due)
                 connection.check(now)
             except Exception as error:
                 connection.fail(error)

@@ -309,10 +309,10 @@ def test_a_directory_that_cannot_be_read_is_named(tmp_path: Path, command: str) 
 )
 def test_a_directory_without_a_crawl_is_named(tmp_path: Path, command: str) -> None:
     (tmp_path / "file").touch()
-    for name in ("missing", "", "file"):
+    for name, said in (("missing", "no crawl here"), ("", "no crawl here"), ("file", "is a file")):
         ran = run(*command.split(), "--dir", tmp_path / name)
         assert ran.code == 3 and ran.err.count("\n") == 1 and "[Errno" not in ran.err
-        assert "no crawl here" in ran.err
+        assert said in ran.err
 
 
 def test_an_option_has_the_type_of_its_default() -> None:

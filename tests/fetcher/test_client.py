@@ -678,3 +678,22 @@ async def test_reads_are_short_once_a_turns_share_is_used() -> None:
         assert not client.has_time() and len(connection.get_buffer(-1)) == SHORT_BYTES
         await asyncio.sleep(0)
         assert client.has_time(), "the next turn of the event loop has time again"
+
+
+@pytest.mark.parametrize(("late", "excused"), [(0.5, False), (600.0, True)])
+def test_a_late_timer_excuses_requests(monkeypatch: pytest.MonkeyPatch, late: float, excused: bool) -> None:
+    """The first timer after SIGCONT runs before the answers in the kernel are read. Once, it ended all of them."""
+    excuses: list[float] = []
+    monkeypatch.setattr(Connection, "excuse", lambda _, seconds: excuses.append(seconds))
+
+    async def play() -> Fetch:
+        async with Server([OK[:20], 0.1, OK[20:]]) as server, make_client(PATIENT) as client:
+            task = asyncio.ensure_future(client.fetch(FetchRequest(server.url(), ("127.0.0.1",))))
+            while not client._active:
+                await asyncio.sleep(0)
+            client._due = time.monotonic() - late
+            client._on_timer()
+            return await task
+
+    assert run(play()).outcome is Outcome.FETCHED
+    assert [seconds >= late for seconds in excuses] == [True] * excused

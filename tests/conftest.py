@@ -120,17 +120,19 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         )
 
 
-def pytest_collection_finish() -> None:
-    """Exempt imported modules and collected tests from garbage collection.
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Read data once for all forked workers. Exempt imported modules and collected tests from garbage collection.
 
-    Each crawl in the process of the tests begins with a garbage collection, which would otherwise examine
-    them.
+    Each crawl in the process of the tests begins with a garbage collection, which would otherwise examine the
+    modules and tests.
 
     A crawl in the process of the tests calls `gc.unfreeze` at its end, which would end the exemption. So both
     functions have no effect while tests run, except in programs that tests start.
     """
     if "crawler.cli" in sys.modules:
         _fork_no_helpers()
+    if session.config.getoption("forked_workers", 0):
+        warm_start.read_data()
     gc.collect()
     _exempt_new_modules()
     gc.freeze = gc.unfreeze = lambda: None

@@ -30,7 +30,12 @@ pytest.register_assert_rewrite(*(f"tests.{folder.name}" for folder in Path(__fil
 # `pytest_collection_finish` enables the collector.
 gc.disable()
 
-settings.register_profile("crawler", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# Properties without a number of their own are tried with 50 new examples in each run, instead of 100. With
+# `--hypothesis-profile thorough`, they are tried with 1,000.
+settings.register_profile(
+    "crawler", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile("thorough", settings.get_profile("crawler"), max_examples=1000)
 settings.load_profile("crawler")
 
 # `nohup` and shell scripts that use `&` start programs with these signals ignored. Programs that tests start

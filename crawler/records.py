@@ -596,7 +596,8 @@ class SplitterCounts(msgspec.Struct, kw_only=True):
 
     `repeated` counts the links that a compaction removed from a long queue because the same link was already
     waiting there. The sum of `sent`, `waiting` and `repeated` is the number of all links ever put into the
-    outbox. `batches` and `bytes` count what peers confirmed.
+    outbox. `batches` and `bytes` count what peers confirmed. `recoveries` counts the losses after which links
+    were queued again. After a loss, `sent` of one process and `applied` of another no longer count the same links.
     """
 
     sent: int = 0
@@ -614,6 +615,7 @@ class SplitterCounts(msgspec.Struct, kw_only=True):
     signals_heard: int = 0
     credits_told: int = 0
     credits_heard: int = 0
+    recoveries: int = 0
 
 
 class HostStatus(msgspec.Struct, kw_only=True):

@@ -30,7 +30,12 @@ pytest.register_assert_rewrite(*(f"tests.{folder.name}" for folder in Path(__fil
 # `pytest_collection_finish` enables the collector.
 gc.disable()
 
-settings.register_profile("crawler", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# Properties without a number of their own are tried with 50 new examples in each run, instead of 100. With
+# `--hypothesis-profile thorough`, they are tried with 1,000.
+settings.register_profile(
+    "crawler", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.register_profile("thorough", settings.get_profile("crawler"), max_examples=1000)
 settings.load_profile("crawler")
 
 # `nohup` and shell scripts that use `&` start programs with these signals ignored. Programs that tests start
@@ -120,17 +125,19 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         )
 
 
-def pytest_collection_finish() -> None:
-    """Exempt imported modules and collected tests from garbage collection.
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Read data once for all forked workers. Exempt imported modules and collected tests from garbage collection.
 
-    Each crawl in the process of the tests begins with a garbage collection, which would otherwise examine
-    them.
+    Each crawl in the process of the tests begins with a garbage collection, which would otherwise examine the
+    modules and tests.
 
     A crawl in the process of the tests calls `gc.unfreeze` at its end, which would end the exemption. So both
     functions have no effect while tests run, except in programs that tests start.
     """
     if "crawler.cli" in sys.modules:
         _fork_no_helpers()
+    if session.config.getoption("forked_workers", 0):
+        warm_start.read_data()
     gc.collect()
     _exempt_new_modules()
     gc.freeze = gc.unfreeze = lambda: None

@@ -106,13 +106,13 @@ def test_a_warm_program_is_a_child_that_can_be_polled_and_killed_at_once() -> No
             assert running.wait() == -signal.SIGKILL
 
 
-def test_a_child_that_a_warm_supervisor_starts_again_is_warm(tmp_path: Path) -> None:
+def test_a_child_that_a_warm_supervisor_starts_again_is_warm() -> None:
     done = subprocess.run(
         [*PROBE, "crawl", "--processes"],
         check=False,
         capture_output=True,
         stdin=subprocess.DEVNULL,
-        cwd=tmp_path,
+        cwd=warm_start.ROOT,
     )
     first, second = map(json.loads, done.stdout.splitlines())
     assert first["warm"] and second["warm"] and done.returncode == 7, done.stderr

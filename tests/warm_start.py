@@ -5,9 +5,9 @@ started warm on two conditions. The program must be `python -m MODULE` of this r
 Python reads before it runs MODULE must be the same as what the server of warm programs read. Every other
 program is started as usual. A warm program is a real child of the test's process, with its own process id,
 arguments, environment, folder, files and signals. A warm program differs from any other only in that the
-modules of the crawler are already imported. A warm start saves most of the 0.4 s of CPU time that a start
-takes. A warm program ends without freeing its memory, because this memory is shared with the server, and to
-free it would copy it first, which takes 0.15 s.
+modules of the crawler are already imported, and some data is already read (`read_data`). A warm start saves most
+of the 0.4 s of CPU time that a start takes. A warm program ends without freeing its memory, because this memory is
+shared with the server, and to free it would copy it first, which takes 0.15 s.
 
     test's process          server (`python -m tests.warm_start FD`)
     request, files    ─►    forks a helper, which forks the program and ends
@@ -190,6 +190,10 @@ def _serve(link: socket.socket) -> dict[str, Any]:
         data, files, _, _ = socket.recv_fds(link, _REQUEST_BYTES_MAX, _FILES_MAX)
         if not data:
             os._exit(0)
+        request: dict[str, Any] = json.loads(data)
+        if "export" in request["words"]:
+            read_data()
+            gc.freeze()
         ready, release = os.pipe()
         told, tell = os.pipe()
         helper = os.fork()
@@ -203,7 +207,6 @@ def _serve(link: socket.socket) -> dict[str, Any]:
             os.read(ready, 1)  # wait until the test's process is the parent of this process
             os.close(ready)
             link.close()
-            request: dict[str, Any] = json.loads(data)
             _place(files, request["numbers"])
             return request
         os.waitpid(helper, 0)
@@ -308,6 +311,15 @@ def _again(stream: io.TextIOWrapper, mode: str) -> io.TextIOWrapper:
         line_buffering=not raw and (terminal or number == 2),
         write_through=raw,
     )
+
+
+def read_data() -> None:
+    """Read the list of suffixes and the model of languages, which an export would read when it first needs them."""
+    from crawler.pages.formats import language
+    from crawler.urls.suffixes import suffix_list
+
+    suffix_list()
+    language.load()
 
 
 def main() -> None:

@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -375,7 +375,11 @@ def _get(argv: list[str]) -> int:
             from crawler.consent.describing import header_text
 
             lines.append(f"X-Consent: {header_text(page['consent'])}")
-        _write("\n".join(map(printable, lines)).encode() + b"\n", args.output)
+        _write(["\n".join(map(printable, lines)).encode() + b"\n"], args.output)
+    elif page["place"]:
+        from crawler.pages.stored_bodies import decoded_content
+
+        _write(decoded_content(page["place"]), args.output)
     else:
         import base64
 
@@ -383,7 +387,7 @@ def _get(argv: list[str]) -> int:
         body = content if isinstance(content, bytes) else base64.b64decode(content)
         if args.screenshot:
             _check_picture(args, body)
-        _write(body, args.output)
+        _write([body], args.output)
     return 0
 
 
@@ -396,14 +400,16 @@ def _check_picture(args: argparse.Namespace, picture: bytes) -> None:
         raise UsageError("the picture is a PNG, not for a terminal; give -o FILE")
 
 
-def _write(content: bytes, path: Path | None) -> None:
+def _write(pieces: Iterable[bytes], path: Path | None) -> None:
     """Write to a file, or to standard output if no file is given."""
     if path is None:
-        sys.stdout.buffer.write(content)
+        for piece in pieces:
+            sys.stdout.buffer.write(piece)
         sys.stdout.buffer.flush()
         return
     try:
-        path.write_bytes(content)
+        with path.open("wb") as file:
+            file.writelines(pieces)
     except OSError as error:
         raise UsageError(f"--output {path}: {error.strerror}") from error
 

@@ -58,7 +58,7 @@ def seed_lines(lines: Iterable[str], name: str) -> Iterator[SeedLine]:
     """Yield the rows of the file `name`.
 
     Raises:
-        UsageError: an unknown column, or an invalid word in a column.
+        UsageError: an unknown column, an invalid word in a column, or a file that is not text.
     """
     columns: tuple[str, ...] = COLUMNS
     commas, first = False, True
@@ -67,6 +67,10 @@ def seed_lines(lines: Iterable[str], name: str) -> Iterator[SeedLine]:
         if not line or line.startswith("#"):
             continue
         where = f"{name}, line {number}"
+        if "\0" in line:
+            raise UsageError(
+                f"{where}: has null bytes; a seeds file is text in UTF-8, not in UTF-16, and not compressed"
+            )
         if first and re.match(r"url\b", line, re.IGNORECASE):
             commas = "," in line
             columns = _columns(_words(line, commas), where)

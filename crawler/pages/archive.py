@@ -204,25 +204,13 @@ class Archive:
         static: bool = False,
         refused: Callable[[Capture, PageRecord | None], object] | None = None,
     ) -> StoredPage | None:
-        """Return the newest copy of a URL, not newer than `at`, or None if there is no copy that may be shown.
-
-        If a newer capture is not a whole page (`is_copy`), an earlier copy is returned. `refused(capture,
-        record)` returns the reason why a copy may not be used, or a false value if it may be used.
+        """Return the newest copy of a URL, as `shown_capture` chooses it, or None if there is no copy that may be shown.
 
         Raises:
             DamageError: the bytes of the copy cannot be read.
         """
-        record = self.record(fingerprint)
-        if at is None:
-            capture = self.newest_capture(fingerprint, record)
-        else:
-            captures = self.captures(fingerprint)
-            capture = newest_of(capture for capture in captures if capture.fetched_at <= at)
-        if capture is None or (asks_no_archive(record, capture) and not with_noarchive):
-            return None
-        if refused is not None and refused(capture, record):
-            return None
-        return self.read(capture, static=static)
+        capture = shown_capture(self, fingerprint, at, with_noarchive=with_noarchive, refused=refused)
+        return None if capture is None else self.read(capture, static=static)
 
     def read(self, capture: Capture, *, static: bool = False) -> StoredPage:
         """Read a capture from its segment, which may still be open.
@@ -234,14 +222,7 @@ class Archive:
         Raises:
             DamageError: the bytes are missing, or are not a record.
         """
-        original = None
-        if capture.refers_to:
-            original = self.capture_at(capture.refers_to)
-            if original is None:
-                raise DamageError(
-                    f"{capture.url}: the response that this revisit repeats is not in the store"
-                )
-        return read_capture(self.folder, capture, original, static=static)
+        return read_capture(self.folder, capture, original_of(self, capture), static=static)
 
     def view(self, capture: Capture) -> bytes:
         """Return the screenshot (PNG) of a page that a browser showed, or b"" if there is none (`render.screenshot`).
@@ -302,6 +283,44 @@ class Archive:
         """
         damaged = segments.survey(self.folder, dict(self.committed_lengths())).damaged
         return sorted(segment for segment in damaged if note_of(self.folder, segment) is None)
+
+
+def shown_capture(
+    archive: Archive,
+    fingerprint: int,
+    at: float | None = None,
+    *,
+    with_noarchive: bool = False,
+    refused: Callable[[Capture, PageRecord | None], object] | None = None,
+) -> Capture | None:
+    """Return the newest capture of a URL, not newer than `at`, or None if there is no copy that may be shown.
+
+    If a newer capture is not a whole page (`is_copy`), an earlier copy is returned. `refused(capture, record)`
+    returns the reason why a copy may not be used, or a false value if it may be used.
+    """
+    record = archive.record(fingerprint)
+    if at is None:
+        capture = archive.newest_capture(fingerprint, record)
+    else:
+        captures = archive.captures(fingerprint)
+        capture = newest_of(capture for capture in captures if capture.fetched_at <= at)
+    if capture is None or (asks_no_archive(record, capture) and not with_noarchive):
+        return None
+    if refused is not None and refused(capture, record):
+        return None
+    return capture
+
+
+def original_of(archive: Archive, capture: Capture) -> Capture | None:
+    """Return the response that a revisit repeats; None if the capture is not a revisit.
+
+    Raises:
+        DamageError: the store lacks the response.
+    """
+    original = archive.capture_at(capture.refers_to) if capture.refers_to else None
+    if capture.refers_to and original is None:
+        raise DamageError(f"{capture.url}: the response that this revisit repeats is not in the store")
+    return original
 
 
 def read_capture(

@@ -86,7 +86,7 @@ def expand(data: bytes, *, bytes_max: int = RECORD_BYTES_MAX, where: str = "reco
         raise DamageError(f"{where}: broken gzip member: {error}") from error
     if len(content) > bytes_max:
         raise DamageError(
-            f"{where}: record is larger than {bytes_max} bytes; `crawler serve` and mirrors read such files"
+            f"{where}: record is larger than {bytes_max} bytes; `crawler serve`, `get` and mirrors read such files"
         )
     if not inflater.eof or inflater.unused_data:
         raise DamageError(f"{where}: is not exactly one whole gzip member")

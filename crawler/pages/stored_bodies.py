@@ -18,7 +18,7 @@ from isal import igzip_lib, isal_zlib
 
 from crawler.errors import DamageError, reason_of
 from crawler.pages import reading, segments
-from crawler.pages.captures import shown_fields
+from crawler.pages.captures import shown_fields, static_form
 from crawler.records import Capture, Fetch
 
 PIECE_BYTES = 64 << 10
@@ -68,6 +68,29 @@ def open_capture(folder: Path, capture: Capture, original: Capture | None) -> Co
         return repeated
     copy.length, copy.pieces = repeated.length, repeated.pieces
     return copy
+
+
+class Place(msgspec.Struct, array_like=True):
+    """The place of a stored answer: all that is needed to read it without its store, in any process of the machine.
+
+    `folder` has the segments. `original` is the response that a revisit repeats. With `static`, the server's
+    answer is meant even if a browser showed the page.
+    """
+
+    folder: str
+    capture: Capture
+    original: Capture | None = None
+    static: bool = False
+
+
+def open_place(place: Place) -> Copy:
+    """Open the answer at `place`.
+
+    Raises:
+        DamageError: the bytes are missing, or are not a record.
+    """
+    capture = static_form(place.capture) if place.static else place.capture
+    return open_capture(Path(place.folder), capture, place.original)
 
 
 def _open_shown(folder: Path, capture: Capture) -> Copy:
@@ -197,6 +220,12 @@ def decoded(pieces: Iterable[bytes], codings: Sequence[bytes], length: int) -> I
         if decoder.full:
             return
     yield from decoder.finish()
+
+
+def decoded_content(place: str) -> Iterator[bytes]:
+    """Yield the content of the answer at a `Place` in JSON, with its codings undone."""
+    copy = open_place(msgspec.json.decode(place, type=Place))
+    return decoded(copy.pieces(), copy.codings, copy.length)
 
 
 def content_of(fetch: Fetch) -> Iterator[bytes]:

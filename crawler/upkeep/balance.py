@@ -4,6 +4,7 @@ The outbox and the counters are stored under different keys, so damage may have 
 Then the counters would contradict the outbox forever, and a reshard would refuse the crawl.
 """
 
+from crawler.process.committing.counters import RECOVERIES
 from crawler.process.opening.stages import Stages
 from crawler.records import SplitterCounts
 from crawler.storage.commit import Change
@@ -17,6 +18,7 @@ def balance(stages: Stages) -> None:
     if counts is None:
         return
     change = Change(sync=True)
+    change.count(RECOVERIES)
     for name, difference in corrections(counts, stages.point.counters["urls.to_outbox"]).items():
         change.count(name, difference)
     stages.commits.commit_now(change)

@@ -13,6 +13,7 @@ finds these links again when it fetches the pages.
 """
 
 from crawler.errors import UsageError
+from crawler.process.committing.counters import RECOVERIES
 from crawler.process.opening.stages import Stages
 from crawler.process.results.sent_seeds import forget_sent_seeds
 from crawler.records import Link
@@ -60,6 +61,7 @@ class Recovery:
         self._commit()
         self._outbox.start_over(self._lost)
         change = Change(sync=True)
+        change.count(RECOVERIES)
         forget_sent_seeds(self._store, change)
         self._commits.commit_now(change)
         return len(self._queued)

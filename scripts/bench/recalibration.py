@@ -43,10 +43,13 @@ from crawler.freshness.recalibration import (
     HAZARD_LOW,
     HIGH,
     LOW,
+    OWN_MAX,
+    SLOPE_LEAST,
     WEIGHT_MAX,
     Constants,
     Hearing,
     Recalibration,
+    SiteSlope,
 )
 from crawler.frontier.refresh import Settings
 from crawler.frontier.refresh.expectation import crawl_of
@@ -195,14 +198,18 @@ def checked(run: Run, work: Path) -> None:
     rows = _rows(work, run)[:CHECKED]
     sums = _empty(rows)
     state = Recalibration(constants=FITTED)
+    slopes = dict.fromkeys(rows[:, SITE].tolist(), SiteSlope())
     for sample, fresh, hearing, weight, changed, new, haste, reliability, site in rows.tolist():
+        own = slopes[site]
         if sample:
-            told = state.corrected(fresh, Hearing(int(hearing)), bool(new), haste, reliability)
+            told = state.corrected(fresh, Hearing(int(hearing)), bool(new), haste, reliability, own)
             for kind, stated in enumerate((fresh, told)):
                 decile = min(int(calibration.DECILES * stated), calibration.DECILES - 1)
                 sums[int(site), kind, decile] += (1.0, stated, not changed)
         else:
-            state.observe(fresh, Hearing(int(hearing)), weight, bool(changed), bool(new), haste, reliability)
+            slopes[site] = state.observe(
+                fresh, Hearing(int(hearing)), weight, bool(changed), bool(new), haste, reliability, own
+            )
     if not np.allclose(sums, _replay(rows, FITTED), atol=1e-6):
         raise RuntimeError(f"{run}: the compiled replay differs from Recalibration")
 
@@ -211,13 +218,23 @@ def _replay(rows: np.ndarray, constants: Constants) -> np.ndarray:
     sums = _empty(rows)
     _follow(
         rows, np.array(constants.prior), np.array(constants.precision), constants.memory, constants.centre,
-        np.array(constants.beyond), sums,
+        np.array(constants.beyond), constants.site_precision, constants.site_memory, sums,
     )  # fmt: skip
     return sums
 
 
 def _empty(rows: np.ndarray) -> np.ndarray:
     return np.zeros((int(rows[:, SITE].max()) + 1, len(calibration.KINDS), calibration.DECILES, 3))
+
+
+@njit
+def _exponent(coefficients: np.ndarray, x: np.ndarray, slope: float) -> float:
+    """Return ln(H'/H), as `Recalibration` does."""
+    least = SLOPE_LEAST - min(coefficients[7], 0.0) * x[3] - min(coefficients[8], 0.0) * x[4]
+    if x[5] > 0.0:
+        least += max(coefficients[5], 0.0) / 4.0
+    above = min(max(coefficients[2] + slope, least), HIGH[2])
+    return float((x * coefficients).sum() + (above - coefficients[2]) * x[2])
 
 
 @njit
@@ -228,10 +245,13 @@ def _follow(
     memory: float,
     centre: float,
     beyond: np.ndarray,
+    site_precision: float,
+    site_memory: float,
     sums: np.ndarray,
 ) -> None:
     """Do the steps of `Recalibration` for all rows of a run; `checked` compares the results."""
     size = len(prior)
+    slopes, shown = np.zeros(len(sums)), np.zeros(len(sums))
     found, told, x = prior.copy(), prior.copy(), np.zeros(size)
     matrix, factor, step = np.diag(prior_precision), np.zeros((size, size)), np.zeros(size)
     middle = whole = 0.0
@@ -251,18 +271,18 @@ def _follow(
         x[3], x[4] = rows[row, 7] * (hearing == 2.0), rows[row, 7] * (hearing == 1.0)
         x[5] = 1.0 / (1.0 + np.exp(log)) if new else 0.0
         x[6], x[7], x[8] = np.log(max(rows[row, 6], 1.0)), x[3] * max(log, 0.0), x[4] * far
+        site = int(rows[row, SITE])
         if sample:
             stated = fresh
             if 0.0 < fresh < 1.0:
-                stated = np.exp(-said * np.exp((x * told).sum()))
-            site = int(rows[row, SITE])
+                stated = np.exp(-said * np.exp(_exponent(told, x, slopes[site])))
             for kind, value in enumerate((fresh, stated)):
                 decile = min(int(10 * value), 9)
                 sums[site, kind, decile, 0] += 1.0
                 sums[site, kind, decile, 1] += value
                 sums[site, kind, decile, 2] += changed == 0.0
             continue
-        hazard = max(said * np.exp((x * found).sum()), 1e-12)
+        hazard = max(said * np.exp(_exponent(found, x, slopes[site])), 1e-12)
         ratio = hazard * np.exp(-hazard) / -np.expm1(-hazard)
         faded = -np.expm1(-weight / memory)
         slope = weight * (ratio if changed else -hazard)
@@ -287,6 +307,11 @@ def _follow(
         for a in range(size):
             found[a] = min(max(found[a] + step[a], LOW[a]), HIGH[a])
             told[a] = min(max(found[a] + beyond[a] * (found[a] - prior[a]), LOW[a]), HIGH[a])
+        faded = -np.expm1(-weight / site_memory)
+        shown[site] = shown[site] * (1.0 - faded) + weight * hazard * ratio * x[2] * x[2]
+        pull = slope * x[2] - faded * site_precision * slopes[site]
+        slopes[site] += pull / (site_precision + shown[site])
+        slopes[site] = min(max(slopes[site], -OWN_MAX), OWN_MAX)
 
 
 # -- judging
@@ -336,12 +361,12 @@ def changed(constants: Constants, rng: random.Random) -> Constants:
     """Return the constants after a random change of one of them."""
     prior, precision, beyond = list(constants.prior), list(constants.precision), list(constants.beyond)
     place = rng.randrange(len(prior))
-    kind = rng.choice(("prior", "precision", "memory", "centre", "beyond"))
+    kind = rng.choice(("prior", "precision", "memory", "centre", "beyond", "site_precision", "site_memory"))
     if kind == "prior":
         prior[rng.choice([k for k, value in enumerate(prior) if value])] += rng.gauss(0.0, 0.1)
     elif kind == "precision":
         precision[place] *= 2.0 ** rng.gauss(0.0, 1.0)
-    elif kind in ("memory", "centre"):
+    elif kind in ("memory", "centre", "site_precision", "site_memory"):
         value = getattr(constants, kind) * 1.5 ** rng.gauss(0.0, 1.0)
         return msgspec.structs.replace(constants, **{kind: value})
     else:

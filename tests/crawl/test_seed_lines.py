@@ -1,5 +1,7 @@
 """Test seeds files with columns: the meaning of the columns, and the errors that are reported."""
 
+import gzip
+
 import pytest
 
 from crawler.crawl.seed_lines import SeedLine, seed_lines, tables_of
@@ -120,3 +122,15 @@ def test_limits_that_cannot_be_enforced_are_rejected(text: str, scope: str, said
     with pytest.raises(UsageError) as raised:
         tables_of(seed_lines(text.splitlines(), "f"), scope)
     assert said in str(raised.value)
+
+
+@pytest.mark.parametrize("coding", ["utf-16", "utf-16-be", "gzip"])
+def test_a_file_that_is_not_text_is_named_as_such(coding: str) -> None:
+    """The message was once about a scope of null characters in line 5."""
+    text = "https://example.org/\r\nhttps://example.org/a b\r\n"
+    data = gzip.compress(text.encode(), mtime=0) if coding == "gzip" else text.encode(coding)
+    lines = data.decode("utf-8", "surrogateescape").splitlines(keepends=True)
+    with pytest.raises(
+        UsageError, match="^seeds.txt, line [1-9]+: has null bytes; a seeds file is text in UTF-8"
+    ):
+        list(seed_lines(lines, "seeds.txt"))

@@ -134,6 +134,22 @@ def test_a_file_of_100_mb_takes_little_memory(tmp_path: Path) -> None:
     assert run("check", "--dir", tmp_path / "large").code == 0
 
 
+def test_get_prints_a_large_file_in_pieces(tmp_path: Path) -> None:
+    """`crawler get URL > FILE` replaces `wget -O`. It once refused files of more than 256 MiB."""
+    size, directory, peaks = 60 * MB + 5, tmp_path / "crawl", {}
+    with files(size) as (url, _):
+        crawl(directory, url, f"{url}file.bin")
+        for name in ("", "file.bin"):
+            get = ["get", f"{url}{name}", "--dir", str(directory), "-o", str(tmp_path / f"got{name}")]
+            command = [sys.executable, "-c", MEASURED, *get]
+            peaks[name] = int(subprocess.run(command, check=True, capture_output=True).stdout) << 10
+        head = run("get", f"{url}file.bin", "--dir", directory, "--headers").text
+    assert peaks["file.bin"] - peaks[""] < 30 * MB
+    assert (tmp_path / "got").read_bytes() == PAGE
+    assert (tmp_path / "gotfile.bin").read_bytes() == expected(size)
+    assert head.startswith("HTTP 200 OK\n") and f"Content-Length: {size}\n" in head
+
+
 def test_seeds_and_wanted_files_are_complete_but_other_links_are_cut(tmp_path: Path) -> None:
     with files(12 * MB) as (url, _):
         crawl(tmp_path / "linked", url)

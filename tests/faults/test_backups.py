@@ -13,7 +13,7 @@ import pytest
 from crawler.storage.commit import load_counters
 from crawler.storage.engines import open_store
 from crawler.storage.keys import OUTBOX, OUTBOX_STATE
-from tests.end_to_end.test_many_processes import QUICK, command, stored_by
+from tests.end_to_end.test_many_processes import QUICK, command, report_of, stored_by
 from tests.end_to_end.test_nodes import CONFIRMED, Nodes
 from tests.engines import ENGINES
 from tests.faults.harness import Ended, TreeWeb, crawl, end, settings
@@ -103,6 +103,18 @@ def test_a_rebuilt_store_that_lost_its_outbox_but_not_its_counters(tmp_path: Pat
         assert command(directory, "reshard", "--to", "2").code == 0
         assert crawl(directory, web.seed, *settings("--processes", "2", *QUICK)).code == 0
         assert len(set().union(*(stored_by(directory / name) for name in ("p0", "p1")))) == PAGES
+
+
+def test_the_equations_hold_after_a_disk_was_lost(tmp_path: Path) -> None:
+    """Once, the report of each later run said that sent links had not been applied."""
+    directory = tmp_path / "crawl"
+    flags = settings("--processes", "3", *QUICK)
+    with TreeWeb(tmp_path, PAGES, "--fanout", "3") as web:
+        assert crawl(directory, web.seed, *flags, "--max-pages", "80").code == 0
+        shutil.rmtree(directory / "p1")
+        assert command(directory, "recover", "p1").code == 0
+        assert crawl(directory, web.seed, *flags).code == 0
+        assert report_of(directory)["conservation"] == "holds"
 
 
 @pytest.fixture

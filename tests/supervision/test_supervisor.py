@@ -117,6 +117,8 @@ def test_at_the_end_all_sent_links_must_have_been_applied(tmp_path: Path) -> Non
     supervisor.ended = True
     assert merged_report(parts, supervisor).problems == ["sent = applied: 2 != 1"]
     assert merged_report(parts[:1], supervisor).problems == [], "only one process has reported"
+    parts[1] = report(splitter=SplitterCounts(applied=1, recoveries=1))
+    assert merged_report(parts, supervisor).problems == [], "a process has lost its counts"
 
 
 def test_a_process_that_had_a_store_open_forks_no_child(

@@ -43,6 +43,7 @@ const BETWEEN = {
   applied: "links received", local: "links that stay in their process", foreign: "links of other processes", cache_hits: "dropped as recently sent",
   scope_told: "sites in scope, sent", scope_heard: "sites in scope, received", signals_told: "change signals sent", signals_heard: "change signals received",
   credits_told: "importance sent", credits_heard: "importance received",
+  recoveries: "losses after which links were sent again",
 };
 const DUE = { known: "links to known URLs", new: "links to new URLs", pending: "waiting for the next flush", runs: "sorted runs" };
 const ROBOTS = { fetched: "read", gone: "the site has none (404 or 410)" };

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from crawler.freshness.recalibration import SiteSlope
 from crawler.frontier.refresh.overview import Overview
 from crawler.frontier.refresh.page_facts import Facts
 from crawler.frontier.refresh.page_signals import Signals
@@ -107,6 +108,10 @@ class ArmsFacts(_ArmsPart):
     def note_new_rules(self, host: int) -> None:
         for schedule in self._arms.schedules:
             schedule.facts.note_new_rules(host)
+
+    def set_slope(self, host: int, slope: SiteSlope) -> None:
+        for schedule in self._arms.schedules:
+            schedule.facts.set_slope(host, slope)
 
 
 class ArmsOverview(_ArmsPart):

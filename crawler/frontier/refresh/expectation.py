@@ -92,7 +92,7 @@ class Expectation:
             return
         changed = result is RefreshOutcome.CHANGED
         fresh = self.fresh(known)
-        self.recalibration.observe(*crawl_of(known, changed))
+        learn(self.recalibration, self._schedule, known, changed)
         chance = 1.0 - fresh
         self._predicted[min(int(DECILES * chance), DECILES - 1)] += (1.0, chance, changed)
         if isinstance(self._schedule, Arms):
@@ -212,9 +212,16 @@ def crawl_of(known: PageView, changed: bool) -> tuple[float, Hearing, float, boo
     )
 
 
+def learn(recalibration: Recalibration, schedule: Schedule | Arms, known: PageView, changed: bool) -> None:
+    """Learn the correction of P[fresh] from the crawl of a page; `known` is the page before the crawl."""
+    schedule.facts.set_slope(known.host, recalibration.observe(*crawl_of(known, changed), site=known.site))
+
+
 def corrected(recalibration: Recalibration, known: PageView) -> float:
     """Return the corrected probability that a page's copy is current."""
-    return recalibration.corrected(known.fresh, known.hearing, known.new, known.haste, known.reliability)
+    return recalibration.corrected(
+        known.fresh, known.hearing, known.new, known.haste, known.reliability, known.site
+    )
 
 
 def fresh_part(staleness: float) -> float:

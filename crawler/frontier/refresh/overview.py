@@ -6,7 +6,7 @@ import cython
 import numpy as np
 from cython.cimports.libc.math import exp
 
-from crawler.freshness.recalibration import Hearing
+from crawler.freshness.recalibration import Hearing, SiteSlope
 from crawler.frontier.refresh.settings import DAY, HostView, PageView
 
 if cython.compiled:
@@ -149,6 +149,7 @@ class Overview:
             haste=1.0 if self.learning.seasons.used[host] or plain <= 0.0 else max(clock / plain, 1.0),
             reliability=self.learning.kinds.reliability(host, trust),
             stands_for=self._stands_for(host, now),
+            site=SiteSlope(self.tables.host_rows[host].slope, self.tables.host_rows[host].slope_precision),
             value=self.deadlines.ratio(page, host, elapsed, n, now) * level,
             ceiling=self.deadlines.page.ceiling,
             level=level,

@@ -6,6 +6,7 @@ changed rules."""
 import cython
 
 from crawler.freshness.params import PageParameters
+from crawler.freshness.recalibration import SiteSlope
 
 if cython.compiled:
     from cython.cimports.crawler.freshness.learning import Learning
@@ -76,6 +77,11 @@ class Facts:
         self.flights.require_host(host)
         self.queues.absences.add_credit(host)
         self.queues.absences.recall(host, RUNGS, RUNGS)
+
+    def set_slope(self, host: int, slope: SiteSlope) -> None:
+        """Set the host's own part of the correction of P[fresh] (`freshness/recalibration.py`)."""
+        self.flights.require_host(host)
+        self.tables.host_rows[host].slope, self.tables.host_rows[host].slope_precision = slope
 
     def bound_ages(self, page: int, min_age: float, max_age: float) -> None:
         """Set age bounds of this page. From its next crawl on, these replace the bounds of the settings.

@@ -84,8 +84,8 @@ class Records:
 
         The number in brackets is the number of values of a kind: clock (3), signals (18), boost (1), credence
         (3), hubs (3), exposure (1), pages judged (2), changes (1), score of the number of signals (1), bad pages
-        (5), score of the two kinds of pages (1). If the site has a weekly rhythm, the numbers of the rhythm
-        follow.
+        (5), score of the two kinds of pages (1), own part of the correction of P[fresh] (2). If the site has a
+        weekly rhythm, the numbers of the rhythm follow.
         """
         self.flights.require_host(host)
         sites = self.learning.sites
@@ -100,6 +100,8 @@ class Records:
             *trials,
             *self.learning.discovery.site_state(host),
             *sums[18:],
+            self.tables.host_rows[host].slope,
+            self.tables.host_rows[host].slope_precision,
             *self.learning.seasons.state(host),
         ]
 
@@ -123,7 +125,8 @@ class Records:
         self.tables.host_rows[host].boost = min(max(numbers[21], 1.0), RATIO_MAX)
         self.learning.credence.restore(host, *numbers[22:25])
         self.learning.discovery.restore_site(host, *numbers[25:28])
-        self.learning.seasons.restore(host, numbers[39:])
+        self.tables.host_rows[host].slope, self.tables.host_rows[host].slope_precision = numbers[39:41]
+        self.learning.seasons.restore(host, numbers[41:])
 
     def restore_hub(self, page: int, found: float, watched: float, links: float) -> None:
         """Restore the result of `hub_state`, and add it to the sums of the site."""

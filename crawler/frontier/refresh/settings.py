@@ -6,7 +6,7 @@ from enum import IntEnum
 import msgspec
 
 from crawler.errors import UsageError
-from crawler.freshness.recalibration import Hearing
+from crawler.freshness.recalibration import Hearing, SiteSlope
 
 DAY = 86_400.0
 POLICIES = ("ncis", "greedy", "cis", "azar-lds", "uniform", "interval")
@@ -86,7 +86,8 @@ class PageView(msgspec.Struct, frozen=True):
     the host. `new` is True if the page appeared while the crawl was watching its site, and was never fetched
     again. `haste` is the ratio of the clock time (`freshness/neighbourhood.py`) to the plain time since the
     last crawl, at least 1. `reliability` is the probability that the page's signals are good
-    (`freshness/page_kinds.py`). `away` is True if the page is gone, moved or denied.
+    (`freshness/page_kinds.py`). `site` is the host's own part of the correction of `fresh`
+    (`freshness/recalibration.py`). `away` is True if the page is gone, moved or denied.
     """
 
     fingerprint: int
@@ -105,6 +106,7 @@ class PageView(msgspec.Struct, frozen=True):
     haste: float
     reliability: float
     stands_for: float
+    site: SiteSlope
     value: float
     ceiling: float
     level: float

@@ -4,7 +4,7 @@
                         new pages it has shown, the time watched, and the links of its first copy; the trust in
                         the page's signals
     s/<host key>        the site's neighbourhood counts and credence, signal quality by source, level relative to the
-                        common one, new pages, weekly rhythm
+                        common one, new pages, weekly rhythm, own part of the correction of P[fresh]
     n/<directory key>   the directory's neighbourhood counts and new pages; its host
     m/refresh           the common level
     m/revisit           the mean time between two crawls of a page
@@ -47,13 +47,13 @@ _PAGE_TYPE = np.dtype(
 assert _PAGE_TYPE.itemsize == _PAGE.size
 _ROW_TYPE = np.dtype([("version", "u1"), ("checksum", "<u4"), *_PAGE_TYPE.descr])  # with the seal
 assert _ROW_TYPE.itemsize == SEAL_BYTES + _PAGE.size
-_SITE_NUMBERS = 39
+_SITE_NUMBERS = 41
 _SITE = struct.Struct(f"<{_SITE_NUMBERS}d")
 # the record of a site with a weekly rhythm
 _PACED_SITE = struct.Struct(f"<{_SITE_NUMBERS + RHYTHM_NUMBERS}d")
-# Earlier versions did not count signals, or did not keep sums for pages with bad signals. In their records, the
-# rhythm of a site follows after this many values.
-_EARLIER = (31, 33)
+# Earlier versions did not count signals, did not keep sums for pages with bad signals, or had no correction of
+# P[fresh] by site. In their records, the rhythm of a site follows after this many values.
+_EARLIER = (31, 33, 39)
 _EARLIER_SITES = [8 * (numbers + rhythm) for numbers in _EARLIER for rhythm in (0, RHYTHM_NUMBERS)]
 # The form stored by versions that derived the recall from announced changes.
 _SITE_UNEXPOSED = struct.Struct("<28d")

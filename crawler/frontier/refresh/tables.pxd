@@ -26,6 +26,8 @@ cdef struct HostRow:
     double absent_since
     double discovery_share
     double restraint
+    float slope
+    float slope_precision
     int root
     int pages
     int run

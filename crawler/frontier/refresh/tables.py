@@ -67,7 +67,7 @@ HOST_KIND = np.dtype(
     [
         ("ready", "f8"), ("previous", "f8"), ("boost", "f8"), ("idle", "f8"), ("weight", "f8"), ("probed", "f8"),
         ("absent_since", "f8"),
-        ("discovery_share", "f8"), ("restraint", "f8"), ("root", "i4"),
+        ("discovery_share", "f8"), ("restraint", "f8"), ("slope", "f4"), ("slope_precision", "f4"), ("root", "i4"),
         ("pages", "i4"), ("run", "i4"), ("busy", "u1"), ("place", "u1"), ("exploring", "u1"), ("bounded", "u1"),
         ("credit", "u1"), ("away_rung", "u1"), ("failed_rung", "u1"), ("absences", "u1"),
     ],
@@ -190,6 +190,7 @@ class Tables:
         self.host_rows[host].absences = 0
         self.host_rows[host].weight = self.host_rows[host].discovery_share = 0.0
         self.host_rows[host].restraint = 1.0
+        self.host_rows[host].slope = self.host_rows[host].slope_precision = 0.0
         self.host_rows[host].root = -1
         self.host_rows[host].bounded = self._ages[0][1] < _INFINITY
         self.host_heaps.clear(host, 0)

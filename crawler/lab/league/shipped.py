@@ -14,7 +14,7 @@ import numpy as np
 from crawler.change_signals import source_number
 from crawler.freshness.recalibration import Recalibration
 from crawler.frontier.refresh import RefreshOutcome, Schedule, Settings
-from crawler.frontier.refresh.expectation import corrected, crawl_of
+from crawler.frontier.refresh.expectation import corrected, learn
 from crawler.frontier.refresh.settings import PageView
 from crawler.lab.league.world import WorldPages
 
@@ -93,7 +93,7 @@ class Shipped:
 
     def record_outcome(self, page: int, now: float, changed: bool) -> None:
         if (known := self._asked.pop(page, None)) is not None:
-            self._recalibration.observe(*crawl_of(known, changed))
+            learn(self._recalibration, self.schedule, known, changed)
         self._fetched[page] = now
         self.schedule.record_outcome(
             self._number[page], now, RefreshOutcome.CHANGED if changed else RefreshOutcome.UNCHANGED

@@ -22,7 +22,9 @@ from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.relaxed_settings import confirm
 from crawler.errors import UsageError
 from crawler.frontier.hosts.ranking import ORDERS
+from crawler.pages.archive import original_of, shown_capture
 from crawler.pages.reading import codings_of, decode_payload
+from crawler.pages.stored_bodies import Place, open_place
 from crawler.process.answering.explainer import Explainer, Steps
 from crawler.process.answering.withdrawing import Withdrawing
 from crawler.process.committing.portions import portions
@@ -40,6 +42,7 @@ AUTHORITIES_SHOWN = 100  # maximum number of authorities in the answer to the co
 # the commands that are answered only after their changes are durable
 CHANGING = ("seed", "block", "unblock", "retire", "signal", "withdraw")
 _SEED = LinkFlag.SEED
+WHOLE_BYTES_MAX = 16 << 20  # a longer payload is not returned by `get`; the answer states its place
 # number of page records that `retire` examines in search of a stored page; this takes about 1 s
 RECORDS_LOOKED_AT = 100_000
 # number of hosts examined between two pauses; it takes 13 us to read the queue of one host from the store
@@ -172,6 +175,9 @@ class Commands:
     ) -> dict[str, Any] | None:
         """Return the newest stored copy of a URL, with its content in base64 for JSON; None if there is no copy.
 
+        If the content has more than `WHOLE_BYTES_MAX` bytes, `place` is returned instead, from which the caller
+        reads the content in pieces (`stored_bodies.open_place`).
+
         With `static`, return the server's answer even if a browser showed the page. With `screenshot`, the
         content is the picture that the browser took, or empty if there is no picture. If `allow` names a
         purpose, ignore copies that may not be used for it.
@@ -185,23 +191,27 @@ class Commands:
         if self._frontier.views.withholding_line(request_form):
             return None
         refused = None if rule is None else partial(rule.refusal, self._pages.store, fingerprint)
-        page = self._pages.get(fingerprint, with_noarchive=with_noarchive, static=static, refused=refused)
-        if page is None:
+        capture = shown_capture(self._pages, fingerprint, with_noarchive=with_noarchive, refused=refused)
+        if capture is None:
             return None
-        if headers:
-            content = b""
-        elif screenshot:
-            content = self._pages.view(page.capture)
-        else:  # an unknown coding is left on the content, because the answer may still be useful
+        place = Place(str(self._pages.folder.absolute()), capture, original_of(self._pages, capture), static)
+        copy = open_place(place)
+        content, large = b"", copy.length > WHOLE_BYTES_MAX
+        if screenshot:
+            content = self._pages.view(capture)
+        elif not headers and not large:
+            page = self._pages.read(capture, static=static)
+            # an unknown coding is left on the content, because the answer may still be useful
             content = decode_payload(page.payload, codings_of(page.headers))
         return {
-            "url": page.capture.url,
-            "status": page.status,
-            "reason": page.reason,
-            "headers": [[name.decode("latin-1"), value.decode("latin-1")] for name, value in page.headers],
-            "fetched_at": iso_time(page.capture.fetched_at),
-            "consent": in_plain(self._pages.store, fingerprint, page.capture),
+            "url": capture.url,
+            "status": copy.status,
+            "reason": copy.reason,
+            "headers": [[name.decode("latin-1"), value.decode("latin-1")] for name, value in copy.headers],
+            "fetched_at": iso_time(capture.fetched_at),
+            "consent": in_plain(self._pages.store, fingerprint, capture),
             "content": content,
+            "place": msgspec.json.encode(place).decode() if large and not screenshot else "",
         }
 
     def seed(self, urls: list[str], settings: dict[str, str] | None = None) -> Steps:

@@ -45,6 +45,7 @@ _NO_FAILURE = frozenset(
 # The counters of links that other processes have sent. Their sum is the number of links applied from the
 # inbox.
 FROM_PEERS = ("urls.received", "splitter.scope_heard", "splitter.signals_heard", "splitter.credits_heard")
+RECOVERIES = "splitter.recoveries"
 _KEPT_IF_CUT = (Outcome.FETCHED, Outcome.TRUNCATED)
 _SHOWS_CONTENT = (Outcome.FETCHED, Outcome.EMPTY)
 

@@ -8,7 +8,7 @@ from crawler.due.eliminator import Eliminator
 from crawler.frontier.frontier import Frontier
 from crawler.frontier.refresh.stored_view import stored_view
 from crawler.pages.page_cache import PageCache
-from crawler.process.committing.counters import conservation, splitter_conservation
+from crawler.process.committing.counters import RECOVERIES, conservation, splitter_conservation
 from crawler.process.opening.process_context import ProcessContext
 from crawler.records import DueCounts, FrontierCounts, PeerStatus, SplitterCounts
 from crawler.splitter.inbox import Inbox
@@ -86,6 +86,7 @@ class ProcessViews:
             scope_heard=count["splitter.scope_heard"],
             credits_told=count["splitter.credits_told"],
             credits_heard=count["splitter.credits_heard"],
+            recoveries=count[RECOVERIES],
             signals_told=count["splitter.signals_told"],
             signals_heard=count["splitter.signals_heard"],
         )

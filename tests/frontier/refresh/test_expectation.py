@@ -1,12 +1,14 @@
 """Expectation: the probability of being fresh that users see."""
 
 import pytest
+from msgspec.structs import replace
 
 from crawler.freshness.recalibration import Hearing
-from crawler.frontier.refresh import RefreshOutcome, Schedule, Settings
+from crawler.frontier.refresh import Arms, RefreshOutcome, Schedule, Settings
 from crawler.frontier.refresh.expectation import Expectation
 
 DAY = 86_400.0
+STILL = Settings(explore=0.0)
 
 
 def test_the_correction_for_users_respects_which_pages_have_good_signals() -> None:
@@ -33,3 +35,21 @@ def test_the_correction_for_users_respects_which_pages_have_good_signals() -> No
     assert expectation.fresh(bad) == pytest.approx(bad.fresh, abs=0.05)
     unaware = expectation.recalibration.corrected(bad.fresh, bad.hearing, bad.new, bad.haste)
     assert expectation.fresh(bad) != pytest.approx(unaware, abs=0.01)
+
+
+@pytest.mark.parametrize("arms", [1, 2])
+def test_each_site_has_a_correction_of_its_own(arms: int) -> None:
+    """The pages of the first site are always fresh when they are crawled, those of the second site never."""
+    schedule = Schedule(STILL) if arms == 1 else Arms([STILL] * arms)
+    expectation = Expectation(schedule, 1.0)
+    pages = [schedule.add(1 + n, 1 + n % 2, 1 + n % 2, 0.0, 0.0) for n in range(8)]
+    views = [replace(schedule.overview.page(page, DAY), stands_for=1.0) for page in pages]
+    for turn in range(200):
+        view = views[turn % 8]
+        site = schedule.overview.page(pages[turn % 8], DAY).site
+        known = replace(view, fresh=0.05 if turn % 16 < 8 else 0.6, site=site)
+        result = RefreshOutcome.CHANGED if known.host else RefreshOutcome.UNCHANGED
+        expectation.ended(known, result, DAY)
+    stated = [expectation.fresh(replace(schedule.overview.page(page, DAY), fresh=0.05)) for page in pages]
+    assert stated == [stated[0], stated[1]] * 4
+    assert stated[0] > 2.0 * stated[1]

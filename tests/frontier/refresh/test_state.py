@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from crawler.errors import DamageError
+from crawler.freshness.recalibration import SiteSlope
 from crawler.frontier.refresh import RefreshOutcome, Schedule, Settings, clock_repair, state
 from crawler.storage import keys
 from crawler.storage.kv import MemoryStore, scan_prefix, seal, unseal
@@ -132,16 +133,18 @@ def test_a_site_stored_without_its_exposure_keeps_its_recall() -> None:
     store.write(batch)
     rebuilt = Schedule(STILL)
     assert state.load(rebuilt, store, now) == (60, 0.0)
-    assert rebuilt.records.site_state(0)[1] == [*numbers[:28], true + silent, *[0.0] * 10]
+    assert rebuilt.records.site_state(0)[1] == [*numbers[:28], true + silent, *[0.0] * 12]
 
 
-@pytest.mark.parametrize("stored", [31, 33], ids=["signals not counted", "one kind of page"])
+@pytest.mark.parametrize(
+    "stored", [31, 33, 39], ids=["signals not counted", "one kind of page", "no correction by site"]
+)
 @pytest.mark.parametrize("rhythm", [[], RHYTHM], ids=["without rhythm", "with rhythm"])
 def test_a_site_stored_with_fewer_numbers_is_read(stored: int, rhythm: list[float]) -> None:
     store = MemoryStore()
     schedule, now = crawled(store)
     key, numbers = schedule.records.site_state(0)
-    assert numbers[31] > 0.0 and numbers[34] > 0.0
+    assert numbers[31] > 0.0 and numbers[34] > 0.0 and len(numbers) == 41
     batch = store.batch()
     batch.put(
         keys.REFRESH_SITE + key.to_bytes(8, "big"),
@@ -151,7 +154,7 @@ def test_a_site_stored_with_fewer_numbers_is_read(stored: int, rhythm: list[floa
     rebuilt = Schedule(STILL)
     assert state.load(rebuilt, store, now) == (60, 0.0)
     found = dict(map(rebuilt.records.site_state, range(4)))
-    assert found[key] == pytest.approx([*numbers[:stored], *[0.0] * (39 - stored), *rhythm])
+    assert found[key] == pytest.approx([*numbers[:stored], *[0.0] * (41 - stored), *rhythm])
 
 
 def test_a_bias_stored_before_silent_changes_were_counted_apart_is_read() -> None:
@@ -163,6 +166,23 @@ def test_a_bias_stored_before_silent_changes_were_counted_apart_is_read() -> Non
     rebuilt = Schedule(STILL)
     state.load(rebuilt, store, now)
     assert rebuilt.records.bias == (*schedule.records.bias[:2], 0.0, 0.0)
+
+
+def test_the_correction_of_a_site_is_stored() -> None:
+    store = MemoryStore()
+    schedule, now = crawled(store)
+    schedule.facts.set_slope(0, SiteSlope(-0.25, 6.5))
+    batch = store.batch()
+    state.stage_site(schedule, 0, batch)
+    store.write(batch)
+    rebuilt = Schedule(STILL)
+    state.load(rebuilt, store, now)
+    slopes = {
+        page: (found.overview.page(found.find(page), now).site)
+        for found in (schedule, rebuilt)
+        for page in (1000, 1001)
+    }
+    assert slopes == {1000: SiteSlope(-0.25, 6.5), 1001: SiteSlope(0.0, 0.0)}
 
 
 def test_the_weekly_rhythm_of_a_site_is_stored() -> None:

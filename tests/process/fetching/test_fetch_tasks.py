@@ -824,7 +824,7 @@ def test_the_body_of_a_file_is_freed_once_and_kept_if_the_fetch_failed(
 ) -> None:
     """If a bug ends the fetch, the bytes are kept for the next attempt. Otherwise, the commit frees them."""
     part = Part()
-    monkeypatch.setattr(run.fetch_tasks._files, "body", lambda request, fetch_task: part)
+    monkeypatch.setattr(run.fetch_tasks.files, "body", lambda request, fetch_task: part)
     run.answer(fetch(HOME, b"<p>page"))
 
     async def broken(*_: Any) -> None:

@@ -50,9 +50,19 @@ def _bound(folder: Path) -> socket.socket:
     return made
 
 
-async def in_turns(steps: Generator[None, None, Any]) -> Any:
-    """Return the result of a command. Other tasks run whenever the command pauses."""
+class ClosedError(CrawlerError):
+    """The crawl was closed before it could answer a command."""
+
+
+async def in_turns(steps: Generator[None, None, Any], *, is_open: Callable[[], bool] = lambda: True) -> Any:
+    """Return the result of a command. Other tasks run whenever the command pauses.
+
+    Raises:
+        ClosedError: `is_open` returned false before a step of the command.
+    """
     while True:
+        if not is_open():
+            raise ClosedError("the crawl has ended")
         try:
             next(steps)
         except StopIteration as end:
@@ -100,7 +110,7 @@ class ControlServer:
         except ValueError:
             text = f"the request has more than {REQUEST_BYTES_MAX} bytes"
             writer.write(msgspec.json.encode({"ok": False, "error": text, "code": 2}) + b"\n")
-        except OSError:  # the client has disconnected
+        except (OSError, ClosedError):  # the client has disconnected, or the crawl has ended
             pass
         except asyncio.CancelledError:
             # The event loop ended while the connection was open. The error is not raised again, because
@@ -116,6 +126,8 @@ class ControlServer:
             return msgspec.json.encode({"ok": False, "error": f"not a JSON object: {error}", "code": 2})
         try:
             return msgspec.json.encode({"ok": True, "result": await self._handler(request)})
+        except ClosedError:
+            raise
         except CrawlerError as error:
             return msgspec.json.encode({"ok": False, "error": str(error), "code": error.exit_code})
         except Exception as error:  # after a bug in a command, the client still gets an answer

@@ -565,7 +565,8 @@ class Crawl:
         settings, request = rendered_parts.separated(request, self.config.crawl.scope)
         if settings:
             await self.command({"command": "set", "settings": settings})
-        answer = await in_turns(self.live.commands.steps(request))
+        # a client that is still connected may send a command while the crawl closes
+        answer = await in_turns(self.live.commands.steps(request), is_open=lambda: self._opened)
         if request.get("command") == "set" and not self._supervised:
             safe_settings.record(self.directory, request["settings"])
         if request.get("command") in CHANGING and not await self.process.changes.kept():

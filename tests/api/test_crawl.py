@@ -477,3 +477,23 @@ def test_a_wrong_withdrawal_is_refused_before_the_directory_is_read(tmp_path: Pa
         asyncio.run(crawl.withdraw("/nothing"))
     with pytest.raises(DirectoryError):
         asyncio.run(crawl.withdraw("http://a.org/"))
+
+
+@pytest.mark.parametrize("command", ["status", "hosts", "get", "signals"])
+def test_a_client_that_is_connected_while_the_crawl_closes_gets_no_answer(
+    tmp_path: Path, web: Web, command: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Once, the command read a closed store, and the log showed a traceback."""
+
+    async def play() -> bytes:
+        async with crawler.Crawl(SETTINGS, directory=tmp_path / "crawl", seeds=web.url("/")):
+            reader, writer = await asyncio.open_unix_connection(tmp_path / "crawl" / "p0" / "control.sock")
+            writer.write(b'{"command": "pause"}\n')
+            assert b'"ok":true' in await reader.readline()
+        writer.write(b'{"command": "%b"}\n' % command.encode())
+        answer = await reader.readline()
+        writer.close()
+        return answer
+
+    assert asyncio.run(play()) == b""
+    assert not [record for record in caplog.records if record.levelname == "ERROR"]

@@ -794,7 +794,8 @@ class Walk:
         while todo:
             page = todo.pop()
             found.add(page)
-            if page in self.doubtful and page not in had:
+            # a page that was fetched before a loss may have been retired after it
+            if page in self.doubtful and (page not in had or self.forgotten):
                 self.doubtful |= set(below(page))
             if not (gone(page) or failing(page)):
                 todo += children(page)

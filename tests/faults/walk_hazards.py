@@ -264,7 +264,7 @@ def lose_disk(walk: Walk) -> None:
     walk.tell("lose", name)
     shutil.rmtree(walk.directory / name)
     (walk.directory / f"{name}.begun").unlink(missing_ok=True)
-    _go_back(walk, State(0.0, walk.processes, list(walk.seeds), set(walk.blocked), {}), whole=False)
+    _go_back(walk, State(0.0, walk.processes, list(range(HOSTS)), set(walk.blocked), {}), whole=False)
     walk.command("recover", name)
     walk.start()
 

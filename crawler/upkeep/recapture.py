@@ -73,6 +73,7 @@ class Found(NamedTuple):
     length: int
     extent: int
     dom: Dom | None
+    warcinfo: int  # offset of the warcinfo record to which the answer refers
 
 
 class Recapture:
@@ -83,6 +84,8 @@ class Recapture:
         # segment -> its ranges that were blanked, as (first byte, end)
         self._blank: dict[str, list[tuple[int, int]]] = {}
         self._receipts: dict[str, ReceiptBlock] = {}  # digest -> receipt found so far
+        # revisits whose responses were not found yet: (segment, URL, time, revisit)
+        self._waiting: list[tuple[str, str, float, Found]] = []
 
     def mend_segments(self) -> None:
         """Blank the broken records in each file, and restore the keys of intact records."""
@@ -108,9 +111,25 @@ class Recapture:
                 whole = self._mend_segment(path, name, end, known, restored)
                 if committed.get(name) != whole:
                     self._repair.writer.put(segment_key(name), seal(whole.to_bytes(8, "big")))
+        self._restore_waiting(restored)
         self._repair.writer.flush()
         self._forget_receipts(archive)
         self._repair.done += [f"{n} {what} restored from WARC records" for what, n in restored.items()]
+
+    def _restore_waiting(self, restored: Counter[str]) -> None:
+        """Restore the revisits whose responses are in a later segment, because a cleaning has moved them there.
+
+        If the response of a revisit is lost, its page is lost, too, unless the page was answered again later: then
+        the response was dropped as an old copy.
+        """
+        waiting, self._waiting = self._waiting, []
+        for segment, url, at, found in waiting:
+            self._restore_found(segment, url, at, found, set(), restored)
+        for _, url, at, found in self._waiting:
+            fingerprint = self._fingerprint(url, found)
+            value = self._repair.store.get(record_key(fingerprint))
+            if value is None or unpack_record(record_key(fingerprint), value).fetched_at <= at:
+                self._repair.lost.add(fingerprint)
 
     def _forget_receipts(self, archive: Archive) -> None:
         """Remove references to lost receipts, so that their pages count as fetched without a receipt."""
@@ -142,6 +161,7 @@ class Recapture:
     def _mend_segment(self, path: Path, name: str, end: int, known: set[int], restored: Counter[str]) -> int:
         """Blank broken records, and restore captures that the store lacks. Return the intact length of the file."""
         group: list[tuple[int, int, reading.Record]] = []
+        warcinfos: dict[str, int] = {}
         whole = 0
         for offset, length, record in mended(path, name, min(end, path.stat().st_size)):
             whole = offset + length
@@ -150,11 +170,13 @@ class Recapture:
             if record is None:
                 self._repair.done.append(f"{name} at {offset}: a broken record of {length} bytes was blanked")
             if record is None or record.kind in ("response", "revisit", "warcinfo"):
-                self._restore(name, group, known, restored)
+                self._restore(name, group, warcinfos, known, restored)
                 group = []
+            if record is not None and record.kind == "warcinfo":
+                warcinfos[record.fields.get("warc-record-id", "")] = offset
             if record is not None and (group or record.kind in ("response", "revisit")):
                 group.append((offset, length, record))
-        self._restore(name, group, known, restored)
+        self._restore(name, group, warcinfos, known, restored)
         if whole < path.stat().st_size:
             self._repair.done.append(
                 f"{name}: {cut(path, whole)} bytes after the last whole record were cut off"
@@ -165,6 +187,7 @@ class Recapture:
         self,
         segment: str,
         group: list[tuple[int, int, reading.Record]],
+        warcinfos: dict[str, int],
         known: set[int],
         restored: Counter[str],
     ) -> None:
@@ -188,16 +211,14 @@ class Recapture:
             return
         request = next((record.block for _, _, record in group if record.kind == "request"), b"")
         extent = sum(length for _, length, _ in group)
-        found = Found(answer, request, facts, offset, length, extent, _dom(group))
+        warcinfo = warcinfos.get(answer.fields.get("warc-warcinfo-id", ""), 0)
+        found = Found(answer, request, facts, offset, length, extent, _dom(group), warcinfo)
         self._restore_found(segment, url, instant.replace(tzinfo=UTC).timestamp(), found, known, restored)
 
     def _restore_found(
         self, segment: str, url: str, at: float, found: Found, known: set[int], restored: Counter[str]
     ) -> None:
-        own = found.facts.get("requestKey", "")  # the key of a request that the user's code made
-        query = query_of_request(found.request)
-        of_url = self._repair.fingerprinter.fingerprint(url_with(url, query))
-        fingerprint = int(own, 16) if _REQUEST_KEY.fullmatch(own) else of_url
+        fingerprint, query = self._fingerprint(url, found), query_of_request(found.request)
         fetch, digest = _fetch(url, at, found)
         receipt = self._restore_receipt(fingerprint, found, restored)
         if found.offset not in known:
@@ -205,10 +226,12 @@ class Recapture:
             if found.answer.kind == "revisit":
                 original = self._repair.store.get(payload_key(digest))
                 if original is None:
-                    self._repair.lost.add(fingerprint)
+                    self._waiting.append((segment, url, at, found))
                     return
                 refers_to = unseal(payload_key(digest), original)
             key = capture_key(fingerprint, at)
+            if self._is_moved(key, segment, found, digest):
+                return
             # this key already belongs to another answer, which was received in the same second
             while self._repair.store.get(key) is not None:
                 key = key[:10] + (int.from_bytes(key[10:], "big") + 1).to_bytes(8, "big")
@@ -229,6 +252,7 @@ class Recapture:
                 query=query,
                 dom_offset=found.dom.offset - found.offset if found.dom else 0,
                 dom_length=found.dom.length if found.dom else 0,
+                warcinfo=found.warcinfo,
             )
             self._repair.writer.put(key, pack(capture))
             if not refers_to and fetch.body and self._repair.store.get(payload_key(digest)) is None:
@@ -237,6 +261,23 @@ class Recapture:
             restored["captures"] += 1
         if found.facts:
             self._restore_record(fetch, fingerprint, digest, receipt, found, restored)
+
+    def _fingerprint(self, url: str, found: Found) -> int:
+        own = found.facts.get("requestKey", "")  # the key of a request that the user's code made
+        if _REQUEST_KEY.fullmatch(own):
+            return int(own, 16)
+        return self._repair.fingerprinter.fingerprint(url_with(url, query_of_request(found.request)))
+
+    def _is_moved(self, key: bytes, segment: str, found: Found, digest: bytes) -> bool:
+        """Return whether the capture was restored from another segment already.
+
+        If a cleaning is interrupted, the records of a capture are in its old segment and in its new one.
+        """
+        value = self._repair.store.get(key)
+        if value is None:
+            return False
+        other = unpack_capture(key, value)
+        return (other.kind, other.digest) == (found.answer.kind, digest) and other.segment != segment
 
     def _restore_receipt(self, fingerprint: int, found: Found, restored: Counter[str]) -> bytes:
         """Write the consent receipt that a capture names, if it is missing. Return its digest, b"" if none is named."""

@@ -12,6 +12,8 @@ from crawler.config import PagesConfig
 from crawler.pages import released
 from crawler.pages.captures import capture_key, segment_key
 from crawler.pages.cleaning import GRACE, Cleaner
+from crawler.pages.formats.selection import Selection
+from crawler.pages.formats.warc_stream import warc_chunks
 from crawler.pages.page_cache import PageCache
 from crawler.pages.retention import kept
 from crawler.pages.warc import SegmentFacts
@@ -22,7 +24,7 @@ from crawler.storage.commit import Change, CommitPoint, load_counters
 from crawler.storage.engines import open_store
 from crawler.storage.kv import MemoryStore, scan_prefix, unseal
 from tests.engines import ENGINES
-from tests.pages.support import START, fetch, fetch_task, not_modified, records
+from tests.pages.support import START, NoLinks, fetch, fetch_task, not_modified, records
 
 SEGMENT_BYTES = 20_000
 URL = "http://site.example/"
@@ -30,15 +32,6 @@ URL = "http://site.example/"
 
 class Killed(Exception):
     """Raised in place of SIGKILL: whatever follows did not happen."""
-
-
-class NoLinks:
-    """The links log of a test whose pages have no links."""
-
-    def append(self, links: object) -> None: ...
-    def sync(self) -> None: ...
-    def stage(self, batch: object) -> None: ...
-    def committed(self) -> None: ...
 
 
 class Refreshed:
@@ -426,10 +419,15 @@ def test_moved_records_have_their_warcinfo_and_receipt(tmp_path: Path) -> None:
             known |= {record.fields["warc-record-id"]} if record.kind == "warcinfo" else set()
             assert record.fields.get("warc-warcinfo-id", next(iter(known))) in known
             receipts_found += b'{"receipt": 1}' in record.block
-    for _, found_capture in site.cache.stored_captures():
-        if found_capture.warcinfo:
-            about = site.cache.warcinfo(found_capture.segment, found_capture.warcinfo)
-            assert about.startswith(b"\x1f\x8b")
+    export = tmp_path / "export.warc.gz"
+    everything = Selection(since=0.0, with_noarchive=True)
+    export.write_bytes(
+        b"".join(piece for chunk in warc_chunks([site.cache], everything) for piece in chunk.pieces)
+    )
+    about = ""
+    for record in records(export):
+        about = record.fields["warc-record-id"] if record.kind == "warcinfo" else about
+        assert record.fields.get("warc-warcinfo-id", about) == about
 
 
 def test_all_copies_are_kept_by_default(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from pathlib import Path
 
 from crawler.pages.record_rewriting import Rewriting
 from crawler.pages.segments import SegmentWriter
+from crawler.pages.shipping import NOTE
 from crawler.storage import keys
 from crawler.storage.faults import reach
 from crawler.storage.files import sync_directory
@@ -48,7 +49,7 @@ def reading(folder: Path) -> Iterator[None]:
 
 
 def delete(folder: Path, segments: Iterable[str]) -> bool:
-    """Delete the files of segments. Return False, and delete nothing, if another program reads the folder.
+    """Delete the files of segments and their notes. Return False, and delete nothing, if another program reads the folder.
 
     Raises:
         OSError: the disk failed.
@@ -59,7 +60,8 @@ def delete(folder: Path, segments: Iterable[str]) -> bool:
         except BlockingIOError:
             return False
         for segment in segments:
-            (folder / segment).unlink(missing_ok=True)
+            for name in (segment, segment + NOTE):
+                (folder / name).unlink(missing_ok=True)
             reach("released segment deleted")
         sync_directory(folder)
         return True

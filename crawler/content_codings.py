@@ -292,6 +292,7 @@ _LAYERS: dict[bytes, type[_Layer]] = {
     b"br": _Brotli,
 }
 _NONE = (b"identity", b"")
+LAYERS_MAX = 2  # maximum number of codings of one body that are undone
 
 
 class Decoder:
@@ -343,18 +344,18 @@ class Decoder:
         return f"Decoder({layers}, made={self._made}, full={self.full})"
 
 
-def can_decode(name: bytes) -> bool:
-    """Return whether a coding (in lower case) can be decoded."""
-    return name in _LAYERS
+def can_decode(codings: Sequence[bytes]) -> bool:
+    """Return whether all these codings (in lower case) can be undone."""
+    return len(codings) <= LAYERS_MAX and all(name in _LAYERS for name in codings)
 
 
 def decoder_of(codings: Sequence[bytes], *, limit: int, step: int) -> Decoder:
     """Return a decoder that undoes these codings, the last one first, up to the first one that it does not know."""
-    known = itertools.takewhile(can_decode, reversed(codings))
+    known = itertools.takewhile(_LAYERS.__contains__, reversed(codings))
     return Decoder([_LAYERS[name]() for name in known], limit=limit, step=step)
 
 
-def decoder_for(codings: Sequence[bytes], *, layers_max: int, limit: int, step: int) -> Decoder | None:
+def decoder_for(codings: Sequence[bytes], *, limit: int, step: int) -> Decoder | None:
     """Return the decoder of a body with these codings (lower case, in the order applied).
 
     Return None if there is nothing to decode.
@@ -365,9 +366,6 @@ def decoder_for(codings: Sequence[bytes], *, layers_max: int, limit: int, step: 
     names = [name for name in codings if name not in _NONE]
     if not names:
         return None
-    if len(names) > layers_max:
-        raise UnknownCoding(f"too many content codings: {len(names)}")
-    for name in names:
-        if name not in _LAYERS:
-            raise UnknownCoding(f"unknown content coding {name[:20]!r}")
+    if not can_decode(names):
+        raise UnknownCoding(f"unknown content coding {b', '.join(names)[:40]!r}")
     return decoder_of(names, limit=limit, step=step)

@@ -36,7 +36,7 @@ class LinkFlag:
     # given by the user, or the target of a redirect from a URL given by the user; the URL widens the scope
     SEED = 1
     SITEMAP = 2  # read the answer as a sitemap
-    FEED = 4  # read the answer as a feed
+    FEED = 4  # the answer was read as a feed
     # a requisite, needed to show a page (image, style, script, frame); only its own requisites are followed
     REQUISITE = 8
     REDIRECT = 16  # the target of a redirect; `redirects` is the length of the chain so far
@@ -61,12 +61,13 @@ class LinkFlag:
     # `crawler retire` dropped the URL while the link waited for its owner; the URL is never fetched. The 8
     # bits below the bit of this flag hold the class of the link (`orders/classes.py`).
     RETIRED = 1 << 24
+    SNIFFED = 1 << 25  # the answer has no usable media type, but it begins like HTML, so it is a page
 
 
 # A `Link` with one of these flags is not a link on a page, but a message to the owner of its URL.
 MESSAGE = LinkFlag.SCOPE | LinkFlag.SIGNAL | LinkFlag.CREDIT
 # If a link has one of these flags, the answer to it is not a page of the crawl.
-NO_PAGE = LinkFlag.REQUISITE | LinkFlag.SITEMAP | LinkFlag.FEED | LinkFlag.EXTERNAL
+NO_PAGE = LinkFlag.REQUISITE | LinkFlag.SITEMAP | LinkFlag.EXTERNAL
 
 
 def flag_names(flags: int) -> str:
@@ -146,6 +147,7 @@ class RequestOptions(msgspec.Struct, frozen=True, gc=False):
     secrets: tuple[str, ...] = ()
 
 
+REDIRECT_STATUSES = frozenset((301, 302, 303, 307, 308))
 BUSY_STATUSES = frozenset((429, 503))  # statuses that ask for fewer requests (HOST_BUSY, Retry-After)
 
 

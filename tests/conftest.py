@@ -116,7 +116,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
     if PROGRAM is None:
         terminalreporter.write_line(
-            "skipped: tests/browser (chromium is not installed; Debian: apt-get install chromium)"
+            "skipped: tests/browser (no browser is installed; Debian: apt-get install chromium-headless-shell)"
         )
 
 

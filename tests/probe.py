@@ -1,8 +1,12 @@
 """A program for `test_warm_start.py`: it prints the facts about its start as JSON, and then ends in a given way.
 
-python -m tests.probe exit CODE | raise | interrupt | kill
+python -m tests.probe exit CODE | raise | interrupt | kill | crawl --processes
+
+With `crawl --processes`, the program starts a second probe, as a supervisor starts a child again, and ends with its
+exit code.
 """
 
+import asyncio
 import json
 import os
 import signal
@@ -35,8 +39,16 @@ def given() -> dict[str, object]:
     }
 
 
+async def start_again() -> int:
+    """Start a second probe, which ends with 7. Return its exit code."""
+    words = (sys.executable, "-m", "tests.probe", "exit", "7")
+    second = await asyncio.create_subprocess_exec(*words, stdin=asyncio.subprocess.DEVNULL)
+    return await second.wait()
+
+
 if __name__ == "__main__":
-    print(json.dumps({**given(), "warm": "crawler.process.process" in sys.modules}), flush=True)
+    facts = {**given(), "process": os.getpid(), "warm": "crawler.process.process" in sys.modules}
+    print(json.dumps(facts), flush=True)
     match sys.argv[1:]:
         case ["exit", code]:
             sys.exit(int(code))
@@ -46,3 +58,5 @@ if __name__ == "__main__":
             os.kill(os.getpid(), signal.SIGINT)
         case ["kill"]:
             os.kill(os.getpid(), signal.SIGKILL)
+        case ["crawl", "--processes"]:
+            sys.exit(asyncio.run(start_again()))

@@ -216,3 +216,18 @@ def test_setup_names_a_way_out_if_it_may_not_write_its_folder(tmp_path: Path) ->
     assert ran.stderr == (
         f"setup: {tmp_path}/file/venv cannot be written; CRAWLER_VENV=FOLDER names another folder\n"
     )
+
+
+@pytest.mark.parametrize("compiler", ["false", "true", "no-such-program"])
+def test_a_compiler_that_builds_nothing_counts_as_none(tmp_path: Path, compiler: str) -> None:
+    """Setup once compiled all kernels in vain with `CC=false`, and ended without saying that they run interpreted."""
+    python = tmp_path / "venv" / "bin" / "python"
+    python.parent.mkdir(parents=True)
+    python.symlink_to("/bin/false")  # ends the setup before it installs anything
+    setup = Path(__file__).parents[1] / "scripts" / "setup"
+    environment = {**os.environ, "CRAWLER_VENV": str(tmp_path / "venv"), "CC": compiler}
+    ran = subprocess.run([setup], env=environment, capture_output=True, text=True, check=False)
+    assert ran.stderr.splitlines()[0] == (
+        "setup: no gcc or no Python.h: the kernels will run interpreted; "
+        f"Debian: apt-get install gcc python3-dev (CC={compiler} cannot compile Python.h)"
+    )

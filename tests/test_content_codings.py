@@ -39,7 +39,7 @@ def decode(
     A piece may be as large as the largest of these three: a step, the smallest block of brotli, or the piece
     of input.
     """
-    decoder = decoder_for(codings, layers_max=2, limit=limit, step=step)
+    decoder = decoder_for(codings, limit=limit, step=step)
     assert decoder is not None
     out: list[bytes] = []
     for at in range(0, len(data), piece):
@@ -83,13 +83,13 @@ def test_codings(name: str, codings: list[bytes], data: bytes, expected: bytes, 
 
 @pytest.mark.parametrize("codings", [[], [b"identity"], [b""]])
 def test_without_a_coding_there_is_no_decoder(codings: list[bytes]) -> None:
-    assert decoder_for(codings, layers_max=2, limit=100, step=10) is None
+    assert decoder_for(codings, limit=100, step=10) is None
 
 
 @pytest.mark.parametrize("codings", [[b"zstd"], [b"compress"], [b"gzip", b"aes128gcm"], [b"gzip"] * 3])
 def test_unknown_codings_are_refused(codings: list[bytes]) -> None:
     with pytest.raises(UnknownCoding):
-        decoder_for(codings, layers_max=2, limit=100, step=10)
+        decoder_for(codings, limit=100, step=10)
 
 
 NOISY = b"".join(b"%d " % (n * 2654435761 % 1_000_003) for n in range(20_000))
@@ -125,7 +125,7 @@ BOMBS = [
 
 @pytest.mark.parametrize(("name", "codings", "make"), BOMBS, ids=[bomb[0] for bomb in BOMBS])
 def test_a_bomb_ends_at_the_limit(name: str, codings: list[bytes], make) -> None:  # type: ignore[no-untyped-def]
-    decoder = decoder_for(codings, layers_max=2, limit=10_000, step=2048)
+    decoder = decoder_for(codings, limit=10_000, step=2048)
     assert decoder is not None
     out = decoder.feed(make(4 << 20))
     assert decoder.full
@@ -141,7 +141,7 @@ def test_a_flood_of_empty_members_ends() -> None:
 
 def test_content_of_exactly_the_limit_is_complete() -> None:
     for size, full in ((10_000, False), (10_001, True)):
-        decoder = decoder_for([b"gzip"], layers_max=2, limit=10_000, step=2048)
+        decoder = decoder_for([b"gzip"], limit=10_000, step=2048)
         assert decoder is not None
         assert sum(map(len, decoder.feed(gzip.compress(bytes(size))))) == 10_000
         assert decoder.full is full
@@ -154,7 +154,7 @@ def test_a_gzip_of_200_mib_uses_memory_up_to_the_limit() -> None:
     bomb = b"".join(packer.compress(block) for _ in range(200)) + packer.flush()
     assert len(bomb) < 210_000
     tracemalloc.start()
-    decoder = decoder_for([b"gzip"], layers_max=2, limit=1 << 20, step=256 << 10)
+    decoder = decoder_for([b"gzip"], limit=1 << 20, step=256 << 10)
     assert decoder is not None
     out = decoder.feed(bomb)
     peak = tracemalloc.get_traced_memory()[1]

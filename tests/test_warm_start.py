@@ -38,7 +38,7 @@ def both(monkeypatch: pytest.MonkeyPatch, *words: str, **options: Any) -> tuple[
         for name in ("LINES", "COLUMNS"):
             given["environ"].pop(name, None)
         given |= {f"variable {name}": value for name, value in given.pop("environ").items()}
-        assert given.pop("warm") is warm
+        assert given.pop("warm") is warm and given.pop("process")
         assert given["parent"] == os.getpid()
         found.append((given, done.returncode, [line for line in done.stderr.splitlines() if line[:1] != " "]))
     return found[0], found[1]
@@ -104,6 +104,19 @@ def test_a_warm_program_is_a_child_that_can_be_polled_and_killed_at_once() -> No
             assert running.poll() is None
             running.kill()
             assert running.wait() == -signal.SIGKILL
+
+
+def test_a_child_that_a_warm_supervisor_starts_again_is_warm(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [*PROBE, "crawl", "--processes"],
+        check=False,
+        capture_output=True,
+        stdin=subprocess.DEVNULL,
+        cwd=tmp_path,
+    )
+    first, second = map(json.loads, done.stdout.splitlines())
+    assert first["warm"] and second["warm"] and done.returncode == 7, done.stderr
+    assert second["parent"] == first["process"] and second["files"] == [0, 1, 2]
 
 
 @pytest.mark.parametrize(

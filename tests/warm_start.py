@@ -12,8 +12,13 @@ free it would copy it first, which takes 0.15 s.
     test's process          server (`python -m tests.warm_start FD`)
     request, files    ─►    forks a helper, which forks the program and ends
     process id        ◄─    the kernel gives the program to the test's process, which is its nearest subreaper
+
+A supervisor starts a new program for each child that has died. If a warm program may be a supervisor, the server
+also forks a server for this program, so that the children that it starts again are warm, too. This server ends
+with the program.
 """
 
+import asyncio
 import atexit
 import ctypes
 import gc
@@ -31,6 +36,7 @@ from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from crawler.forked_children import ForkedChild, end_with_parent
 from crawler.quick_exit import end
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -58,8 +64,8 @@ _INHERITED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1)
 _HIGH = 512
 
 _lock = threading.Lock()
-# at most one server, started when it is first needed
-_servers: list[tuple[socket.socket, "subprocess.Popen[bytes]"]] = []
+# at most one server, started when it is first needed, and a function that waits for its end
+_servers: list[tuple[socket.socket, Callable[[], object]]] = []
 _Popen = subprocess.Popen  # a test may replace `subprocess.Popen`
 _cold: Callable[..., int] = subprocess._fork_exec  # type: ignore[attr-defined]
 
@@ -139,7 +145,7 @@ def _decisive(variables: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def _start_server() -> tuple[socket.socket, "subprocess.Popen[bytes]"]:
+def _start_server() -> tuple[socket.socket, Callable[[], object]]:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     with theirs:
         number = theirs.fileno()
@@ -153,15 +159,15 @@ def _start_server() -> tuple[socket.socket, "subprocess.Popen[bytes]"]:
             pass_fds=[number],
         )
     ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _REQUEST_BYTES_MAX)
-    return ours, server
+    return ours, server.wait
 
 
 @atexit.register
 def _end_server() -> None:
     while _servers:
-        link, server = _servers.pop()
+        link, wait = _servers.pop()
         link.close()
-        server.wait()
+        wait()
 
 
 def _ask(server: socket.socket, request: bytes, files: list[int]) -> int:
@@ -183,7 +189,7 @@ def _serve(link: socket.socket) -> dict[str, Any]:
     while True:
         data, files, _, _ = socket.recv_fds(link, _REQUEST_BYTES_MAX, _FILES_MAX)
         if not data:
-            sys.exit(0)
+            os._exit(0)
         ready, release = os.pipe()
         told, tell = os.pipe()
         helper = os.fork()
@@ -204,6 +210,46 @@ def _serve(link: socket.socket) -> dict[str, Any]:
         link.send(os.read(told, 100))
         for number in (ready, release, told, tell, *files):
             os.close(number)
+
+
+def _may_supervise(words: list[str]) -> bool:
+    """Return whether a program may start a child again."""
+    return "crawl" in words and "--processes" in words
+
+
+def _fork_server(numbers: list[int]) -> socket.socket | None:
+    """Fork a server for this program. Return its link in the server, and None in the program."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _REQUEST_BYTES_MAX)
+    program = os.getpid()
+    if os.fork():
+        theirs.close()
+        _servers.append((ours, lambda: None))
+        subprocess._fork_exec = _start  # type: ignore[attr-defined]
+        asyncio.create_subprocess_exec = _create_warm
+        return None
+    ours.close()
+    end_with_parent(program)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for number in numbers:  # the files of the program
+        if number <= 2:
+            os.dup2(nothing, number)
+        else:
+            os.close(number)
+    os.close(nothing)
+    return theirs
+
+
+_create = asyncio.create_subprocess_exec
+
+
+async def _create_warm(*words: str, **options: Any) -> Any:
+    """Start a program warm. A program that uses pipes is started as usual, because uvloop connects its pipes."""
+    if subprocess.PIPE in options.values():
+        return await _create(*words, **options)
+    program = subprocess.Popen(words, **options)
+    program.returncode = 0  # the event loop waits for the program
+    return ForkedChild(program.pid, _servers[0][0])
 
 
 def _place(files: list[int], numbers: list[int]) -> None:
@@ -279,7 +325,11 @@ def main() -> None:
     assert len(os.listdir("/proc/self/task")) == 1, "a module started a thread, so forking is unsafe"
     gc.collect()
     gc.freeze()
-    request = _serve(link)
+    while True:
+        request = _serve(link)
+        if not _may_supervise(request["words"]) or (server := _fork_server(request["numbers"])) is None:
+            break
+        link = server
     module = _become(request)
     try:
         runpy.run_module(module, run_name="__main__", alter_sys=True)

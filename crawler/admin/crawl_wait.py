@@ -71,4 +71,4 @@ def _reason(host: HostStatus) -> str:
         return "slowed by 429 or 503"
     if host.failures:
         return (f"failed {host.failures} times in a row" if host.failures > 1 else "it failed") + cause
-    return describe_cause(host.cause) or "its gap between requests"
+    return describe_cause(host.cause) or f"its gap of {host.gap:,.3g} s between requests"

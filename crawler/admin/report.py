@@ -137,17 +137,30 @@ class Report(msgspec.Struct, kw_only=True):
             reasons += [f"{host.host}: {cause}{hint}"] if cause else []
         outcomes = group(self.run_counters, "pages")
         if not outcomes:  # only robots.txt was requested
-            outcomes = {f"robots.txt {name}": n for name, n in group(self.run_counters, "robots").items()}
+            told = {host.cause for host in self.hosts[:REASONS_SHOWN]}
+            robots = group(self.run_counters, "robots")
+            outcomes = {f"robots.txt {name}": n for name, n in robots.items() if name not in told}
         said = [_said(name, n) for name, n in sorted(outcomes.items()) if name != "retried"]
         if not said:  # nothing was requested
             filtered = group(self.run_counters, "urls.filtered")
             said = [
                 f"URL filter: {RULES[name]} ({n})" for name, n in sorted(filtered.items()) if name in RULES
             ]
-        told = {each.partition(": ")[2] for each in reasons}  # the causes that `reasons` already names
-        said = [each for each in said if each.removeprefix("robots.txt ").rpartition(" ")[0] not in told]
+        causes = {each.partition(": ")[2] for each in reasons}  # those that `reasons` already names
+        said = [each for each in said if each.rpartition(" ")[0] not in causes]
         if said:
             said[-1] += WHY_HINT
         if not (reasons or said or self.counters.get("urls.seeds")):
             return "no seeds were given"
-        return "; ".join(reasons + said) or "no URL is left to fetch; see `crawler status`"
+        return "; ".join(reasons + said) or self._nothing_left()
+
+    def _nothing_left(self) -> str:
+        """Return the reason why the run requested nothing: earlier runs have tried all URLs, without success."""
+        earlier = group(self.counters, "pages")
+        said = [_said(name, n) for name, n in sorted(earlier.items()) if name != "retried"]
+        if not said:
+            return "no URL is left to fetch; see `crawler status`"
+        return (
+            f"no URL is left to fetch; in earlier runs: {', '.join(said)}. "
+            "To request these URLs again, give crawl.timestamping=true"
+        )

@@ -42,12 +42,13 @@ class Status(msgspec.Struct, kw_only=True):
     `members` are all processes, even those that do not run.
 
     The fields from `processes` to `serve` are set only for running processes (`process/live_services.py`).
-    `processes` contains the vital signs of each process. `run` contains the number of pages fetched in this
-    run. `recent` is the growth in about the last minute (`process_metrics.LastMinute`). `slowest` is the host
-    whose URLs take the longest time; it is None if no host must wait. `pages_left` is the
-    number of pages that may still be fetched in this run; it is None without `crawl.max_pages`. `timings` are
-    histograms. `waited` contains, for each reason, the seconds in which no fetch could start. `errors` are
-    the latest warnings. `serve` is the state of the page server.
+    `processes` contains the vital signs of each process. `run` contains the number of new pages fetched and
+    of known pages fetched again in this run, and the number of bytes of large files that are not committed
+    yet. `recent` is the growth in about the last minute (`process_metrics.LastMinute`). `slowest` is the host
+    whose URLs take the longest time; it is None if no host must wait. `pages_left` is the number of pages
+    that may still be fetched in this run; it is None without `crawl.max_pages`. `timings` are histograms.
+    `waited` contains, for each reason, the seconds in which no fetch could start. `errors` are the latest
+    warnings. `serve` is the state of the page server.
     """
 
     name: str = ""
@@ -73,9 +74,27 @@ class Status(msgspec.Struct, kw_only=True):
     refreshing: dict[str, Any] = {}
 
     @property
+    def received_bytes(self) -> int:
+        """The number of bytes of bodies that were received. Bytes of a large file count while it arrives."""
+        return self.counters.get("bytes.wire", 0) + self.run.get("arriving_bytes", 0)
+
+    @property
     def eta(self) -> Eta:
         """Estimate the remaining work of the crawl."""
         return eta(self.frontier.todo, self.due.pending, self.recent, self.slowest, self.pages_left)
+
+    @property
+    def fetches(self) -> int:
+        """The number of fetches of pages, new and known."""
+        return fetches(self.counters)
+
+    @property
+    def speed(self) -> float:
+        """The number of pages, new and known, fetched per second in the last minute or, at first, in this run."""
+        if self.recent.get("span", 0.0) > 0.0:
+            return self.recent.get("fetches", 0.0) / self.recent["span"]
+        up = self.now - min([each["started"] for each in self.processes], default=self.now)
+        return (self.run.get("fetched", 0) + self.run.get("again", 0)) / up if up > 0.0 else 0.0
 
     @property
     def health(self) -> Health:
@@ -108,6 +127,11 @@ class Status(msgspec.Struct, kw_only=True):
         counters = {name: value for name, value in plain.items() if name not in (*sections, *_DERIVED)}
         sections["splitter"] = sections.get("splitter") or None
         return msgspec.convert({**sections, "counters": dict(_flat(counters))}, cls)
+
+
+def fetches(counters: Mapping[str, int]) -> int:
+    """Return the number of fetches of pages, new and known."""
+    return counters.get("pages.fetched", 0) + counters.get("refresh.done", 0)
 
 
 def nested(counters: Mapping[str, int]) -> dict[str, Any]:

@@ -40,6 +40,8 @@ from crawler.api.request_judge import FILTERED, JudgedRequests, RequestJudge
 from crawler.consent.describing import in_plain
 from crawler.errors import DamageError, StoreError, UsageError
 from crawler.export.stored_pages import StoredPages
+from crawler.fetcher.framing import head_of
+from crawler.fetcher.outcome import of_head
 from crawler.frontier.waiting_urls import waiting_urls
 from crawler.pages.captures import StoredPage
 from crawler.pages.stored_bodies import content_of
@@ -460,10 +462,12 @@ def stored_page(
     """Return a page read back from the page cache by `pages`; `flags` are the LinkFlags of its URL."""
     capture = stored.capture
     found = pages.read(stored, flags)
+    head = head_of(stored.headers, version=stored.version, status=stored.status, reason=stored.reason)
+    outcome = Outcome.TRUNCATED if capture.broken else of_head(head, has_body=bool(stored.payload))
     return Page(
         url=capture.url,
         status=stored.status,
-        outcome=str(Outcome.FETCHED if 200 <= stored.status < 300 else Outcome.CLIENT_ERROR),
+        outcome=str(outcome),
         depth=depth,
         fetched_at=capture.fetched_at,
         content_type=capture.content_type,

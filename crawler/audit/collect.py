@@ -7,8 +7,16 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from crawler.audit.comparison import ComparedPage, PageFate, compare_findings, compare_pages, decode
-from crawler.audit.findings import LISTED_MAX, Audit, Auditor, answer_in_words, unreachable
+from crawler.audit.compared_settings import compared_settings
+from crawler.audit.comparison import (
+    ComparedPage,
+    PageFate,
+    compare_findings,
+    compare_pages,
+    compare_settings,
+    decode,
+)
+from crawler.audit.findings import LISTED_MAX, TO_DO, Audit, Auditor, Section, answer_in_words, unreachable
 from crawler.audit.on_page import PageFacts, facts
 from crawler.config import Config
 from crawler.errors import DamageError, UsageError, reason_of
@@ -64,7 +72,11 @@ def audit(
                     auditor.page(page)
                 count += len(done.values)
                 progress(count)
-        return msgspec.structs.replace(auditor.audit(), damage=[*crawled.damage(), *unread.lines()])
+        return msgspec.structs.replace(
+            auditor.audit(),
+            damage=[*crawled.damage(), *unread.lines()],
+            settings=compared_settings(crawled.config),
+        )
 
 
 class Unread:
@@ -100,14 +112,17 @@ def compare(audit_of: Audit, path: Path, earlier: Path, **options: Any) -> None:
         UsageError: the file is not a report.
     """
     audit_of.compared_with = str(earlier)
+    pages: dict[str, Section] = {}
     if earlier.is_dir():
         with opened(path) as ours, opened(earlier) as theirs:
-            audit_of.comparison = compare_pages(StoredHtml(ours), StoredHtml(theirs), _fates(ours))
+            pages = compare_pages(StoredHtml(ours), StoredHtml(theirs), _fates(ours))
         other = audit(earlier, **options)
     else:
         other = _from_file(earlier)
     audit_of.damage += [f"{earlier}: {line}" for line in other.damage]
     audit_of.not_compared = other.not_made
+    audit_of.compared_left = other.unfetched.get(TO_DO, 0)
+    audit_of.comparison = compare_settings(audit_of, other) | pages
     with opened(path) as ours:
         audit_of.comparison |= compare_findings(audit_of, other, (page.url for page in StoredHtml(ours)))
 

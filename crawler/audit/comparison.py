@@ -1,12 +1,12 @@
 """Compares an audit with the audit of an earlier crawl.
 
-The comparison finds new, gone, moved and changed pages, and new and repaired findings. A page that now
-redirects has moved; any other page that the crawl no longer has is gone. A finding about a page that is gone or
-has moved is not repaired. The earlier crawl is given as
-a crawl directory, or as a file that `report --format json` has written. A report file contains no pages, so
-with a file only the findings are compared. Two findings are the same if they have the same check and the same
-subject. Only listed findings can be compared, so both audits list up to `COMPARED_MAX` findings for each
-check. A comparison needs about 200 bytes of memory per page.
+The comparison finds new, gone, moved and changed pages, new and repaired findings, and settings that differ. A
+page that now redirects has moved; any other page that the crawl no longer has is gone. A finding about a page
+that is gone or has moved is not repaired. The earlier crawl is given as a crawl directory, or as a file that
+`report --format json` has written. A report file contains no pages, so with a file only the findings are
+compared. Two findings are the same if they have the same check and the same subject. Only listed findings can
+be compared, so both audits list up to `COMPARED_MAX` findings for each check. A comparison needs about 200
+bytes of memory per page.
 """
 
 from collections.abc import Iterable, Iterator
@@ -20,7 +20,7 @@ from crawler.audit.findings import Audit, Section
 from crawler.audit.on_page import Finding
 
 COMPARED_MAX = 100_000  # maximum number of compared findings per check
-NEW, REPAIRED = "new_", "repaired_"
+NEW, REPAIRED, SETTINGS = "new_", "repaired_", "different_settings"
 
 _PAGES = {
     "new_pages": Check("New pages", Severity.NOTICE, "Pages that the earlier crawl did not have.", ""),
@@ -40,6 +40,15 @@ _PAGES = {
     ),
     "changed_pages": Check("Changed pages", Severity.NOTICE, "Pages whose bytes differ.", ""),
 }
+_SETTINGS = Check(
+    "Different settings",
+    Severity.NOTICE,
+    "Settings in which the two crawls differ. They may cause differences that are none of the site.",
+    "",
+    "this crawl",
+    "earlier crawl",
+    "earlier:",
+)
 
 
 class ComparedPage(NamedTuple):
@@ -65,10 +74,24 @@ def row_of(name: str) -> Check:
         return CHECKS[name]
     if name in _PAGES:
         return _PAGES[name]
+    if name == SETTINGS:
+        return _SETTINGS
     kind = NEW if name.startswith(NEW) else REPAIRED
     check = CHECKS[name.removeprefix(kind)]
     title = f"{check.title}, {'new' if kind == NEW else 'repaired'}"
     return check._replace(title=title, severity=check.severity if kind == NEW else Severity.NOTICE)
+
+
+def compare_settings(audit: Audit, earlier: Audit) -> dict[str, Section]:
+    """Return the section of settings that differ. A report of an earlier version may contain no settings."""
+    if not earlier.settings:
+        return {}
+    found = [
+        Finding(key, ours, (theirs,), 1)
+        for key in sorted(audit.settings.keys() & earlier.settings.keys())
+        if (ours := audit.settings[key]) != (theirs := earlier.settings[key])
+    ]
+    return {SETTINGS: Section(len(found), found)} if found else {}
 
 
 def compare_findings(audit: Audit, earlier: Audit, pages: Iterable[str]) -> dict[str, Section]:

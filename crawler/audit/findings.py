@@ -21,9 +21,10 @@ from crawler.audit.hreflang import ReturnLinks
 from crawler.audit.on_page import SOURCES_MAX, Finding, PageFacts
 from crawler.records import NO_PAGE, REDIRECT_LOOP, LinkFlag, Outcome, PageState
 from crawler.urls.canonical import hostname
-from crawler.urls.media_type import HTML_TYPES
+from crawler.urls.media_type import is_html
 from crawler.wording import several, words
 
+TO_DO = "to do"  # the key of `Audit.unfetched` for URLs that just wait
 LISTED_MAX = 1000  # default number of findings that are listed per section
 # maximum number of URLs of unreachable servers that are remembered one by one; further ones are only counted
 UNREACHABLE_MAX = 100_000
@@ -89,6 +90,8 @@ class Audit(msgspec.Struct):
     unstored: int = 0  # number of HTML pages without a stored copy
     not_made: dict[str, str] = {}  # the checks that could not be made, with the reason
     not_compared: dict[str, str] = {}  # the checks that could not be made for the earlier crawl
+    settings: dict[str, str] = {}  # settings of the crawl that a comparison looks at (`compared_settings.py`)
+    compared_left: int = 0  # number of URLs that the earlier crawl had not fetched yet
 
 
 class Repeated:
@@ -196,7 +199,7 @@ class Auditor:
         elif _is_dead(row):
             self._dead[fingerprint] = _dead(row)
         elif state == PageState.STORED and not flags & NO_PAGE:
-            self._stored(row, fingerprint)
+            self._stored(row, fingerprint, flags)
 
     def _note_external(
         self, row: Mapping[str, Any], fingerprint: int, target: tuple[int, str] | None, flags: int
@@ -210,12 +213,12 @@ class Auditor:
             if flags & _REDIRECT:
                 self._external_hops.add(fingerprint)
 
-    def _stored(self, row: Mapping[str, Any], fingerprint: int) -> None:
+    def _stored(self, row: Mapping[str, Any], fingerprint: int, flags: int) -> None:
         kind = row["content_type"] or "unknown"
         self._types[kind] += 1
         if digest := row["digest"]:
             self._contents.add(digest, row["url"])
-        if kind not in HTML_TYPES:
+        if not (is_html(kind) or flags & LinkFlag.SNIFFED):
             return
         self._pages += 1
         self._unstored += row["warc_file"] is None
@@ -247,7 +250,7 @@ class Auditor:
             if verdict and self._external["unreachable"] <= UNREACHABLE_MAX:
                 self._dead_external.setdefault(fingerprint, (url, verdict, via))
             return
-        self._unfetched["unreachable" if verdict else "to do"] += 1
+        self._unfetched["unreachable" if verdict else TO_DO] += 1
         if verdict and self._unfetched["unreachable"] <= UNREACHABLE_MAX:
             self._dead.setdefault(fingerprint, (url, verdict, via))
 

@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from html import escape
 
 from crawler.audit.check_table import CHECKS, Severity
-from crawler.audit.comparison import row_of
+from crawler.audit.comparison import SETTINGS, row_of
 from crawler.audit.findings import Audit, Section
 from crawler.audit.on_page import Finding
-from crawler.audit.render import headline, limits
+from crawler.audit.render import depths, headline, limits
 from crawler.wording import several, words
 
 _STYLE = """
@@ -52,7 +52,7 @@ td[data-name]::before{content:attr(data-name) ": ";color:var(--soft)}}
 """
 
 _TONES = {Severity.ERROR: "bad", Severity.WARNING: "warn", Severity.NOTICE: "soft"}
-_SUBJECTS = {"duplicate_titles": "title", "duplicate_descriptions": "description"}
+_SUBJECTS = {"duplicate_titles": "title", "duplicate_descriptions": "description", SETTINGS: "setting"}
 
 
 def page(audit: Audit) -> str:
@@ -99,7 +99,7 @@ def _tile(number: str, label: str, tone: str = "", target: str = "") -> str:
 def _charts(audit: Audit) -> str:
     charts = [
         _bars("Status", audit.statuses),
-        _bars("Hops from the start", audit.depths),
+        _bars("Hops from the start", depths(audit)),
         _bars("Types", dict(list(audit.types.items())[:8])),
     ]
     if audit.external:

@@ -15,9 +15,12 @@ from crawler.urls.page_urls import resolved
 
 SOURCES_MAX = 20  # maximum number of related URLs that are listed per finding
 SOFT_404_WORDS_MAX = 250  # a page with more words is not a soft 404, whatever its title says
-# Phrases in the title or a main heading of pages that should have answered 404.
+# Phrases in the title or a main heading of pages that should have answered 404. The number alone is no such phrase:
+# it may be a house, a model or a page.
 _NOT_FOUND = re.compile(
-    r"\b404\b|\b(?:page|file|document|site) (?:was |could )?not (?:be )?found\b|^(?:not found|error)$"
+    r"(?:^|[-–—|:·!.(]\s*|\b(?:error|http|code|status|oops|fehler|erreur|errore|erro|fout|fel|błąd|ошибка)\W*)404"
+    r"(?:\s*$|\s*[-–—|:·!.,()]|\W+(?:error|not|page|seite|fehler)\b)"
+    r"|\b(?:page|file|document|site) (?:was |could )?not (?:be )?found\b|^(?:not found|error)$"
     r"|no longer (?:exists|available)|(?:does not|doesn.t) exist|nicht gefunden|existiert nicht|introuvable"
     r"|n.existe pas|no encontrad[ao]|no existe|non trovat[ao]|n[ãa]o encontrad[ao]|niet gevonden"
     r"|hittades inte|nie znaleziono|не найден|見つかりません|找不到|未找到",

@@ -7,7 +7,7 @@ import msgspec
 
 from crawler.audit.check_table import Check, Severity, word
 from crawler.audit.comparison import row_of
-from crawler.audit.findings import Audit, Section, rows
+from crawler.audit.findings import TO_DO, Audit, Section, rows
 from crawler.audit.on_page import Finding
 from crawler.printable import csv_line, printable, printable_text
 from crawler.wording import several, words
@@ -15,6 +15,7 @@ from crawler.wording import several, words
 # The number of findings per section that the text report shows.
 _TEXT_FINDINGS = {Severity.ERROR: 10, Severity.WARNING: 10, Severity.NOTICE: 3}
 _TEXT_OTHERS = 3
+_DEPTHS = 12  # depths of which the text and HTML reports count the pages one by one
 
 
 def text(audit: Audit) -> str:
@@ -22,7 +23,7 @@ def text(audit: Audit) -> str:
     lines = [headline(audit), ""]
     tables: dict[str, Mapping[Any, Any]] = {
         "status": audit.statuses,
-        "depth": audit.depths,
+        "depth": depths(audit),
         "answer": {name: f"{seconds:g} s" for name, seconds in audit.seconds.items()},
     }
     if audit.sitemap["listed"]:
@@ -47,6 +48,15 @@ def text(audit: Audit) -> str:
     return "\n".join(lines) + "\n"
 
 
+def depths(audit: Audit) -> dict[str, int]:
+    """Return the number of pages by depth. All depths after the first `_DEPTHS` are counted together."""
+    rows = list(audit.depths.items())
+    shown = {str(depth): count for depth, count in rows[:_DEPTHS]}
+    if rest := rows[_DEPTHS:]:
+        shown[f"{rest[0][0]} to {rest[-1][0]}"] = sum(count for _, count in rest)
+    return shown
+
+
 def headline(audit: Audit) -> str:
     """Return one sentence with the number of URLs, the hosts and the time."""
     hosts = len(audit.hosts)
@@ -67,11 +77,26 @@ def limits(audit: Audit) -> list[str]:
             f"Not checked, because they are not stored: the contents of {audit.unstored:,} "
             f"of {several(audit.pages, 'HTML page')}."
         )
+    if audit.compared_with:
+        notes += _unfinished(audit)
     only_earlier = {name: why for name, why in audit.not_compared.items() if name not in audit.not_made}
     notes += [
         f"Not compared, because in {printable(audit.compared_with)} {why}: {names}."
         for why, names in _by_reason(only_earlier)
     ]
+    return notes
+
+
+def _unfinished(audit: Audit) -> list[str]:
+    """Return sentences that name the crawls that had not fetched all URLs when they were compared."""
+    earlier, ours = audit.compared_left, audit.unfetched.get(TO_DO, 0)
+    notes = []
+    if earlier:
+        notes.append(
+            f"Some pages may only seem to be new: {printable(audit.compared_with)} left {several(earlier, 'URL')} to do."
+        )
+    if ours:
+        notes.append(f"Some pages may only seem to be gone: this crawl left {several(ours, 'URL')} to do.")
     return notes
 
 

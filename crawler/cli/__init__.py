@@ -108,23 +108,36 @@ def _run(name: str, arguments: list[str]) -> int:
 def _guarded(name: str, call: Callable[[], int]) -> int:
     """Return the exit code of `call`, or that of an expected error after printing the error."""
     try:
-        return call()
+        code = call()
+        if sys.stdout is not None:
+            sys.stdout.flush()  # here, where an error is reported; the exit of the interpreter would print its traceback
+        return code
     except CrawlerError as error:
         full = isinstance(error, DirectoryError) and disk_failed(error)
         from crawler.cli.flags import as_flags
 
         return _fail(as_flags(_message(error), name), StoreError.exit_code if full else error.exit_code)
     except BrokenPipeError:  # the program that reads our output, such as `head`, has closed the pipe
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _discard_output()
         return 0
     except KeyboardInterrupt:
         return early_signals.interrupted() if name in IN_ORDER else early_signals.AT_ONCE
     except OSError as error:
         if not disk_failed(error):
             raise
+        _discard_output()
         return _fail(f"{error.filename or 'the disk'}: {error.strerror}", StoreError.exit_code)
     finally:
         gc.enable()
+
+
+def _discard_output() -> None:
+    """Discard what is still buffered for standard output, if it cannot be written. A stream without a file is left."""
+    with contextlib.suppress(OSError, ValueError):
+        sys.stdout.flush()
+        return
+    with contextlib.suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _message(error: CrawlerError) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from crawler.cli import access, options
+from crawler.cli.work_progress import ReadProgress
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.lost_processes import begun_names, is_lost_whole
 from crawler.errors import ConfigError, DamageError
@@ -40,7 +41,9 @@ def main(_command: str, argv: list[str]) -> int:
     else:
         ready(directory)
     problems = _token(directory, args)
-    problems += (_repair if args.repair else _check)(directory, _workers(args.processes))
+    progress = ReadProgress(quiet=args.quiet)
+    problems += (_repair if args.repair else _check)(directory, _workers(args.processes), progress)
+    progress.end()
     for problem in problems:
         print(problem)
     if not problems:
@@ -83,7 +86,7 @@ def _token(directory: CrawlDirectory, args: argparse.Namespace) -> list[str]:
     return [found] if found else []
 
 
-def _check(directory: CrawlDirectory, workers: int) -> list[str]:
+def _check(directory: CrawlDirectory, workers: int, progress: ReadProgress) -> list[str]:
     """Return the problems of each process, followed by the problems that concern several processes."""
     from crawler.upkeep.behind_peers import Exchanged, find_behind
     from crawler.upkeep.check import check
@@ -93,7 +96,7 @@ def _check(directory: CrawlDirectory, workers: int) -> list[str]:
     access.refuse_running(directory, names, "crawler check")
     for name in names:
         with access.reading(directory, name) as stages:
-            problems += [f"{name}: {line}" for line in check(stages, workers)]
+            problems += [f"{name}: {line}" for line in check(stages, workers, progress)]
             exchanged[name] = Exchanged.of(stages)
     problems += [str(each) for each in find_behind(exchanged)]
     return problems + [each.message for each in _object_problems(directory)]
@@ -106,7 +109,7 @@ def _object_problems(directory: CrawlDirectory) -> "Iterator[ObjectProblem]":
     return object_problems(folders(directory.path), directory.settings.config().pages.ship)
 
 
-def _repair(directory: CrawlDirectory, workers: int) -> list[str]:
+def _repair(directory: CrawlDirectory, workers: int, progress: ReadProgress) -> list[str]:
     """Repair all processes, print each repair, and return the problems that remain."""
     from crawler.clock import SystemClock
     from crawler.upkeep.behind_peers import recover_behind
@@ -118,7 +121,8 @@ def _repair(directory: CrawlDirectory, workers: int) -> list[str]:
     problems = [f"{name}: {_LOST_WHOLE}" for name in names if is_lost_whole(directory.process(name))]
     _print_repaired(begin_repair(directory, names))
     for name in names:
-        done, left = repair(config, directory, name, clock, workers)
+        done, left = repair(config, directory, name, clock, workers, progress)
+        progress.end()
         _print_repaired(f"{name}: {line}" for line in done)
         problems += [f"{name}: {line}" for line in left]
     done, left = recover_behind(config, directory, names, clock)

@@ -265,6 +265,8 @@ def as_flags(message: str, command: str = "crawl") -> str:
     'give --contact URL, or --set robots.rules_max=5; see --proxy'
     >>> as_flags("give politeness.delay=0 again", "seed")
     'give --set politeness.delay=0 again'
+    >>> as_flags("give crawl.timestamping=true")
+    'give --timestamping'
     """
     has_flags = command in WITH_FLAGS
 
@@ -273,6 +275,8 @@ def as_flags(message: str, command: str = "crawl") -> str:
         if key not in keys():
             return setting[0]
         name = flag_of(key) if has_flags else ""
+        if has_flags and value == "true" and (switch := _switch_of(key)):
+            return switch
         return f"{name} {value}" if name else f"--set {shlex.quote(f'{key}={value}')}"
 
     def seen(setting: re.Match[str]) -> str:
@@ -283,6 +287,12 @@ def as_flags(message: str, command: str = "crawl") -> str:
 
 _GIVEN = re.compile(r"(?<!--set )(?<![\w./'-])([a-z_]+\.[a-z_]+)=(\[[^]]*\]|[^\s,;)]+)")
 _SEE = re.compile(r"\bsee ([a-z_]+\.[a-z_]+)\b")
+
+
+def _switch_of(key: str) -> str:
+    """Return the name of the flag without a value that sets `key` to true; "" if there is none."""
+    flags = chain.from_iterable(FLAGS.values())
+    return next((flag.name for flag in flags if flag.key == key and flag.metavar is None), "")
 
 
 def flag_of(key: str) -> str:

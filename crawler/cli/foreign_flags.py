@@ -94,6 +94,7 @@ FOREIGN: tuple[tuple[str, tuple[str, ...], str], ...] = (
     (BROWSERTRIX, ("--generateCDX",), "`crawler export --format cdxj` after the crawl"),
     (PYTHON, ("--items", "--processors", "--errback"), "a program with a callback (`crawler new NAME`)"),
     (PYTHON, ("--follow", "--url-filter"), "--include RE and --exclude RE"),
+    (PYTHON, ("--no-follow",), "--depth 0"),
 )  # fmt: skip
 
 # flag -> tool that has this flag -> what to use instead

@@ -62,7 +62,7 @@ def _summary(status: Status) -> list[str]:
     """Return a summary of about six lines, enough for most users; leave out values that are zero."""
     frontier, count = status.frontier, status.counters.get
     filtered = sum(group(status.counters, "urls.filtered").values())
-    received = count("bytes.wire", 0)
+    received = status.received_bytes
     known = f"{several(status.due.new, 'URL')} of {several(count('urls.links', 0), 'link')}, {filtered:,} filtered"
     numbers = msgspec.structs.asdict(frontier)
     hosts = {name.removeprefix("hosts_"): n for name, n in numbers.items() if name.startswith("hosts_")}
@@ -171,15 +171,13 @@ def _running(status: Status) -> dict[str, str]:
     if not processes:
         return {"state": printable(str(status.health))}
     up = status.now - min(each["started"] for each in processes)
-    fetched = status.run.get("fetched", 0)
-    rate = fetched / up if up > 0 else 0.0
     paused = f", paused ({', '.join(status.paused)})" if status.paused else ""
     pids = ", ".join(f"{each['name']} pid {each['pid']}" for each in processes)
     lag = max(each.get("loop_lag", 0.0) for each in processes)
     return {
         "health": printable(str(status.health)),
         "state": f"running for {duration(up)}{paused}: {pids}",
-        "speed": f"{rate:,.1f} pages/s{_reached(status.recent)}, event loop late by at most {1000 * lag:,.0f} ms",
+        "speed": f"{status.speed:,.1f} pages/s{_reached(status.recent)}, event loop late by at most {1000 * lag:,.0f} ms",
         "waiting": _waiting(status),
         "left": status.outlook,
     }

@@ -43,12 +43,12 @@ class Rates:
 
     def __init__(self, status: Status) -> None:
         self._at = time.monotonic()
-        self._pages, self._bytes = _pages(status), status.counters.get("bytes.wire", 0)
+        self._pages, self._bytes = status.fetches, status.received_bytes
 
     def sample(self, status: Status) -> dict[str, float]:
-        now, pages, received = time.monotonic(), _pages(status), status.counters.get("bytes.wire", 0)
+        now, pages, received = time.monotonic(), status.fetches, status.received_bytes
         seconds = max(now - self._at, 1e-9)
-        made = {"pages": (pages - self._pages) / seconds, "bytes": (received - self._bytes) / seconds}
+        made = {"pages": (pages - self._pages) / seconds, "bytes": max(0, received - self._bytes) / seconds}
         self._at, self._pages, self._bytes = now, pages, received
         return made
 
@@ -71,7 +71,7 @@ class NewLines:
 
     def is_new(self, status: Status) -> bool:
         """Return whether there are new pages, fetches in flight or another wait, or the last line is long ago."""
-        now = (_pages(status), None if status.paused else next_wait(status))
+        now = (status.fetches, None if status.paused else next_wait(status))
         if now != self._printed or is_fetching(status):
             self._interval = WAIT_INTERVAL
         elif status.now - self._at < self._interval:
@@ -87,7 +87,7 @@ def line(status: Status, rates: dict[str, float]) -> str:
     count, frontier = status.counters.get, status.frontier
     return (
         f"{fetched(status)} ({rates['pages']:.1f}/s), "
-        f"{count('bytes.wire', 0) / 1e6:,.1f} MB ({rates['bytes'] / 1e6:.2f} MB/s), "
+        f"{status.received_bytes / 1e6:,.1f} MB ({rates['bytes'] / 1e6:.2f} MB/s), "
         f"{frontier.todo:,} to do on {several(frontier.hosts, 'host')}, "
         f"{frontier.in_flight:,} in flight, {count('urls.failed', 0):,} failed{waiting_for(status)}"
         f"{'; ' * bool(missing_words(status))}{missing_words(status)}"
@@ -100,10 +100,6 @@ def fetched(status: Status) -> str:
     return f"{several(status.counters.get('pages.fetched', 0), 'page')} fetched" + (
         f", {again:,} fetched again" if again else ""
     )
-
-
-def _pages(status: Status) -> int:
-    return status.counters.get("pages.fetched", 0) + status.counters.get("refresh.done", 0)
 
 
 def waiting_for(status: Status) -> str:
@@ -160,7 +156,7 @@ def _totals(status: Status) -> "RenderableType":
     outcomes = group(status.counters, "pages").items()
     others = sorted(((n, name) for name, n in outcomes if name != "fetched" and n), reverse=True)
     rows = {
-        "pages": f"{fetched(status)}, {count('bytes.wire', 0) / 1e6:,.1f} MB",
+        "pages": f"{fetched(status)}, {status.received_bytes / 1e6:,.1f} MB",
         "others": ", ".join(f"{words(name)} {n:,}" for n, name in others) or "none",
         "links": f"{count('urls.links', 0):,} found, {several(status.due.new, 'new URL')}",
         "to do": f"{frontier.todo:,} on {several(frontier.hosts, 'host')}, "

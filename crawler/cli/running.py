@@ -137,8 +137,8 @@ async def _watch(supervisor: Any, config: Config, args: argparse.Namespace) -> d
     with _Stopper(supervisor, args.dir, _command(config)):
         shown = asyncio.create_task(show(supervisor, _progress(args)))
         try:
-            async with companions(source, config, args.dir, quiet=_progress(args) == "none"):
-                return await supervisor.run()
+            quiet = _progress(args) == "none"
+            return await supervisor.run(companions(source, config, args.dir, quiet=quiet))
         finally:
             shown.cancel()
             await asyncio.gather(shown, return_exceptions=True)
@@ -180,32 +180,35 @@ class _Stopper:
 
     The handlers are set with `signal.signal` and not in the event loop, so the second signal also ends a
     blocked loop. A signal that arrives before the loop exists is remembered (`early_signals.py`), and
-    stops the crawl as soon as the loop runs.
+    stops the crawl as soon as the loop runs. A first signal that arrives while the crawl closes changes nothing.
+    `early_signals.noted` restores the previous handlers.
     """
 
     def __init__(self, crawl: "Crawl", directory: Path, command: str) -> None:
         self._crawl = crawl
         self._command = command
         self._directory = directory
-        self._asked = False
+        self._asked = self._ended = False
 
     def __enter__(self) -> None:
         """Install the signal handlers."""
         self._loop = asyncio.get_running_loop()
-        self._before = {number: signal.signal(number, self) for number in early_signals.stop_signals()}
+        for number in early_signals.stop_signals():
+            signal.signal(number, self)
         reopen_on(early_signals.REOPEN)
         if early_signals.begin():
             self._loop.call_soon(self._crawl.stop, "signal")
 
     def __exit__(self, *_: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
+        self._ended = True
 
     def __call__(self, *_: object) -> None:
         if self._asked:
             self._crawl.kill()
             os._exit(130)
         self._asked = True
+        if self._ended:
+            return
         said = f"stopping; continue later with: crawler {self._command} --dir {quoted(self._directory)}\n"
         # `os.write` is used, because the handler may have interrupted a `print`
         os.write(2, said.encode(errors="backslashreplace"))

@@ -5,6 +5,7 @@ from typing import Any
 
 from crawler.cli.parsing import quoted
 from crawler.errors import StoreError
+from crawler.records import CACHED
 from crawler.wording import several, words
 
 # the exit codes 14 and 15 are those of Browsertrix
@@ -65,6 +66,8 @@ def summary(report: dict[str, Any], directory: Path, command: str = "crawl") -> 
         }
         if any(without_copy.values()):
             lines.append(f"not refreshed: {_by_outcome(without_copy)}")
+    if cached := run.get("connections", {}).get(CACHED, 0):
+        lines.append(f"from earlier runs: {several(cached, 'answer')}, without a request")
     if command == "crawl" and _nothing_new(report):
         lines.append(
             "complete; known pages are not fetched again (use crawler refresh, or --fresh to start over)"

@@ -35,21 +35,36 @@ class StatusLine:
             self._drawn = False
 
 
-class CountProgress:
-    """Draws a count of pages and its rate. The work calls this object often; no thread is started, so it may fork."""
+class StepProgress:
+    """Draws how far the work is. The work calls this object often; no thread is started, so it may fork."""
 
     def __init__(self, *, quiet: bool) -> None:
         self._line = StatusLine(quiet=quiet)
         self._began = self._last = time.monotonic()
 
-    def __call__(self, count: int) -> None:
+    def show(self, text: Callable[[float], str]) -> None:
+        """Draw `text`, given the seconds since the start, if the line has not been drawn for an interval."""
         now = time.monotonic()
         if not self._line.quiet and now - self._last >= self._line.interval:
             self._last = now
-            self._line.draw(f"{count:,} done, {count / (now - self._began):,.0f}/s")
+            self._line.draw(text(now - self._began))
 
     def end(self) -> None:
         self._line.clear()
+
+
+class CountProgress(StepProgress):
+    """Draws a count of pages and its rate."""
+
+    def __call__(self, count: int) -> None:
+        self.show(lambda seconds: f"{count:,} done, {count / seconds:,.0f}/s")
+
+
+class ReadProgress(StepProgress):
+    """Draws the name of what is read, and how much of it has been read."""
+
+    def __call__(self, what: str, done: int, whole: int = 0) -> None:
+        self.show(lambda _: f"{what}: {done:,} of {whole:,}" if whole else f"{what}: {done:,}")
 
 
 class WaitProgress:

@@ -10,6 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from crawler.config.units import ENDLESS, ByteCount, Count, Delays, Limit, Number, Port, Positive, Seconds
+from crawler.urls.canonical import LENGTH_MAX
 
 ScopeName = Literal["host", "domain", "prefix", "any"]
 RobotsPolicy = Literal["obey", "ignore"]
@@ -212,7 +213,6 @@ class FetchConfig(_Section, frozen=True):
     file_rate_min: ByteCount = ByteCount(1 << 10)  # minimum bytes/s while a requested file arrives
     resumes_max: Count = 20  # maximum number of requests in a row that resume the same file
     decode_step_bytes: ByteCount = ByteCount(256 << 10)
-    content_codings_max: Count = 2
     redirects_max: Count = 10
     keep_alive_extra: Seconds = Seconds(5)  # an idle connection is kept for the host's gap plus this time
     keep_alive_max: Seconds = Seconds(35)
@@ -246,7 +246,7 @@ class NetworkConfig(_Section, frozen=True):
 class UrlsConfig(_Section, frozen=True):
     """The canonical form and the fingerprints of URLs (`urls/README.md`, "Forms of a URL" and "Fingerprint")."""
 
-    length_max: Count = 8192
+    length_max: Annotated[int, Meta(ge=0, le=LENGTH_MAX)] = LENGTH_MAX
     strip_session_ids: bool = True
     fingerprint: Literal["mmh3", "blake2b"] = "mmh3"
     partition: Literal["domain", "host"] = "domain"

@@ -7,6 +7,7 @@
     DIR/seed            16 secret random bytes in hex, mode 0600: the key of all fingerprints
     DIR/format          the number of the storage format (`upgrade/README.md`)
     DIR/journal.json    exists while a command changes the crawl at rest (`journal.py`)
+    DIR/blocked.json    the hosts that the operator has blocked (`blocked_hosts.py`)
     DIR/withdrawn.json  the withdrawals in force (`pages/withdrawals.py`)
     DIR/report.json     summary of the last run
     DIR/pages.jsonl     one line per fetch; former files are .1, .2 ... (`storage/rotating_file.py`)
@@ -34,7 +35,7 @@ from crawler.errors import DamageError, DirectoryError, StoreError, reason_of
 from crawler.storage.files import atomic_write, sync_directory
 
 SEED_BYTES = 16
-FORMAT = 6  # number of the current storage format; `upgrade/` has a step from each earlier format to the next
+FORMAT = 7  # number of the current storage format; `upgrade/` has a step from each earlier format to the next
 BEGUN = ".begun"
 _NOT_OURS = (errno.EACCES, errno.EPERM, errno.EROFS)  # no permission to write, but the disk works
 

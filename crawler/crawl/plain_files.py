@@ -22,7 +22,7 @@ from pathlib import Path
 PROCESS_LEVELS = 2  # levels of folders: the folder of a process, and its subfolders
 STORE = "store"  # the subfolder by which the folder of a process is recognized
 WHOLE_BYTES_MAX = 64 << 20  # larger files are not those of a crawl; a table of all buckets takes 2 MB
-_READ_WHOLE = {"crawl.toml", "seed", "format", "buckets.json", "admin-token"}
+_READ_WHOLE = {"crawl.toml", "seed", "format", "buckets.json", "admin-token", "blocked.json"}
 # Entries with names in `_FILES` must be files. Entries with names in `_FOLDERS` must be folders. `_FILES` and
 # `_FOLDERS` are about the crawl directory. `_FILES_OF_PROCESS` and `_FOLDERS_OF_PROCESS` are about the folder
 # of a process.
@@ -38,6 +38,9 @@ _FILES_OF_PROCESS, _FOLDERS_OF_PROCESS = (
 
 def strange_entry(directory: Path) -> str:
     """Return a message about an entry that a crawl must not open; "" if there is no such entry."""
+    # unlike `Path.exists`, `os.path.exists` is False for a name that is too long
+    if os.path.exists(directory) and not os.path.isdir(directory):
+        return f"{directory}: is a file, not a directory"
     for entry in _entries(directory):
         is_process = entry.is_dir() and os.path.lexists(os.path.join(entry.path, STORE))
         if problem := _problem(entry, may_link=is_process) or _mistaken(entry, _FILES, _FOLDERS):

@@ -12,6 +12,7 @@ from crawler.extract.directives import page_directives
 from crawler.extract.headers import link_headers, refresh
 from crawler.extract.link_attributes import FOLLOWED_RELATIONS
 from crawler.records import META_NOARCHIVE, META_NOINDEX, Extracted
+from crawler.urls.canonical import resolve
 from crawler.urls.page_urls import base_url
 
 TITLE_CHARACTERS_MAX = 1000
@@ -104,7 +105,6 @@ class Collected:
         self.licenses: dict[str, None] = {}
         for raw_url, relations in link_headers(page.link_values):
             self.add_relation(raw_url, relations)
-        self.add_refresh(page.refresh_value)
 
     def add(self, raw_url: str | None) -> None:
         """Add a link, without its fragment."""
@@ -161,7 +161,7 @@ class Collected:
             self.statements[name, (attributes.get("content") or "")[:STATEMENT_CHARACTERS]] = None
 
     def add_refresh(self, content: str | None) -> None:
-        """Add a refresh. Only the first refresh that leads to another URL is used."""
+        """Add a refresh of a meta element. Only the first refresh that leads to another URL is used."""
         if content and not self.refresh and (found := refresh(content)) is not None:
             self.refresh = found[1]
 
@@ -178,6 +178,10 @@ class Collected:
             said = page_directives(page.robots_tags, self.robots_metas, self._token)
         takes_links = not (said.nofollow and page.obey_robots)
         base = self.base or page.url
+        # a header field applies before any base element, so its target is relative to the page (WHATWG HTML)
+        field = refresh(page.refresh_value)
+        if field is not None and field[1]:
+            self.refresh = resolve(page.url, field[1], encoding=encoding) or self.refresh
         if base == page.url:
             self.hrefs.pop("", None)  # a link to the page itself
         hrefs = list(self.hrefs)[:links_max] if takes_links else []

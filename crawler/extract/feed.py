@@ -15,9 +15,9 @@ import re
 import ada_url
 import msgspec
 
+from crawler import http_dates
 from crawler.extract.sitemap import DECODE_STEP_BYTES, Entry, w3c_datetime
 from crawler.extract.xmlstream import BLANK, BOM, Name, XmlStream
-from crawler.http_dates import parse_date
 
 ELEMENTS_PER_LINK = 40
 
@@ -213,12 +213,7 @@ def _joined(base: str, reference: str) -> str:
 def _date(text: str) -> float | None:
     """Return the seconds since the epoch of a W3C datetime (Atom, Dublin Core) or an RFC 822 date (RSS)."""
     found = w3c_datetime(text)
-    if found is not None:
-        return found
-    try:
-        return parse_date(text).timestamp()
-    except (ValueError, TypeError, OverflowError, IndexError):
-        return None
+    return http_dates.instant(text) if found is None else found
 
 
 def _later(first: float | None, second: float | None) -> float | None:

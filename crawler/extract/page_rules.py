@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from crawler.config import Config, Overrides
 from crawler.extract.collected import Context
 from crawler.urls.canonical import hostname
-from crawler.urls.media_type import XHTML
+from crawler.urls.media_type import XHTML, field_text
 
 # the header fields that a context contains
 NAMES = frozenset((b"link", b"x-robots-tag", b"refresh"))
@@ -65,9 +65,9 @@ class PageRules:
         for name, value in headers:
             lowered = name.lower()
             if lowered in _NAMES:
-                values[_NAMES[lowered]].append(value.decode("latin-1"))
+                values[_NAMES[lowered]].append(field_text(value))
             elif lowered == b"refresh" and not refresh:
-                refresh = value.decode("latin-1")
+                refresh = field_text(value)
         return Context(
             url,
             charset,

@@ -25,6 +25,12 @@ LINE_BYTES_MAX = 8192  # maximum bytes per line of a text map; longer lines are 
 ELEMENTS_PER_URL = 40
 FUTURE_MAX = 86_400.0  # seconds; a lastmod further in the future is a mistake
 
+_HEAD_BYTES = 1024  # the root element must begin within this many bytes
+# The groups are atomic, so a failing match takes linear time.
+_ROOT = re.compile(
+    rb"(?:\xef\xbb\xbf)?(?>\s+|<\?.*?\?>|<!--.*?-->|<!doctype[^>]*>)*+<(?:[\w.-]++:)?(?:urlset|sitemapindex)[\s>]",
+    re.DOTALL | re.IGNORECASE,
+)
 _ENTRY = frozenset({"url", "sitemap"})
 _FIELDS = frozenset({"loc", "lastmod"})
 _W3C_DATETIME = re.compile(
@@ -161,6 +167,19 @@ class SitemapReader:
         else:
             self._found.maps.append(Entry(self._loc, self._lastmod))
         self._loc = ""
+
+
+def is_sitemap(start: bytes) -> bool:
+    """Return whether a body that begins with `start` is a sitemap or an index in XML, with or without gzip compression.
+
+    Media types are ignored: servers send sitemaps as XML, gzip, text or bytes of an unknown type.
+    """
+    if start.startswith(GZIP_MAGIC):
+        try:
+            start = zlib.decompressobj(wbits=31).decompress(start, _HEAD_BYTES)
+        except zlib.error:
+            return False
+    return _ROOT.match(start[:_HEAD_BYTES]) is not None
 
 
 def read_sitemap(body: bytes, config: SitemapsConfig) -> Sitemap:

@@ -9,12 +9,13 @@ decoded body. Bytes after the end of an answer are dropped, and the connection i
 used again.
 """
 
+import sys
 from enum import Enum
 
 from crawler import content_codings
 from crawler.fetcher import framing
 from crawler.fetcher.fetch_request import ContentListener, FetchLimits
-from crawler.fetcher.file_body import FileBody, media_type_of
+from crawler.fetcher.file_body import FileBody
 from crawler.fetcher.framing import BadAnswer, Body, Head
 from crawler.fetcher.held_body import HeldBody
 from crawler.records import Outcome
@@ -63,6 +64,7 @@ class Answer:
         "_held_content",
         "_mark",
         "_pending",
+        "_transfer",
         "_url",
         "body_bytes",
         "error",
@@ -98,6 +100,7 @@ class Answer:
         self._left = 0
         self._held, self._held_content = HeldBody(), HeldBody()
         self._chunks: framing.ChunkDecoder | None = None
+        self._transfer: content_codings.Decoder | None = None
         self._decoder: content_codings.Decoder | None = None
         self.state = AnswerState.HEAD
         self.head: Head | None = None
@@ -172,7 +175,7 @@ class Answer:
             match = framing.HEAD_END.search(self._pending or data, searched)
             if match is None:
                 self._pending += data
-                self._check_start(self._pending)
+                _check_start(self._pending)
                 self._check_size(len(self._pending))
                 return b""
             if self._pending:
@@ -184,12 +187,6 @@ class Answer:
             # limit the size of all interim answers together
             self._check_size((self.wire_bytes - len(data)) // 2)
 
-    def _check_start(self, data: bytes | bytearray) -> None:
-        """Reject an answer, such as a bare page (HTTP/0.9), as soon as it cannot begin with a status line."""
-        start = bytes(data[:_START_MAX]).lstrip(b"\r\n")[:5]
-        if start != _PREFIX[: len(start)]:
-            raise BadAnswer(Outcome.FRAMING, f"no status line: {bytes(data[:60])!r}")
-
     def _check_size(self, size: int) -> None:
         if size > self._limits.header_bytes_max:
             raise BadAnswer(
@@ -199,7 +196,7 @@ class Answer:
     def _take_block(self, block: bytes) -> bool:
         """Read one header block; return False if it belongs to an interim answer."""
         limits = self._limits
-        self._check_start(block)
+        _check_start(block)
         self._check_size(len(block))
         if not block.strip(b"\r\n"):
             self._count_interim()  # skip blank lines before the status line
@@ -243,15 +240,15 @@ class Answer:
             self._chunks = framing.ChunkDecoder()
         if self.part is not None:
             return
-        if b"content-encoding" not in head.known and b"transfer-encoding" not in head.known:
+        if (coding := head.transfer_coding()) and content_codings.can_decode((coding,)):
+            self._transfer = content_codings.decoder_of(
+                (coding,), limit=sys.maxsize, step=self._limits.decode_step_bytes
+            )
+        if b"content-encoding" not in head.known:
             return
-        codings = head.tokens(b"content-encoding") + [
-            token for token in head.tokens(b"transfer-encoding") if token != b"chunked"
-        ]
         try:
             self._decoder = content_codings.decoder_for(
-                codings,
-                layers_max=self._limits.content_codings_max,
+                head.tokens(b"content-encoding"),
                 limit=self._limits.body_bytes_max,
                 step=self._limits.decode_step_bytes,
             )
@@ -271,13 +268,14 @@ class Answer:
         elif self._chunks is not None:
             self._take_chunks(self._chunks, data)
         else:
-            self._take_payload(data)
+            self._take_transferred(data)
+            self._check_framing()
 
     def _take_chunks(self, chunks: framing.ChunkDecoder, data: bytes) -> None:
         try:
             pieces = chunks.feed(data)
             if pieces:  # join the pieces, because a bytes object of two bytes takes forty bytes of memory
-                self._take_payload(pieces[0] if len(pieces) == 1 else b"".join(pieces))
+                self._take_transferred(pieces[0] if len(pieces) == 1 else b"".join(pieces))
         except BadAnswer as error:
             self._fail(error.outcome, str(error))
             return
@@ -287,14 +285,25 @@ class Answer:
             if chunks.rest:
                 self.reusable = False
             self._finish()
-        elif self.wire_bytes - 2 * self.body_bytes > self._framing_max():
-            self._cut("length", "more framing than payload")  # for example, chunk extensions without end
         elif chunks.chunks > _CHUNKS_MAX + self.body_bytes // _CHUNK_BYTES_MEAN:
             self._cut("length", "too many chunks for the payload")
+        else:
+            self._check_framing()
 
-    def _framing_max(self) -> int:
-        """Return the number of bytes by which headers and framing may exceed the payload."""
-        return self._limits.header_bytes_max + min(_FRAMING_MAX, self._limits.wire_bytes_max)
+    def _check_framing(self) -> None:
+        """End an answer that is mostly framing, such as chunk extensions or bytes after the end of a coded stream."""
+        framing_max = self._limits.header_bytes_max + min(_FRAMING_MAX, self._limits.wire_bytes_max)
+        if self.state is AnswerState.BODY and self.wire_bytes - 2 * self.body_bytes > framing_max:
+            self._cut("length", "more framing than payload")
+
+    def _take_transferred(self, data: bytes) -> None:
+        """Undo the transfer coding, so that the body is the same as without it (RFC 9112 7)."""
+        if self._transfer is None:
+            return self._take_payload(data)
+        for piece in self._transfer.pieces(data):
+            self._take_payload(piece)
+            if self.state is not AnswerState.BODY:
+                return
 
     def _take_payload(self, piece: bytes) -> None:
         file = self._file
@@ -350,7 +359,7 @@ class Answer:
             self._decoder = None
         content = None if self._decoder is None else self._held_content.joined()
         if not 200 <= self.head.status < 300 or not file.begin(
-            self._url, self.head, self._held.joined(), media_type_of(self.head), start, content
+            self._url, self.head, self._held.joined(), self.head.media_type()[0], start, content
         ):
             self._file = None
             return
@@ -385,6 +394,11 @@ class Answer:
         return came >= max(1.0, self._file.rule.rate_min * seconds)
 
     def _finish(self) -> None:
+        transfer, self._transfer = self._transfer, None
+        for piece in transfer.finish() if transfer is not None else ():
+            self._take_payload(piece)
+        if self.state is AnswerState.DONE:
+            return
         self.state = AnswerState.DONE
         if self._decoder is not None:
             for content in self._decoder.finish():
@@ -405,3 +419,10 @@ class Answer:
     def __repr__(self) -> str:
         status = self.head.status if self.head else None
         return f"Answer({self.state.value}, {status}, {self._kind.value}, {self.body_bytes}, {self.error!r})"
+
+
+def _check_start(data: bytes | bytearray) -> None:
+    """Reject an answer, such as a bare page (HTTP/0.9), as soon as it cannot begin with a status line."""
+    start = bytes(data[:_START_MAX]).lstrip(b"\r\n")[:5]
+    if start != _PREFIX[: len(start)]:
+        raise BadAnswer(Outcome.FRAMING, f"no status line: {bytes(data[:60])!r}")

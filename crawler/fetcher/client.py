@@ -40,6 +40,7 @@ from crawler.records import TLS_FAILURES, Blame, Fetch, Outcome
 
 _TICK_MAX = 0.25  # seconds between checks of the time limits
 _TICK_MIN = 0.005
+_STALL = 1.0  # if the timer is this many seconds late, the process did not run, for example after a SIGSTOP
 # Each check of the time limits closes at most this many idle connections. With TLS, this takes about 10 ms.
 _CLOSED_MAX = 32
 _DESCRIPTORS = 1024  # file descriptors reserved for files, peers and requests; idle connections get the rest
@@ -84,6 +85,7 @@ class Client:
         self._idle: IdlePool[Connection] = IdlePool(fetch.idle_connections_max)
         self._broken: dict[str, None] = {}
         self._timer: asyncio.TimerHandle | None = None
+        self._due = 0.0  # when the timer should fire (monotonic)
         self._closing = False
         self._unexpected = unexpected or Unexpected()
         check_proxy(fetch.proxy)
@@ -349,15 +351,13 @@ class Client:
 
     def _concluded(self, request: FetchRequest, connection: Connection, answer: Answer) -> Fetch:
         received = answer.head
+        ended = outcome.conclude(answer, conditional=request.conditional)
         if received is None:
-            ended = outcome.conclude(answer, conditional=request.conditional, location="")
             fetch = Fetch(request.url, ended, outcome.blame_of(ended))
         else:
-            location = outcome.location_of(received) if 300 <= received.status < 400 else ""
-            ended = outcome.conclude(answer, conditional=request.conditional, location=location)
             if received.status == 407 and self._connector_of(request).forwards:
                 ended = Outcome.PROXY_ERROR
-            content_type, charset = outcome.content_type_of(received)
+            content_type, charset = received.media_type()
             fetch = Fetch(
                 request.url,
                 ended,
@@ -373,7 +373,7 @@ class Client:
                 content_type=content_type,
                 charset=charset,
                 truncated=answer.truncated,
-                location=location,
+                location=outcome.location_of(received),
                 part=answer.part,
                 retry_after=outcome.retry_after_of(received, self._clock.now()),
             )
@@ -386,6 +386,7 @@ class Client:
         return fetch
 
     def _watch(self) -> None:
+        self._due = time.monotonic() + self._tick
         self._timer = asyncio.get_running_loop().call_later(self._tick, self._on_timer)
 
     def _on_timer(self) -> None:
@@ -393,6 +394,8 @@ class Client:
         now = time.monotonic()
         for connection in list(self._active):
             try:
+                if now - self._due > _STALL:
+                    connection.excuse(now - self._due)
                 connection.check(now)
             except Exception as error:
                 connection.fail(error)

@@ -247,6 +247,13 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._done()
 
+    def excuse(self, seconds: float) -> None:
+        """Do not count the last `seconds`, in which this process did not run, although the server may have answered."""
+        if not self._paused_at:  # `resume` does not count the time of a pause
+            self._deadline += seconds
+            self._asked_at += seconds
+            self._heard_at += seconds
+
     def _rest(self, nbytes: int) -> None:
         """Count received bytes. After many bytes, or in a long turn, stop reading until the client calls `go_on`."""
         self._unrested_bytes += nbytes

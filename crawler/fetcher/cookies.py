@@ -19,8 +19,8 @@ from pathlib import Path
 
 import msgspec
 
+from crawler import http_dates
 from crawler.errors import ConfigError
-from crawler.fetcher import outcome
 from crawler.fetcher.fetch_request import Target
 from crawler.urls.suffixes import suffix_list
 
@@ -324,7 +324,7 @@ def parse_cookie_date(text: str) -> float | None:
     year = int(found["year"])
     year += 1900 if 70 <= year <= 99 else 2000 if year <= 69 else 0
     hour, minute, second = (part.zfill(2) for part in found["time"].split(":"))
-    return outcome.parse_date(
+    return http_dates.instant(
         f"Day, {int(found['day']):02d} {found['month'][:3]} {year:04d} {hour}:{minute}:{second} GMT"
     )
 

@@ -54,7 +54,6 @@ class FetchLimits(msgspec.Struct, frozen=True, gc=False):
     body_bytes_max: int
     wire_bytes_max: int
     decode_step_bytes: int
-    content_codings_max: int
 
     @classmethod
     def of(cls, config: FetchConfig) -> "FetchLimits":

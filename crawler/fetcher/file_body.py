@@ -20,13 +20,11 @@ from collections.abc import Callable
 
 import msgspec
 
-from crawler.fetcher.framing import Head, head_of
-from crawler.http_dates import parse_date
+from crawler import http_dates
+from crawler.fetcher.framing import Body, Head, body_of, head_of
 from crawler.storage.parts import Part, PartFolder, PartHead
-from crawler.urls.media_type import media_type
 
 _CONTENT_RANGE = re.compile(rb"bytes[ \t]+([0-9]{1,18})-([0-9]{1,18})/([0-9]{1,18}|\*)", re.IGNORECASE)
-_STRONG_AGE = 2.0  # seconds by which Last-Modified must be older than Date to be a strong validator
 
 
 class FileRule(msgspec.Struct, frozen=True):
@@ -95,7 +93,7 @@ class FileBody:
         part, match = self.part, _CONTENT_RANGE.fullmatch(head.known.get(b"content-range", b"").strip())
         if part is None:
             return False
-        fits = match is not None and int(match[1]) == part.length
+        fits = match is not None and int(match[1]) == part.length and not head.transfer_coding()
         whole = int(match[3]) if match is not None and match[3] != b"*" else part.head.length
         if not fits or (part.head.length >= 0 and whole != part.head.length):
             return False
@@ -118,7 +116,7 @@ class FileBody:
         """
         if self.rule.parses(kind, start):
             return False
-        length = head.known.get(b"content-length", b"")
+        ending, length = body_of(head)
         self.drop()
         self.part = self._parts.begin(
             self._identity,
@@ -130,7 +128,7 @@ class FileBody:
                 version=head.version,
                 fields=head.fields,
                 request=self.request_head,
-                length=int(length) if length.isdigit() and b"transfer-encoding" not in head.known else -1,
+                length=length if ending is Body.LENGTH else -1,
             ),
         )
         if content is not None:
@@ -143,7 +141,7 @@ class FileBody:
         """Decide whether the user asked for this file."""
         states_length = self.part is not None and self.part.head.length >= 0
         self.is_asked = (self.rule.any_length or states_length) and self.rule.is_asked(
-            url, media_type_of(head)
+            url, head.media_type()[0]
         )
 
     def bytes_max(self, page_max: int) -> int:
@@ -178,14 +176,5 @@ def _validator(head: Head) -> str:
     etag = head.known.get(b"etag", b"").strip()
     if etag[:1] == b'"' and etag[-1:] == b'"' and b"\n" not in etag:
         return etag.decode("latin-1")
-    modified, date = head.known.get(b"last-modified", b""), head.known.get(b"date", b"")
-    try:
-        age = parse_date(date.decode("latin-1")) - parse_date(modified.decode("latin-1"))
-    except (ValueError, TypeError):
-        return ""
-    return modified.decode("latin-1") if age.total_seconds() >= _STRONG_AGE else ""
-
-
-def media_type_of(head: Head) -> str:
-    """Return the media type of an answer, "" if it states none."""
-    return media_type(head.values(b"content-type"))[0]
+    modified = head.known.get(b"last-modified", b"").decode("latin-1")
+    return modified if http_dates.is_strong(modified, head.known.get(b"date", b"").decode("latin-1")) else ""

@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from crawler.errors import CrawlerError
 from crawler.records import Outcome, values_by_name
+from crawler.urls.media_type import media_type
 
 _STATUS_LINE = re.compile(rb"HTTP/(\d)(?:\.(\d))?[ \t]+([^ \t\n]*)[ \t]*([^\n]*)")
 _LENGTH = re.compile(rb"[0-9]{1,18}")
@@ -77,6 +78,19 @@ class Head(NamedTuple):
             return []
         elements = joined.lower().replace(b"\n", b",").split(b",")
         return [stripped for element in elements if (stripped := element.strip(b" \t"))]
+
+    def transfer_coding(self) -> bytes:
+        """Return the transfer coding of the payload, in lower case; b"" if there is none but `chunked`, or several."""
+        if b"transfer-encoding" not in self.known:
+            return b""
+        codings = [
+            name for name in self.tokens(b"transfer-encoding") if name not in (b"chunked", b"identity")
+        ]
+        return codings[0] if len(codings) == 1 else b""
+
+    def media_type(self) -> tuple[str, str]:
+        """Return the type (in lower case) and the charset in the last usable Content-Type, as browsers do; "" if none."""
+        return media_type(self.values(b"content-type"))
 
 
 def parse_head(block: bytes, *, fields_max: int, field_bytes_max: int) -> Head:

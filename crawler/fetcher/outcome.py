@@ -15,15 +15,11 @@ other 4xx       CLIENT_ERROR        NONE
 any, if no browser could show the known page (`process/fetching/page_rendering.py`)  NOT_RENDERED  URL
 """
 
-import re
-from datetime import UTC, datetime
-
+from crawler import http_dates
 from crawler.fetcher.answer import Answer
 from crawler.fetcher.framing import Head
-from crawler.records import BUSY_STATUSES, TLS_FAILURES, Blame, Outcome
-from crawler.urls.media_type import field_text, media_type
-
-REDIRECTS = frozenset((301, 302, 303, 307, 308))
+from crawler.records import BUSY_STATUSES, REDIRECT_STATUSES, TLS_FAILURES, Blame, Outcome
+from crawler.urls.media_type import field_text
 
 _BLAME = {
     Outcome.TEMPORARY: Blame.URL,
@@ -48,20 +44,22 @@ def blame_of(outcome: Outcome) -> Blame:
     return _BLAME.get(outcome, Blame.NONE)
 
 
-def conclude(answer: Answer, *, conditional: bool, location: str) -> Outcome:
-    """Return the outcome of a complete answer. `location` is the usable Location of the answer, "" if there is none."""
+def conclude(answer: Answer, *, conditional: bool) -> Outcome:
+    """Return the outcome of a complete answer."""
     if answer.failure is not None:
         return answer.failure
     assert answer.head is not None
     if answer.truncated in ("time", "disconnect") and 200 <= answer.head.status < 300:
         return Outcome.TRUNCATED
-    if demands_license(answer.head):
+    return of_head(answer.head, conditional=conditional, has_body=answer.body_bytes > 0)
+
+
+def of_head(head: Head, *, conditional: bool = False, has_body: bool) -> Outcome:
+    """Return the outcome of an answer that was received completely, now or in an earlier crawl."""
+    if demands_license(head):
         return Outcome.LICENSE_REQUIRED
     return of_status(
-        answer.head.status,
-        conditional=conditional,
-        has_body=answer.body_bytes > 0,
-        has_location=bool(location),
+        head.status, conditional=conditional, has_body=has_body, has_location=bool(location_of(head))
     )
 
 
@@ -81,7 +79,7 @@ def of_status(status: int, *, conditional: bool, has_body: bool, has_location: b
     if status == 304:
         return Outcome.UNCHANGED if conditional else Outcome.UNEXPECTED_STATUS
     if 300 <= status < 400:
-        return Outcome.REDIRECT if status in REDIRECTS and has_location else Outcome.BAD_REDIRECT
+        return Outcome.REDIRECT if status in REDIRECT_STATUSES and has_location else Outcome.BAD_REDIRECT
     if status in (404, 410):
         return Outcome.GONE
     if status in BUSY_STATUSES:
@@ -94,16 +92,11 @@ def of_status(status: int, *, conditional: bool, has_body: bool, has_location: b
 
 
 def location_of(head: Head) -> str:
-    """Return the text of Location, with raw UTF-8 decoded; "" if there is none, or several that differ."""
-    values = head.values(b"location")
+    """Return the target of a redirect, with raw UTF-8 decoded; "" if there is none, or there are several that differ."""
+    values = head.values(b"location") if 300 <= head.status < 400 else ()
     if not values or any(value != values[0] for value in values):
         return ""
     return field_text(values[0])
-
-
-def content_type_of(head: Head) -> tuple[str, str]:
-    """Return the type (in lower case) and the charset in the last usable Content-Type, as browsers do; "" if none."""
-    return media_type(head.values(b"content-type"))
 
 
 def retry_after_of(head: Head, now: float) -> float:
@@ -114,50 +107,5 @@ def retry_after_of(head: Head, now: float) -> float:
     value = raw.partition(b"\n")[0]
     if value.isdigit():
         return float(value[:15])
-    instant = parse_date(field_text(value))
+    instant = http_dates.instant(field_text(value))
     return max(instant - now, 0.0) if instant is not None else 0.0
-
-
-_MONTHS = {
-    name: number
-    for number, name in enumerate(
-        ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"), start=1
-    )
-}
-_TIME = r"(?P<hour>\d\d):(?P<minute>\d\d):(?P<second>\d\d)"
-# IMF-fixdate, RFC 850, asctime
-_DATES = tuple(
-    re.compile(pattern, re.IGNORECASE)
-    for pattern in (
-        rf"[a-z]{{3}}, (?P<day>\d\d) (?P<month>[a-z]{{3}}) (?P<year>\d{{4}}) {_TIME} (?:GMT|UTC)",
-        rf"[a-z]{{6,9}}, (?P<day>\d\d)-(?P<month>[a-z]{{3}})-(?P<year>\d\d) {_TIME} (?:GMT|UTC)",
-        rf"[a-z]{{3}} (?P<month>[a-z]{{3}}) (?P<day>[ \d]\d) {_TIME} (?P<year>\d{{4}})",
-    )
-)
-
-
-def parse_date(text: str) -> float | None:
-    """Return the time of an HTTP-date, which has one of three formats (RFC 9110 5.6.7); None if it is unreadable."""
-    for form in _DATES:
-        match = form.fullmatch(text.strip())
-        if match is None:
-            continue
-        month = _MONTHS.get(match["month"].lower())
-        if month is None:
-            return None
-        try:
-            day = datetime(
-                _year(match["year"]), month, int(match["day"]), int(match["hour"]), int(match["minute"])
-            )
-            return day.replace(tzinfo=UTC).timestamp() + min(int(match["second"]), 60)
-        except ValueError:
-            return None
-    return None
-
-
-def _year(text: str) -> int:
-    """Read two digits as a year from 1970 to 2069 (RFC 9110 5.6.7 asks for at most 50 years ahead)."""
-    year = int(text)
-    if len(text) == 2:
-        return year + (1900 if year >= 70 else 2000)
-    return year

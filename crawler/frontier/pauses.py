@@ -1,5 +1,10 @@
 """Pauses of the whole crawl and blocks of single hosts, set by the user or by the process."""
 
+from contextlib import suppress
+
+import numpy as np
+
+from crawler.errors import DamageError
 from crawler.frontier.discovery.intake import Intake
 from crawler.frontier.hosts.registry import Registry
 from crawler.frontier.hosts.table import SILENCED, HostFlag
@@ -49,6 +54,15 @@ class HostBlocks:
         slot = self._registry.slot(hostname)
         self._hosts.flags[slot] |= HostFlag.BLOCKED
         self._registry.note(slot, hostname)
+
+    def names(self) -> set[str]:
+        """Return the hosts that are blocked. A host whose stored name cannot be read is left out."""
+        flags = self._hosts.array("flags")
+        found = set()
+        for slot in np.flatnonzero(flags & int(HostFlag.BLOCKED)).tolist():
+            with suppress(DamageError):
+                found.add(self._registry.stored_name(slot))
+        return found
 
     def unblock(self, hostname: str, now: float) -> None:
         """Allow requests to the host again, regardless of the reason why it was blocked. Stored by `stage`."""

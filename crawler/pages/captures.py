@@ -205,8 +205,8 @@ class StoredPage(msgspec.Struct):
 
     @property
     def content(self) -> bytes:
-        """The payload without its content coding."""
-        return reading.decode_payload(self.payload, reading.codings_of(self.headers))
+        """The payload without its content coding, as the fetcher decoded it; b"" if the coding is not known."""
+        return reading.content_of(self.payload, self.headers)
 
     @property
     def header_charset(self) -> str:

@@ -30,13 +30,14 @@ from typing import NamedTuple
 import mmh3
 import msgspec
 
+from crawler import http_dates
 from crawler.errors import ConfigError
-from crawler.http_dates import parse_date
 from crawler.pages.content_distance import distance, simhash
 from crawler.records import (
     META_NOARCHIVE,
     META_NOINDEX,
     TLS_FAILURES,
+    Capture,
     Directives,
     Extracted,
     Fetch,
@@ -48,6 +49,7 @@ from crawler.records import (
     RenderingFacts,
 )
 from crawler.shadow_roots import open_shadow_roots
+from crawler.urls.media_type import is_usable, sniff_html
 
 SUCCESSES = frozenset({Outcome.FETCHED, Outcome.EMPTY, Outcome.UNCHANGED})
 _FINAL_STATES = {
@@ -97,7 +99,6 @@ _INVISIBLE = re.compile(
     re.DOTALL | re.IGNORECASE,
 )
 TEXT_BYTES_MAX = 256 << 10  # larger pages are compared byte by byte; extracting text would block the loop
-_WEAK_SECONDS = 2.0  # minimum seconds from Last-Modified to Date; see RFC 9110, 8.8.2.2
 
 Patterns = Sequence[re.Pattern[bytes]]
 
@@ -176,6 +177,22 @@ def is_other_form(previous: PageRecord | None, fetch: Fetch) -> bool:
     return has_content and previous.rendered != (fetch.shown is not None)
 
 
+def is_back(previous: PageRecord | None, record: PageRecord) -> bool:
+    """Return whether a page that was gone, moved or denied is there again."""
+    return (
+        previous is not None and previous.state is not PageState.STORED and record.state is PageState.STORED
+    )
+
+
+def note_same_content(record: PageRecord, previous: PageRecord, shown: Capture | None, digest: bytes) -> None:
+    """Undo the change of a page that is back if its payload has the same SHA-1 as at its last change.
+
+    `shown` is the capture of the last change.
+    """
+    if shown is not None and 200 <= shown.status < 300 and shown.digest == digest != b"":
+        record.changed_at, record.changes = previous.changed_at, previous.changes
+
+
 def state_after(previous: PageRecord | None, outcome: Outcome) -> PageState:
     """Return the state of a URL after an answer or a failure."""
     if previous is not None and previous.state is PageState.STORED and outcome in _NO_VERDICT:
@@ -239,6 +256,12 @@ def next_record(
         record.rendered = fetch.shown is not None
         if not unchanged:
             record.links = len(extracted.hrefs) if extracted is not None else 0
+        sniffed = not is_usable(fetch.content_type) and sniff_html(fetch.content)
+        record.flags = record.flags & ~LinkFlag.SNIFFED | (LinkFlag.SNIFFED if sniffed else 0)
+        if extracted is not None and not extracted.parse_limit:
+            record.flags = record.flags & ~LinkFlag.FEED | (
+                LinkFlag.FEED if extracted.told_by == "feed" else 0
+            )
     if fetch.outcome in SUCCESSES:
         _renew_directives(record, fetch.outcome, extracted, tags, unchanged)
     record.shown = _facts(fetch, record, previous)
@@ -294,12 +317,8 @@ def _facts(fetch: Fetch, record: PageRecord, previous: PageRecord | None) -> Ren
 
 def _is_weak(fetch: Fetch) -> bool:
     """Return whether Last-Modified is so close to Date that the page may have changed again in the same second."""
-    try:
-        modified = parse_date(fetch.header(b"last-modified").decode("latin-1"))
-        sent = parse_date(fetch.header(b"date").decode("latin-1"))
-        return (sent - modified).total_seconds() < _WEAK_SECONDS
-    except (TypeError, ValueError, OverflowError):
-        return False
+    modified, date = fetch.header(b"last-modified"), fetch.header(b"date")
+    return http_dates.is_strong(modified.decode("latin-1"), date.decode("latin-1")) is False
 
 
 def _renew_directives(

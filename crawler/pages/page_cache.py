@@ -267,6 +267,9 @@ class PageCache(Archive):
             now=capturing.instant,
             tags=tags,
         )
+        if previous is not None and change_detection.is_back(previous, capturing.record):
+            shown = self.capture_at(capture_key(capturing.fingerprint, previous.changed_at))
+            change_detection.note_same_content(capturing.record, previous, shown, capturing.payload_digest)
         said = extracted or tags
         capturing.noarchive = capturing.record.noarchive or (said is not None and said.noarchive)
         capturing.directives = _directives(said)

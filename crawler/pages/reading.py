@@ -22,7 +22,6 @@ from crawler import content_codings
 from crawler.errors import DamageError
 
 RECORD_BYTES_MAX = 256 << 20  # maximum length of an uncompressed record, far above the limits on bodies
-CODINGS_MAX = 8  # maximum number of codings of a payload that are undone
 _CONTENT_BYTES, _EXPANSION_MAX = 16 << 20, 100  # see `content_max`
 _HEAD_BYTES_MAX = 1 << 20
 WHOLE_BYTES_MAX = 16 << 20  # bytes; a longer block is checked piece by piece
@@ -283,8 +282,12 @@ def parse_http(block: bytes) -> HttpMessage:
         headers=headers,
         payload=payload,
     )
-    if b"chunked" in message.header(b"transfer-encoding").lower():
-        message.payload = _dechunk(payload)
+    if transferred := codings_of(headers, b"transfer-encoding"):
+        if transferred[-1] == b"chunked":
+            message.payload = _dechunk(payload)
+        message.payload = decode_payload(
+            message.payload, [each for each in transferred if each != b"chunked"]
+        )
     return message
 
 
@@ -314,11 +317,16 @@ def content_max(stored: int) -> int:
     return max(_CONTENT_BYTES, _EXPANSION_MAX * stored)
 
 
-def codings_of(headers: Iterable[tuple[bytes, bytes]]) -> list[bytes]:
-    """Return the content codings of a stored answer in the order in which they were applied, without `identity`."""
+def codings_of(
+    headers: Iterable[tuple[bytes, bytes]], field_name: bytes = b"content-encoding"
+) -> list[bytes]:
+    """Return the codings that a field of a stored answer lists, in the order in which they were applied.
+
+    `identity` is left out.
+    """
     names: list[bytes] = []
     for field, value in headers:
-        if field.lower() == b"content-encoding":
+        if field.lower() == field_name:
             names += [name.strip().lower() for name in value.split(b",")]
     return [name for name in names if name not in (b"", b"identity")]
 
@@ -328,9 +336,9 @@ def decoder_of(codings: Sequence[bytes], length: int, step: int) -> content_codi
 
     If a compressed stream is broken, it returns the content before the error. After each coding, the content is cut
     at `content_max`. Decoding stops at an unknown coding: the content then keeps this coding and those applied
-    before it. If there are more than `CODINGS_MAX` codings, none is undone.
+    before it. If there are more than `LAYERS_MAX` codings, none is undone.
     """
-    undone = codings if len(codings) <= CODINGS_MAX else ()
+    undone = codings if len(codings) <= content_codings.LAYERS_MAX else ()
     return content_codings.decoder_of(undone, limit=content_max(length), step=step)
 
 
@@ -338,6 +346,12 @@ def decode_payload(payload: bytes, codings: Sequence[bytes]) -> bytes:
     """Undo the codings of a payload as `decoder_of` describes, and return the content."""
     decoder = decoder_of(codings, len(payload), _CHUNK_BYTES)
     return b"".join([*decoder.feed(payload), *decoder.finish()])
+
+
+def content_of(payload: bytes, headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """Return the content of a stored answer as the fetcher decoded it; b"" if a coding is not known."""
+    codings = codings_of(headers)
+    return decode_payload(payload, codings) if content_codings.can_decode(codings) else b""
 
 
 def check_digests(record: Record) -> list[str]:

@@ -49,7 +49,7 @@ def reading(folder: Path) -> Iterator[None]:
 
 
 def delete(folder: Path, segments: Iterable[str]) -> bool:
-    """Delete the files of segments and their notes. Return False, and delete nothing, if another program reads the folder.
+    """Delete the files and notes of segments. Return False, and delete nothing, if another program reads the folder.
 
     Raises:
         OSError: the disk failed.

@@ -16,7 +16,6 @@ from pathlib import Path
 import msgspec
 from isal import igzip_lib, isal_zlib
 
-from crawler import content_codings
 from crawler.errors import DamageError, reason_of
 from crawler.pages import reading, segments
 from crawler.pages.captures import shown_fields
@@ -208,8 +207,3 @@ def content_of(fetch: Fetch) -> Iterator[bytes]:
     if fetch.part is None:
         return iter((fetch.content,))
     return decoded(fetch.part.pieces(), reading.codings_of(fetch.headers), fetch.part.length)
-
-
-def can_decode(codings: Sequence[bytes]) -> bool:
-    """Return whether `decoded` undoes all codings."""
-    return len(codings) <= reading.CODINGS_MAX and all(map(content_codings.can_decode, codings))

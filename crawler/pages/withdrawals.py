@@ -31,7 +31,7 @@ from crawler.errors import DamageError, UsageError, reason_of
 from crawler.storage.faults import reach
 from crawler.storage.files import Lock, atomic_write
 from crawler.urls.canonical import duplicate_key, hostname
-from crawler.urls.typed_url import typed_url, whole_host
+from crawler.urls.typed_url import looked_up, whole_host
 
 FILE = "withdrawn.json"
 
@@ -105,20 +105,13 @@ class Subject(NamedTuple):
         if not any(self):
             raise UsageError("withdraw: name a URL, a host, a prefix or a date")
         if self.url:
-            url = _typed(self.url)
+            url = looked_up(self.url)
             return Withdrawal(at, url=url, digest=url_digest(url), before=self.before, reason=reason)
         if self.host:
             host = whole_host(self.host, "a withdrawal by host")
             return Withdrawal(at, host=_without_www(host), before=self.before, reason=reason)
-        prefix = place_of(_typed(self.prefix)) if self.prefix else ""
+        prefix = place_of(looked_up(self.prefix)) if self.prefix else ""
         return Withdrawal(at, prefix=prefix, before=self.before, reason=reason)
-
-
-def _typed(text: str) -> str:
-    url = typed_url(text)
-    if url is None:
-        raise UsageError(f"withdraw: {text!r} is not an http or https URL")
-    return url
 
 
 def _without_www(host: str) -> str:

@@ -11,7 +11,7 @@ dropped.
 from collections import OrderedDict
 from collections.abc import Mapping
 
-from crawler.http_dates import parse_date
+from crawler import http_dates
 from crawler.records import Fetch, Outcome
 
 SHARED = frozenset({"Script", "Stylesheet", "Font"})  # resource types that are cached
@@ -109,7 +109,4 @@ def _seconds(text: str) -> float:
 
 def _instant(field: str) -> float:
     """Return the time of an HTTP date. Other text gives 0.0, which counts as expired."""
-    try:
-        return parse_date(field).timestamp()
-    except (TypeError, ValueError, OverflowError):
-        return 0.0
+    return http_dates.instant(field) or 0.0

@@ -6,12 +6,12 @@ If-Modified-Since, then Range with If-Range. Conditions apply only to a copy wit
 
 from collections.abc import Mapping
 
+from crawler import http_dates
 from crawler.pages.stored_bodies import part
 from crawler.serve import header_fields, ranges
 from crawler.serve.http_error import HttpError
 from crawler.serve.reply import Reply
 from crawler.serve.representation import Representation, whole_length
-from crawler.serve.request_parsing import http_instant
 
 CONDITIONS = frozenset(
     ("If-Match", "If-Unmodified-Since", "If-None-Match", "If-Modified-Since", "If-Range", "Range")
@@ -50,8 +50,7 @@ def _check_preconditions(ready: Representation, headers: Mapping[str, str], modi
 
 
 def _instant(headers: Mapping[str, str], name: str) -> float | None:
-    field = headers.get(name, "")
-    return http_instant(field) if field else None
+    return http_dates.instant(headers.get(name, ""))
 
 
 def _whole(ready: Representation, extra: bytes) -> Reply:

@@ -26,8 +26,9 @@ from urllib.parse import quote
 
 import msgspec
 
-from crawler.pages.stored_bodies import can_decode, decoded
-from crawler.records import Capture
+from crawler.content_codings import can_decode
+from crawler.pages.stored_bodies import decoded
+from crawler.records import REDIRECT_STATUSES, Capture
 from crawler.serve import header_fields, memento
 from crawler.serve.dates import dates_of
 from crawler.serve.disk_cache import KeptBody
@@ -41,7 +42,6 @@ from crawler.urls.media_type import field_text
 Rewriter = Callable[[bytes, bytes, str, bytes], bytes | None]
 
 _BODILESS = (204, 205, 304)
-_REDIRECTS = (301, 302, 303, 307, 308)
 _SANDBOX, _SANDBOX_REWRITTEN = map(
     header_fields.lines, (header_fields.SANDBOX, header_fields.SANDBOX_REWRITTEN)
 )
@@ -190,7 +190,7 @@ def represent(
     line = header_fields.head(status, copy.head.reason, ())
     ready.fields_at = len(line)
     ready.lasting_at = len(line) + len(passed.of_body) + len(coding)
-    location = _location(copy, capture.url, form) if status in _REDIRECTS else b""
+    location = _location(copy, capture.url, form) if status in REDIRECT_STATUSES else b""
     ready.head = b"".join(
         (
             line,

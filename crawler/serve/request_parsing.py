@@ -22,7 +22,7 @@ from urllib.parse import parse_qsl, unquote
 
 import msgspec
 
-from crawler.http_dates import parse_date
+from crawler import http_dates
 from crawler.serve.http_error import HttpError
 from crawler.urls.typed_url import typed_url
 
@@ -204,15 +204,6 @@ def instant(text: str) -> float:
         ) from None
 
 
-def http_instant(text: str) -> float | None:
-    """Parse an HTTP date (RFC 9110, 5.6.7); return seconds since the epoch, or None if the text is not an HTTP date."""
-    try:
-        moment = parse_date(text)
-        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-    except (ValueError, TypeError, IndexError, OverflowError):
-        return None
-
-
 def accept_datetime(text: str) -> float | None:
     """Return the time that an Accept-Datetime field names, or None for an empty field.
 
@@ -221,7 +212,7 @@ def accept_datetime(text: str) -> float | None:
     """
     if not text:
         return None
-    found = http_instant(text)
+    found = http_dates.instant(text)
     if found is None:
         raise HttpError(400, "bad_request", "Accept-Datetime is not an HTTP date")
     return found

@@ -21,6 +21,7 @@ and storing it.
 import asyncio
 import ipaddress
 import logging
+import os
 import socket
 import ssl
 from collections.abc import Callable, Container, Coroutine, Iterable, Mapping
@@ -103,6 +104,50 @@ def _tls_context(protocol: int, certificate: str, key: str, authority: str) -> s
     context.load_verify_locations(authority)
     context.verify_mode = ssl.CERT_REQUIRED
     return context
+
+
+class TlsFiles:
+    """The TLS contexts of the peers.
+
+    If a file is replaced, later connections use the new one, because a node may run longer than a certificate is valid.
+    """
+
+    def __init__(self, config: SplitterConfig) -> None:
+        self._config = config
+        self._seen = self._versions()
+        self._contexts = tls_contexts(config)
+
+    @property
+    def listen(self) -> ssl.SSLContext | None:
+        """The context for listening; None without TLS."""
+        return self._current()[0]
+
+    @property
+    def dial(self) -> ssl.SSLContext | None:
+        """The context for dialling; None without TLS."""
+        return self._current()[1]
+
+    def _current(self) -> tuple[ssl.SSLContext | None, ssl.SSLContext | None]:
+        if self._contexts[0] is not None and (found := self._versions()) != self._seen:
+            self._seen = found
+            try:
+                self._contexts = tls_contexts(self._config)
+            except ConfigError as error:  # perhaps only some of the files are replaced yet
+                logger.error("%s; the former files stay in use", error)
+        return self._contexts
+
+    def _versions(self) -> list[tuple[int, int, int] | None]:
+        config = self._config
+        return [_version(name) for name in (config.tls_certificate, config.tls_key, config.tls_authority)]
+
+
+def _version(name: str) -> tuple[int, int, int] | None:
+    """Return numbers that change if a file is replaced; None if there is no file."""
+    try:
+        found = os.stat(name)
+    except OSError:
+        return None
+    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 class _Connection(asyncio.Protocol):
@@ -312,9 +357,7 @@ class Peers:
         self._connections: dict[_Connection, None] = {}
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._socket: socket.socket | None = None
-        tls = tls_contexts(common.config)
-        self._listen_tls: ssl.SSLContext | None = tls[0]
-        self._dial_tls: ssl.SSLContext | None = tls[1]
+        self._tls = TlsFiles(common.config)
         self._may_dial = asyncio.Event()  # set when a peer may have become ready to be dialled
         self._closing = False
         self._strangers = Strangers()
@@ -444,7 +487,8 @@ class Peers:
 
     async def _take(self, connection: _Connection, accepted: socket.socket) -> None:
         """Create the transport of a connection that was accepted."""
-        tls, limit = self._listen_tls, self.linger if self._listen_tls else None
+        tls = self._tls.listen
+        limit = self.linger if tls is not None else None
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
                 lambda: connection, accepted, ssl=tls, ssl_handshake_timeout=limit
@@ -489,7 +533,7 @@ class Peers:
 
         try:
             async with asyncio.timeout(self._common.config.handshake_timeout):
-                await asyncio.get_running_loop().create_connection(begin, host, port, ssl=self._dial_tls)
+                await asyncio.get_running_loop().create_connection(begin, host, port, ssl=self._tls.dial)
         except (OSError, TimeoutError, RuntimeError, UnicodeError) as error:
             if connection is not None:
                 connection.connection_lost(error)

@@ -481,7 +481,7 @@ def lock_holder(path: Path) -> str:
         fields = []
     if len(fields) not in (3, 4):
         return "another process"
-    return f"process {fields[0]} (pid {fields[1]}, boot {fields[2]})"
+    return f"process {fields[0]} (pid {fields[1]})"
 
 
 def _is_brief(path: Path) -> bool:

@@ -14,6 +14,7 @@ byte. After a reboot, bytes could be missing, so the parts from before the reboo
 
 import hashlib
 import os
+import weakref
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -139,6 +140,10 @@ class Part:
             at += len(piece)
             yield piece
 
+    @property
+    def closed(self) -> bool:
+        return self._descriptor < 0
+
     def close(self) -> None:
         """Close the file. A second call does nothing."""
         if self._descriptor >= 0:
@@ -166,6 +171,8 @@ class PartFolder:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._boot = _boot()
+        # the open parts, each with its length when it was opened
+        self._open: weakref.WeakKeyDictionary[Part, int] = weakref.WeakKeyDictionary()
         self._left = {path.stem for path in folder.glob(f"*{_HEAD}")}
 
     def begin(self, identity: str, head: PartHead) -> Part:
@@ -183,7 +190,13 @@ class PartFolder:
             raise StoreError(f"{path}: cannot create: {error.strerror}") from error
         part = Part(path, head)
         part.save_head()
+        self._open[part] = 0
         return part
+
+    @property
+    def arriving_bytes(self) -> int:
+        """The number of bytes written to the parts that are open. They arrive, or wait for their commit."""
+        return sum(part.length - before for part, before in self._open.items() if not part.closed)
 
     def has(self, identity: str) -> bool:
         """Return whether an interrupted transfer has left a part."""
@@ -204,6 +217,7 @@ class PartFolder:
             return None
         part = Part(path, head)
         part.reload()
+        self._open[part] = part.length
         return part
 
     def keep(self, identity: str, part: Part) -> None:

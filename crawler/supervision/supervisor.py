@@ -24,6 +24,7 @@ import socket
 import sys
 import time
 from collections.abc import Iterable
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
@@ -111,8 +112,11 @@ class Supervisor:
             for child, forked in zip(self._children, fork_children(work, len(self._children)), strict=True):
                 child.adopt(forked)
 
-    async def run(self) -> dict[str, Any]:
+    async def run(self, companions: AbstractAsyncContextManager[Any] | None = None) -> dict[str, Any]:
         """Crawl to the end. Return the merged report of all processes, which is also written to DIR/report.json.
+
+        `companions`, for example the dashboard, run while this process has the lock of the directory. So if the
+        crawl is already running, this is the only error.
 
         Raises:
             UsageError: the crawl in the directory has another number of processes.
@@ -126,21 +130,25 @@ class Supervisor:
         topology(self._config, self.directory.path, self._children[0].name)
         self.directory.create()
         with Lock(self.directory.path / "supervisor.lock", "supervisor"):
-            self.directory.settings.save(self._saved)
-            self._saved_at_start = self.directory.settings.load()
-            self._seeds.places.restrict(self.directory.settings.places())
-            self._seeds.note = self.directory.settings.note_places
-            self._seed_file.write(self._seeds)
-            shipper = Shipper(self.directory.path, self._config.pages, self.clock.now)
-            shipper.start()
-            logging.getLogger("crawler").addHandler(self.errors)
-            try:
-                await self._run_children()
-            finally:
-                logging.getLogger("crawler").removeHandler(self.errors)
-                await self._reap()
-                await shipper.end()
-            return self._finish()
+            async with companions or contextlib.nullcontext():
+                return await self._crawl()
+
+    async def _crawl(self) -> dict[str, Any]:
+        self.directory.settings.save(self._saved)
+        self._saved_at_start = self.directory.settings.load()
+        self._seeds.places.restrict(self.directory.settings.places())
+        self._seeds.note = self.directory.settings.note_places
+        self._seed_file.write(self._seeds)
+        shipper = Shipper(self.directory.path, self._config.pages, self.clock.now)
+        shipper.start()
+        logging.getLogger("crawler").addHandler(self.errors)
+        try:
+            await self._run_children()
+        finally:
+            logging.getLogger("crawler").removeHandler(self.errors)
+            await self._reap()
+            await shipper.end()
+        return self._finish()
 
     async def _run_children(self) -> None:
         """Run the children until all have ended. Children that survive a kill are not waited for."""

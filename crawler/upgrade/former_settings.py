@@ -1,4 +1,4 @@
-"""Step 1: store settings under their current names.
+"""Steps 1 and 7: store settings under their current names.
 
 A renamed key keeps its value. A removed key is dropped, and a line in the log names its replacement. So a
 crawl continues under the settings with which it started, and configuration files of earlier versions can be
@@ -12,7 +12,7 @@ from typing import Any
 
 from crawler.config import convert
 from crawler.crawl.directory import CrawlDirectory
-from crawler.urls.canonical import canonical
+from crawler.urls.canonical import LENGTH_MAX, canonical
 
 log = logging.getLogger("crawler")
 
@@ -21,17 +21,20 @@ RENAMED: Mapping[str, str] = {}
 # force.
 FORMER_DEFAULTS: Mapping[str, object] = {"refresh.clock_min": 604_800.0}
 DROPPED: Mapping[str, str] = {
+    "fetch.content_codings_max": "at most two content codings are undone",
     "due.method": "the known URLs are always in sorted runs on disk",
     "fetch.large_body_bytes": "fetch.held_bytes_max bounds all bodies together",
     "fetch.large_bodies_max": "fetch.held_bytes_max bounds all bodies together",
     "hooks.sink_errors": "`on_error` of the Python API decides the effect of an error",
 }
+# key -> the largest value that is still allowed
+LARGEST: Mapping[str, int] = {"urls.length_max": LENGTH_MAX}
 # removed key -> the value whose effect is now always in force; if a file has this value, nothing is logged
-STILL_TRUE: Mapping[str, object] = {"due.method": "runs"}
+STILL_TRUE: Mapping[str, object] = {"due.method": "runs", "fetch.content_codings_max": 2}
 
 
 def renewed(tree: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Return nested settings with current keys.
+    """Return nested settings with current keys, and with values that are not above the limits in `LARGEST`.
 
     For each removed key, a line is logged, which names the file `where`. No line is logged if the key has the
     value in `STILL_TRUE`.
@@ -45,6 +48,12 @@ def renewed(tree: Mapping[str, Any], where: str) -> dict[str, Any]:
         value = _taken(made, former)
         if value is not None and value != STILL_TRUE.get(former):
             log.warning("%s: the setting %s was removed and is ignored: %s", where, former, instead)
+    for path, largest in LARGEST.items():
+        section, _, key = path.partition(".")
+        value = made.get(section, {}).get(key)
+        if isinstance(value, int) and value > largest:
+            log.warning("%s: %s is %s, but at most %s is allowed; it is lowered", where, path, value, largest)
+            made[section][key] = largest
     return made
 
 
@@ -82,3 +91,16 @@ def renew_settings(directory: CrawlDirectory) -> None:
                 section, _, key = path.partition(".")
                 tree[section][key] = value
         directory.settings.save(convert(_without_bad_seeds(tree, name)))
+
+
+def renew_later_settings(directory: CrawlDirectory) -> None:
+    """Rewrite crawl.toml without the keys that were removed after step 1, and with lowered values.
+
+    Raises:
+        ConfigError: a value is invalid for its key: the file was edited.
+        DamageError: the file is cut short or missing.
+        StoreError: the disk failed; the old file is unchanged.
+    """
+    if directory.settings.file.exists():
+        tree = renewed(directory.settings.load_former(), directory.settings.file.name)
+        directory.settings.save(convert(tree))

@@ -10,6 +10,7 @@ from typing import Any
 from crawler.config import convert
 from crawler.config.forms import named_addresses
 from crawler.crawl.directory import CrawlDirectory
+from crawler.upgrade.former_settings import renewed
 
 log = logging.getLogger("crawler")
 
@@ -36,7 +37,7 @@ def drop_run_settings(directory: CrawlDirectory) -> None:
     """
     if not directory.settings.file.exists():
         return
-    tree = directory.settings.load_former()
+    tree = renewed(directory.settings.load_former(), directory.settings.file.name)
     if tree.get("pages", {}).get("store") == "none":
         del tree["pages"]["store"]
         _drop_spider_waits(tree)

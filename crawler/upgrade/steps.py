@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from crawler.crawl.directory import FORMAT, CrawlDirectory
 from crawler.upgrade.disk_due import keep_due_on_disk
-from crawler.upgrade.former_settings import renew_settings
+from crawler.upgrade.former_settings import renew_later_settings, renew_settings
 from crawler.upgrade.marks import renew_marks
 from crawler.upgrade.plain_runs import code_runs
 from crawler.upgrade.refresh_records import lengthen_refresh_records
@@ -17,5 +17,6 @@ STEPS: tuple[Callable[[CrawlDirectory], None], ...] = (
     lengthen_refresh_records,
     keep_due_on_disk,
     drop_run_settings,
+    renew_later_settings,
 )
 assert len(STEPS) == FORMAT

@@ -1,10 +1,11 @@
 """`crawler check`: reads and compares all data of a process, and reports the repairs made when the store was opened."""
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 from crawler.clock import Clock
 from crawler.config import Config
@@ -24,50 +25,82 @@ from crawler.storage.keys import BY_BUCKET, EQUIVALENCES, KEPT, PARKED, TODO, bu
 from crawler.storage.kv import KeyValue, unseal
 from crawler.storage.reshard import load_json
 from crawler.upkeep import lost_receipts
+from crawler.upkeep.balance import balance
 from crawler.upkeep.rebuild import rebuild
 from crawler.upkeep.rediscover import refind
 from crawler.upkeep.repair import RepairNote
 from crawler.urls.equivalence import Equivalences
 from crawler.urls.fingerprint import fingerprinter_of
 
+_TOLD_EVERY = 1000  # number of values after which the progress is told
 
-def check(stages: Stages, processes: int = 1) -> list[str]:
+
+class Tell(Protocol):
+    """Receives the progress of a check: what is read, how much was read, and how much there is (0: unknown)."""
+
+    def __call__(self, what: str, done: int, whole: int = 0) -> None: ...
+
+
+def untold(what: str, done: int, whole: int = 0) -> None:
+    """Report no progress."""
+
+
+def check(stages: Stages, processes: int = 1, tell: Tell = untold) -> list[str]:
     """Return a list of the problems found, one line each. Every value, run and WARC record is read.
 
-    `processes` is the number of processes that read the WARC records.
+    `processes` is the number of processes that read the WARC records. `tell` is called often.
 
     Raises:
         CrawlerError: a process that read WARC records was killed, and so was its replacement.
     """
     store, views, due, pages = stages.store, stages.views, stages.due, stages.pages
     problems = list(views.problems())
-    damaged, keys = _read_values(store)
+    damaged, keys = _read_values(store, tell)
     problems += damaged
     problems += _missing_keys(keys, stages.point)
     problems += _queue_lengths(keys, views)
     problems += _foreign_keys(store, stages.topology)
     problems += lost_receipts.problems(store)
     problems += due.check()
+    told = partial(
+        tell, "bytes of WARC records", whole=sum(length for _, length in pages.committed_lengths())
+    )
     problems += [
-        f"{problem.where}: {problem.message}" for problem in pages.check(partial(_shared, processes))
+        f"{problem.where}: {problem.message}" for problem in pages.check(partial(_shared, processes, told))
     ]
     return problems[:PROBLEMS_MAX]
 
 
 def _shared(
-    processes: int, work: Callable[[SegmentPart], list[Problem]], parts: Iterable[SegmentPart]
+    processes: int,
+    told: Callable[[int], None],
+    work: Callable[[SegmentPart], list[Problem]],
+    parts: Iterable[SegmentPart],
 ) -> Iterator[list[Problem]]:
     """Read the parts in several processes; yield the problems of each part, in the order of the parts."""
     pool: WorkerPool[SegmentPart, list[Problem]] = WorkerPool(lambda part, _careful: work(part), processes)
+    lengths: deque[int] = deque()
+    done = 0
+
+    def noted() -> Iterator[SegmentPart]:
+        for part in parts:
+            lengths.append(part.end - part.begin)
+            yield part
+
     with pool:
-        yield from pool.results(parts)
+        for problems in pool.results(noted()):
+            done += lengths.popleft()
+            told(done)
+            yield problems
 
 
-def _read_values(store: KeyValue) -> tuple[list[str], Counter[bytes]]:
+def _read_values(store: KeyValue, tell: Tell) -> tuple[list[str], Counter[bytes]]:
     """Return a line for each unknown key and each damaged sealed value, and the number of keys with each prefix."""
     problems = []
     keys: Counter[bytes] = Counter()
-    for key, value in store.scan(b""):
+    for number, (key, value) in enumerate(store.scan(b""), 1):
+        if not number % _TOLD_EVERY:
+            tell("values of the store", number)
         found = family(key)
         keys[key[:2]] += 1
         if found is None:
@@ -134,11 +167,16 @@ def begin_repair(directory: CrawlDirectory, names: Sequence[str]) -> list[str]:
 
 
 def repair(
-    config: Config, directory: CrawlDirectory, name: str, clock: Clock, processes: int = 1
+    config: Config,
+    directory: CrawlDirectory,
+    name: str,
+    clock: Clock,
+    processes: int = 1,
+    tell: Tell = untold,
 ) -> tuple[list[str], list[str]]:
     """Repair one process; return the repairs made and the problems that remain, one line each.
 
-    `processes` is the number of processes that check the WARC records.
+    `processes` and `tell` are passed to `check`.
 
     If the store was rebuilt and the process has peers, the repair is complete only after
     `behind.recover_behind`.
@@ -151,7 +189,7 @@ def repair(
     done, _ = repair_before_opening(folder, config.store.engine, partial(note.begin, store_damaged=True))
     found: list[str] = []
     if not (note.store_damaged or note.cut_off):
-        found, opening = _opened(config, directory, name, clock, processes)
+        found, opening = _opened(config, directory, name, clock, processes, tell)
         done += opening
         if not found:
             note.end()
@@ -165,8 +203,10 @@ def repair(
     # surviving data, so its number is accepted.
     directory.note_state(name, 0)
     with at_rest(config, directory, name, clock=clock) as stages:
+        if note.store_damaged:
+            balance(stages)
         done += refind(stages, mended.lost, links, reread=True)
-        left = check(stages, processes)
+        left = check(stages, processes, tell)
     if not (note.store_damaged and stages.topology.peers):
         note.end()
     return done, left
@@ -192,15 +232,12 @@ def mend_stores(directory: CrawlDirectory) -> list[str]:
 
 
 def _opened(
-    config: Config, directory: CrawlDirectory, name: str, clock: Clock, processes: int
+    config: Config, directory: CrawlDirectory, name: str, clock: Clock, processes: int, tell: Tell
 ) -> tuple[list[str], list[str]]:
-    """Open the stages.
-
-    Open the stages; return the problems found in them, and the repairs made when they were opened.
-    """
+    """Open the stages; return the problems found in them, and the repairs made when they were opened."""
     try:
         with at_rest(config, directory, name, clock=clock) as stages:
-            return check(stages, processes), repaired(stages)
+            return check(stages, processes, tell), repaired(stages)
     except DamageError as error:
         return [str(error)], []
 

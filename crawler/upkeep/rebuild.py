@@ -8,6 +8,7 @@ Every fact is written in at least two places, so little is lost permanently:
     to-do entries, links log         the links of all stored pages, through the DUE: new ones are queued again
     host records' queue lengths      the queues
     scope m/scope                    the seeds and the URLs to which they redirected
+    blocks of hosts                  DIR/blocked.json
     a stored page's copy             the web: its URL is queued again
     links that peers have sent       their archives (`behind_peers.py`)
 

@@ -6,12 +6,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
+from msgspec.structs import replace
 
 from crawler.consent.receipts import ReceiptBlock, packed, receipt_key
 from crawler.errors import DamageError
 from crawler.fetcher.framing import head_of
-from crawler.fetcher.outcome import content_type_of, location_of
+from crawler.fetcher.outcome import location_of
 from crawler.pages import reading, segments
 from crawler.pages.archive import Archive
 from crawler.pages.captures import (
@@ -25,7 +25,7 @@ from crawler.pages.captures import (
     unpack_capture,
     unpack_record,
 )
-from crawler.pages.change_detection import next_record
+from crawler.pages.change_detection import is_back, next_record, note_same_content
 from crawler.pages.erased_bytes import is_filler
 from crawler.pages.request_query import query_of_request, url_with
 from crawler.pages.shipping import refuse_elsewhere
@@ -41,7 +41,7 @@ from crawler.records import (
     TaskKind,
 )
 from crawler.storage.files import cut, rename
-from crawler.storage.keys import CAPTURE, PAGE, PAYLOAD, SEGMENT
+from crawler.storage.keys import CAPTURE, ELSEWHERE, PAGE, PAYLOAD, SEGMENT
 from crawler.storage.kv import scan_prefix, seal, unseal
 from crawler.upkeep import lost_receipts
 from crawler.upkeep.repair import Repair
@@ -52,6 +52,9 @@ _REQUEST_KEY = re.compile(r"[0-9a-f]{16}")
 # Maximum number of receipts in memory. Between two records of the same receipt in a segment, there are at most
 # half this number of other receipts.
 _RECEIPTS_MAX = 2 * 65_536
+# Maximum number of revisit records in memory whose responses were not found yet. Pages with further such
+# records are fetched again.
+_REVISITS_MAX = 65_536
 
 
 class Dom(NamedTuple):
@@ -84,8 +87,11 @@ class Recapture:
         # segment -> its ranges that were blanked, as (first byte, end)
         self._blank: dict[str, list[tuple[int, int]]] = {}
         self._receipts: dict[str, ReceiptBlock] = {}  # digest -> receipt found so far
-        # revisits whose responses were not found yet: (segment, URL, time, revisit)
-        self._waiting: list[tuple[str, str, float, Found]] = []
+        # (segment, offset) -> key of the response of another process at this place
+        self._elsewhere: dict[tuple[str, int], bytes] = {}
+        # revisit records whose responses were not found yet, as arguments of `_restore_found`; None once all
+        # segments were read
+        self._revisits: list[tuple[str, str, float, Found]] | None = []
 
     def mend_segments(self) -> None:
         """Blank the broken records in each file, and restore the keys of intact records."""
@@ -102,6 +108,9 @@ class Recapture:
         by_segment: dict[str, set[int]] = {}
         for _, capture in archive.stored_captures():
             by_segment.setdefault(capture.segment, set()).add(capture.offset)
+        for key, value in scan_prefix(self._repair.store, ELSEWHERE):
+            capture = unpack_capture(key, value)
+            self._elsewhere[capture.segment, capture.offset] = key
         restored: Counter[str] = Counter()
         for path in sorted(folder.glob("*.warc.gz*")):
             name = path.name.removesuffix(segments.OPEN_SUFFIX)
@@ -111,39 +120,22 @@ class Recapture:
                 whole = self._mend_segment(path, name, end, known, restored)
                 if committed.get(name) != whole:
                     self._repair.writer.put(segment_key(name), seal(whole.to_bytes(8, "big")))
-        self._restore_waiting(restored)
+        self._restore_revisits(restored)
         self._repair.writer.flush()
         self._forget_receipts(archive)
         self._repair.done += [f"{n} {what} restored from WARC records" for what, n in restored.items()]
-
-    def _restore_waiting(self, restored: Counter[str]) -> None:
-        """Restore the revisits whose responses are in a later segment, because a cleaning has moved them there.
-
-        If the response of a revisit is lost, its page is lost, too, unless the page was answered again later: then
-        the response was dropped as an old copy.
-        """
-        waiting, self._waiting = self._waiting, []
-        for segment, url, at, found in waiting:
-            self._restore_found(segment, url, at, found, set(), restored)
-        for _, url, at, found in self._waiting:
-            fingerprint = self._fingerprint(url, found)
-            value = self._repair.store.get(record_key(fingerprint))
-            if value is None or unpack_record(record_key(fingerprint), value).fetched_at <= at:
-                self._repair.lost.add(fingerprint)
 
     def _forget_receipts(self, archive: Archive) -> None:
         """Remove references to lost receipts, so that their pages count as fetched without a receipt."""
         store, gone = self._repair.store, 0
         for key, capture in archive.stored_captures():
             if capture.receipt and store.get(receipt_key(fingerprint_of(key), capture.receipt)) is None:
-                self._repair.writer.put(key, pack(msgspec.structs.replace(capture, receipt=b"")))
+                self._repair.writer.put(key, pack(replace(capture, receipt=b"")))
                 gone += 1
         for fingerprint, read in archive.stored_records():
             record = read()
             if record.receipt and store.get(receipt_key(fingerprint, record.receipt)) is None:
-                self._repair.writer.put(
-                    record_key(fingerprint), pack(msgspec.structs.replace(record, receipt=b""))
-                )
+                self._repair.writer.put(record_key(fingerprint), pack(replace(record, receipt=b"")))
         self._repair.writer.flush()
         self._repair.done += [f"consent receipts lost: {gone:,}"] if gone else []
 
@@ -191,7 +183,10 @@ class Recapture:
         known: set[int],
         restored: Counter[str],
     ) -> None:
-        """Write those keys of one capture that are missing in the store."""
+        """Write those keys of one capture that are missing in the store.
+
+        `warcinfos` maps the ids of the warcinfo records before the capture to their offsets.
+        """
         if not group:
             return
         offset, length, answer = group[0]
@@ -218,66 +213,101 @@ class Recapture:
     def _restore_found(
         self, segment: str, url: str, at: float, found: Found, known: set[int], restored: Counter[str]
     ) -> None:
-        fingerprint, query = self._fingerprint(url, found), query_of_request(found.request)
+        own = found.facts.get("requestKey", "")  # the key of a request that the user's code made
+        query = query_of_request(found.request)
+        of_url = self._repair.fingerprinter.fingerprint(url_with(url, query))
+        fingerprint = int(own, 16) if _REQUEST_KEY.fullmatch(own) else of_url
         fetch, digest = _fetch(url, at, found)
+        if not self._repair.owns(fingerprint):
+            if found.answer.kind == "response":
+                self._restore_elsewhere(segment, fingerprint, fetch, digest, found, query)
+            return
         receipt = self._restore_receipt(fingerprint, found, restored)
         if found.offset not in known:
             refers_to = b""
             if found.answer.kind == "revisit":
                 original = self._repair.store.get(payload_key(digest))
                 if original is None:
-                    self._waiting.append((segment, url, at, found))
+                    self._postpone(segment, url, at, found, fingerprint)
                     return
                 refers_to = unseal(payload_key(digest), original)
             key = capture_key(fingerprint, at)
             if self._is_moved(key, segment, found, digest):
                 return
-            # this key already belongs to another answer, which was received in the same second
-            while self._repair.store.get(key) is not None:
-                key = key[:10] + (int.from_bytes(key[10:], "big") + 1).to_bytes(8, "big")
-            capture = Capture(
-                segment=segment,
-                offset=found.offset,
-                length=found.length,
-                kind=found.answer.kind,
-                fetched_at=int.from_bytes(key[10:], "big") / 1000,
-                status=fetch.status,
-                content_type=fetch.content_type,
-                digest=digest,
-                url=url,
-                refers_to=refers_to,
-                extent=found.extent,
-                broken=fetch.outcome is Outcome.TRUNCATED,
-                receipt=receipt,
-                query=query,
-                dom_offset=found.dom.offset - found.offset if found.dom else 0,
-                dom_length=found.dom.length if found.dom else 0,
-                warcinfo=found.warcinfo,
-            )
+            key = self._free_key(key)
+            capture = _capture(segment, key, fetch, digest, found, query)
+            capture = replace(capture, refers_to=refers_to, receipt=receipt)
             self._repair.writer.put(key, pack(capture))
-            if not refers_to and fetch.body and self._repair.store.get(payload_key(digest)) is None:
+            if not refers_to and fetch.body and not self._has_own_original(digest):
                 self._repair.writer.put(payload_key(digest), seal(key))
             self._repair.writer.flush()  # the code below looks up the keys that were just written
             restored["captures"] += 1
         if found.facts:
             self._restore_record(fetch, fingerprint, digest, receipt, found, restored)
 
-    def _fingerprint(self, url: str, found: Found) -> int:
-        own = found.facts.get("requestKey", "")  # the key of a request that the user's code made
-        if _REQUEST_KEY.fullmatch(own):
-            return int(own, 16)
-        return self._repair.fingerprinter.fingerprint(url_with(url, query_of_request(found.request)))
+    def _postpone(self, segment: str, url: str, at: float, found: Found, fingerprint: int) -> None:
+        """Restore a revisit record after all segments were read.
+
+        If its response was not found then, its page is lost, unless the page was answered again later: then the
+        response was dropped as an old copy.
+        """
+        if self._revisits is not None and len(self._revisits) < _REVISITS_MAX:
+            self._revisits.append((segment, url, at, found))
+        elif self._revisits is not None or not self._is_answered_after(fingerprint, at):
+            self._repair.lost.add(fingerprint)
+
+    def _is_answered_after(self, fingerprint: int, at: float) -> bool:
+        key = record_key(fingerprint)
+        value = self._repair.store.get(key)
+        return value is not None and unpack_record(key, value).fetched_at > at
 
     def _is_moved(self, key: bytes, segment: str, found: Found, digest: bytes) -> bool:
         """Return whether the capture was restored from another segment already.
 
-        If a cleaning is interrupted, the records of a capture are in its old segment and in its new one.
+        If a cleaning of old copies is interrupted, the records of a capture are in its old segment and in its new
+        one.
         """
         value = self._repair.store.get(key)
         if value is None:
             return False
         other = unpack_capture(key, value)
         return (other.kind, other.digest) == (found.answer.kind, digest) and other.segment != segment
+
+    def _restore_revisits(self, restored: Counter[str]) -> None:
+        """Restore the revisit records that were read before the responses to which they refer.
+
+        After a reshard or a cleaning of old copies, the response may be in a later segment than the revisit record.
+        """
+        revisits, self._revisits = self._revisits, None
+        for segment, url, at, found in revisits or ():
+            self._restore_found(segment, url, at, found, set(), restored)
+
+    def _free_key(self, key: bytes) -> bytes:
+        """Return `key`, or the next key if `key` belongs to another answer, which was received in the same second."""
+        while self._repair.store.get(key) is not None:
+            key = key[:10] + (int.from_bytes(key[10:], "big") + 1).to_bytes(8, "big")
+        return key
+
+    def _has_own_original(self, digest: bytes) -> bool:
+        key = payload_key(digest)
+        value = self._repair.store.get(key)
+        return value is not None and self._repair.owns(fingerprint_of(unseal(key, value)))
+
+    def _restore_elsewhere(
+        self, segment: str, fingerprint: int, fetch: Fetch, digest: bytes, found: Found, query: str
+    ) -> None:
+        """Write the place of a response of another process, to which revisit records of this process refer.
+
+        The payload key is needed only while revisit records are restored. `remove_orphans` deletes it.
+        """
+        key = self._elsewhere.get((segment, found.offset))
+        if key is None:
+            key = self._free_key(ELSEWHERE + capture_key(fingerprint, fetch.began)[2:])
+            self._repair.writer.put(key, pack(_capture(segment, key, fetch, digest, found, query)))
+        key = CAPTURE + key[2:]
+        if fetch.body and self._repair.store.get(payload_key(digest)) is None:
+            self._repair.writer.put(payload_key(digest), seal(key))
+        self._repair.writer.flush()
 
     def _restore_receipt(self, fingerprint: int, found: Found, restored: Counter[str]) -> bytes:
         """Write the consent receipt that a capture names, if it is missing. Return its digest, b"" if none is named."""
@@ -306,6 +336,10 @@ class Recapture:
         if previous is not None and previous.fetched_at >= fetch.began:
             return
         record = _record(previous, fetch, fingerprint, digest, found)
+        if previous is not None and is_back(previous, record):
+            at = capture_key(fingerprint, previous.changed_at)
+            shown = self._repair.store.get(at)
+            note_same_content(record, previous, None if shown is None else unpack_capture(at, shown), digest)
         record.receipt = receipt
         self._repair.writer.put(key, pack(record))
         self._repair.writer.flush()
@@ -364,6 +398,27 @@ class Recapture:
         return next(scan_prefix(self._repair.store, CAPTURE + fingerprint), None) is not None
 
 
+def _capture(segment: str, key: bytes, fetch: Fetch, digest: bytes, found: Found, query: str) -> Capture:
+    """Return the capture with this key, without a receipt and without a reference to another capture."""
+    return Capture(
+        segment=segment,
+        offset=found.offset,
+        length=found.length,
+        kind=found.answer.kind,
+        fetched_at=int.from_bytes(key[10:], "big") / 1000,
+        status=fetch.status,
+        content_type=fetch.content_type,
+        digest=digest,
+        url=fetch.url,
+        extent=found.extent,
+        broken=fetch.outcome is Outcome.TRUNCATED,
+        query=query,
+        dom_offset=found.dom.offset - found.offset if found.dom else 0,
+        dom_length=found.dom.length if found.dom else 0,
+        warcinfo=found.warcinfo,
+    )
+
+
 def _facts(record: reading.Record) -> dict[str, str]:
     lines = record.block.decode("utf-8", "replace").splitlines()
     return {name.strip(): value.strip() for name, _, value in (line.partition(":") for line in lines)}
@@ -412,7 +467,7 @@ def _fetch(url: str, at: float, found: Found) -> tuple[Fetch, bytes]:
     head = head_of(message.headers, version=message.version, status=message.status, reason=message.reason)
     outcome = found.facts.get("outcome", "")
     digest = reading.payload_digest(found.answer)
-    content = reading.decode_payload(message.payload, reading.codings_of(message.headers))
+    content = reading.content_of(message.payload, message.headers)
     fetch = Fetch(
         url=url,
         outcome=Outcome(outcome) if outcome in set(Outcome) else Outcome.FETCHED,
@@ -420,7 +475,7 @@ def _fetch(url: str, at: float, found: Found) -> tuple[Fetch, bytes]:
         headers=message.headers,
         body=message.payload,
         content=content,
-        content_type=content_type_of(head)[0],
+        content_type=head.media_type()[0],
         location=location_of(head),
         began=at,
         rendering=_rendering(found),

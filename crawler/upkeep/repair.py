@@ -19,6 +19,7 @@ import numpy as np
 from crawler.config import Config
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.journal import Journal, end_journal, keep_journal, load_journal
+from crawler.crawl.topology import Topology, topology
 from crawler.storage.files import AppendFile
 from crawler.storage.kv import DiskStore, KeyValue
 from crawler.urls.fingerprint import Fingerprinter
@@ -123,7 +124,7 @@ class Repair:
 
     `done` lists what was done, one line each; `lost` holds the fingerprints of pages whose copies are lost.
     `store_damaged` means that keys may be missing in the store. In this case, the repair restores the
-    captures that are in WARC files but not in the store.
+    captures that are in WARC files but not in the store. `topology` says which pages belong to the process.
     """
 
     config: Config
@@ -133,6 +134,7 @@ class Repair:
     writer: BoundedWriter
     store_damaged: bool
     lost: LostPages
+    topology: Topology
     done: list[str] = field(default_factory=list)
 
     @classmethod
@@ -148,4 +150,9 @@ class Repair:
         """Start a repair or continue an interrupted one, and return it."""
         lost = LostPages(folder / LOST_FILE)
         writer = BoundedWriter(store, lost.keep)
-        return cls(config, folder, fingerprinter, store, writer, store_damaged, lost)
+        processes = topology(config, folder.parent, folder.name)
+        return cls(config, folder, fingerprinter, store, writer, store_damaged, lost, processes)
+
+    def owns(self, fingerprint: int) -> bool:
+        """Return whether the page with this fingerprint belongs to the process."""
+        return self.topology.partition.owner(fingerprint) == self.topology.me

@@ -7,7 +7,7 @@ import pytest
 from crawler.admin.process_metrics import LastMinute
 from crawler.admin.report import Report
 from crawler.admin.status import Status, group, merge, nested
-from crawler.records import DueCounts, FrontierCounts, PeerStatus, SplitterCounts
+from crawler.records import DueCounts, FrontierCounts, HostStatus, PeerStatus, SplitterCounts
 
 
 def status(name: str, now: float, **more: Any) -> Status:
@@ -91,6 +91,14 @@ def test_a_report_without_pages_explains_why() -> None:
         and nothing.why_nothing(1) == "1 seed is not http(s); dns error 2 (see `crawler why URL`)"
     )
     assert "no URL is left" in report(counters={"urls.seeds": 1}).why_nothing(0)
+    again = report(counters={"urls.seeds": 1, "pages.client_error": 1, "pages.retried": 2}).why_nothing(0)
+    assert "in earlier runs: client error 1. To request" in again and "crawl.timestamping=true" in again
+    refused = HostStatus(
+        host="a", state="waiting", cause="connect_error", ready_at=0.0, wait=0.0, next_retry_at=0.0, gap=1.0,
+        failures=1, refusals=0, slowdown=1.0, todo=1, parked=0, known=1,
+    )  # fmt: skip
+    said = report(hosts=[refused], run_counters={"robots.connect_error": 1}).why_nothing(0)
+    assert said == "a: connection refused or timed out", "the cause is stated once"
     assert report().why_nothing(0) == "no seeds were given"
     assert "network.allow_ports" in report(run_counters={"urls.filtered.port": 1}).why_nothing(0)
     assert report(counters={"pages.empty": 1}).any_success

@@ -113,6 +113,51 @@ def test_fail_on_sets_the_exit_code(
     assert ran.code == code and found in ran.err
 
 
+@pytest.fixture(scope="module")
+def configured(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    """Return two crawls of one site, of which the first was stopped early and had other settings."""
+    folder = tmp_path_factory.mktemp("configured")
+    with Web({}) as web:
+        web.routes |= {"/": page("/a"), "/a": page("/b"), "/b": page()}
+        crawl(
+            folder / "before", web.url(), "--max-pages", "1", "--http-user", "me", "--http-password", "hidden"
+        )
+        flags = ("--depth", "1", "--exclude", "/c", "--set", "logs.log_files=3")
+        crawl(folder / "after", web.url(), *flags)
+    return folder / "before", folder / "after"
+
+
+@pytest.mark.parametrize("saved", [False, True], ids=["directory", "report"])
+def test_settings_that_differ_are_named(configured: tuple[Path, Path], tmp_path: Path, saved: bool) -> None:
+    """A difference that the settings cause must not be read as one of the site. Secrets are not shown."""
+    before, after = configured
+    other = tmp_path / "before.json" if saved else before
+    if saved:
+        assert run("report", "--dir", before, "--format", "json", "-o", other).code == 0
+    made = run("report", "--dir", after, "--compare", other, "--format", "json").text
+    listed = json.loads(made)["comparison"]["different_settings"]["listed"]
+    found = {each["subject"]: (each["value"], *each["others"]) for each in listed}
+    assert found.keys() == {"crawl.depth", "filter.exclude", "identity.headers"} and "hidden" not in made
+    assert found["crawl.depth"] == ("1", "-1") and found["filter.exclude"] == ('["/c"]', "[]")
+    text = run("report", "--dir", after, "--compare", other).text
+    assert "Different settings: 3\n" in text and "  crawl.depth   [1]\n      earlier: -1\n" in text
+    assert f"Some pages may only seem to be new: {other} left 1 URL to do.\n" in text
+    assert "<th>setting</th>" in run("report", "--dir", after, "--compare", other, "--format", "html").text
+    assert "Different settings" not in run("report", "--dir", after, "--compare", after).text
+
+
+def test_a_report_of_an_earlier_version_has_no_settings(
+    configured: tuple[Path, Path], tmp_path: Path
+) -> None:
+    before, after = configured
+    report = json.loads(run("report", "--dir", before, "--format", "json").out)
+    del report["settings"], report["compared_left"]
+    other = tmp_path / "before.json"
+    other.write_text(json.dumps(report))
+    ran = run("report", "--dir", after, "--compare", other)
+    assert ran.code == 0 and "Different settings" not in ran.text
+
+
 def test_new_findings_need_a_comparison(crawled: tuple[Path, Path, Web]) -> None:
     ran = run("report", "--dir", crawled[1], "--fail-on", "new-dead-links")
     assert ran.code == 2 and "needs --compare" in ran.err

@@ -144,6 +144,18 @@ def test_hostile_titles_and_urls_are_escaped() -> None:
     assert "duplicate_titles,\"'=1+1<script>" in render.csv_table(audit)
 
 
+def test_the_depths_of_an_endless_site_fill_one_line_and_one_chart() -> None:
+    """The line of a calendar with 481 months was 5 kB long. The JSON report lists all depths."""
+    auditor = Auditor()
+    for depth in range(481):
+        auditor.record(_row(f"http://h/{depth}", depth=depth), depth, None, 0)
+    audit = auditor.audit()
+    line = next(line for line in render.text(audit).splitlines() if line.startswith("depth:"))
+    assert line.startswith("depth:    0 1, 1 1, ") and line.endswith(", 11 1, 12 to 480 469")
+    assert "<span>12 to 480</span>" in html.page(audit) and "<span>13</span>" not in html.page(audit)
+    assert len(audit.depths) == 481
+
+
 def test_an_empty_crawl_has_a_report() -> None:
     audit = Auditor().audit()
     assert "No problems found" in render.text(audit)

@@ -67,6 +67,29 @@ def test_a_long_page_about_errors_is_no_soft_404(title: str) -> None:
     assert _facts(title=title).findings == []
 
 
+@pytest.mark.parametrize(
+    ("title", "soft"),
+    [
+        ("404", True),
+        ("404 - Tea shop", True),
+        ("Tea shop | 404", True),
+        ("404 Not Found", True),
+        ("Oops! 404", True),
+        ("Fehler 404", True),
+        ("Page gone (404)", True),
+        ("HTTP Error 404.0", True),
+        ("Peugeot 404", False),
+        ("Room 404, second floor", False),
+        ("404 Main Street", False),
+        ("Month 404 | Calendar", False),
+        ("1404", False),
+    ],
+)
+def test_404_in_a_title_is_an_error_only_where_error_pages_write_it(title: str, soft: bool) -> None:
+    found = _facts(title=title, markup=_with(words=210)).findings
+    assert found == ([("soft_404", Finding(URL, title))] if soft else [])
+
+
 def test_canonical_and_hreflang_links_are_recorded() -> None:
     page = _facts(
         markup=_with(canonicals=["/b", "https://h.example/b"], alternates=[("de", "/de"), ("en", "/a")])

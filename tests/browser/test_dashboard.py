@@ -37,7 +37,7 @@ async def watched(folder: Path) -> AsyncIterator[tuple[AdminServer, Page]]:
     """Run a crawl and a browser that shows the dashboard of the crawl."""
     config = crawler.configure(
         {
-            "politeness": {"delay": 0.02, "delay_factor": 0},
+            "politeness": {"delay": 0.1, "delay_factor": 0},
             "network": {"allow_networks": ["127.0.0.0/8"]},
             "serve": {"address": "127.0.0.1:0"},
         }

@@ -7,6 +7,7 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -120,19 +121,21 @@ def test_a_crawl_runs_without_standard_streams(tmp_path: Path, closed: str) -> N
 
 
 @pytest.mark.parametrize(
-    "argv", [["--help"], ["--version"], ["crawl", "--help"], ["config", "show"], ["man"]]
+    "argv",
+    [["--help"], ["--version"], ["crawl", "--help"], ["config", "show"], ["config", "check"], ["man"]],
 )
 def test_output_to_a_full_disk_or_a_closed_pipe(argv: list[str]) -> None:
     """A full disk is an error of one line. If the reader closes the pipe, as `head` does, the command ends with 0."""
-    words = [sys.executable, "-m", "crawler", *argv]
+    words = [sys.executable, "-c", "from crawler.__main__ import main; main()", *argv]
+    # With PYTHONUNBUFFERED, each line is written at once. Without, short output is written at the end.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    started = partial(subprocess.run, words, check=False, stderr=subprocess.PIPE, text=True, timeout=120)
     with open("/dev/full", "wb") as full:
-        ended = subprocess.run(
-            words, check=False, stdout=full, stderr=subprocess.PIPE, text=True, timeout=120
-        )
+        ended = started(stdout=full, env=environment)
     assert ended.returncode == StoreError.exit_code
     assert ended.stderr.endswith("No space left on device\n") and ended.stderr.count("\n") == 1
     reader, writer = os.pipe()
     os.close(reader)
-    ended = subprocess.run(words, check=False, stdout=writer, stderr=subprocess.PIPE, text=True, timeout=120)
+    ended = started(stdout=writer, env=environment)
     os.close(writer)
     assert (ended.returncode, ended.stderr) == (0, "")

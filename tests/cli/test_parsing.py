@@ -78,6 +78,7 @@ def test_cached_reuses_the_answers_of_earlier_runs(tmp_path: Path) -> None:
         asked = len(web.asked)
         again = run(*command, "--cached")
         assert again.code == 0 and "2 pages fetched" in again.text and f"moved to {directory}.1" in again.err
+        assert "from earlier runs: 3 answers, without a request\n" in again.text
         assert "3 answers of earlier runs" in run("status", "--dir", directory).text
         again = run(*command, "--cached")
         assert again.code == 0 and "moved" not in again.err
@@ -308,10 +309,10 @@ def test_a_directory_that_cannot_be_read_is_named(tmp_path: Path, command: str) 
 )
 def test_a_directory_without_a_crawl_is_named(tmp_path: Path, command: str) -> None:
     (tmp_path / "file").touch()
-    for name in ("missing", "", "file"):
+    for name, said in (("missing", "no crawl here"), ("", "no crawl here"), ("file", "is a file")):
         ran = run(*command.split(), "--dir", tmp_path / name)
         assert ran.code == 3 and ran.err.count("\n") == 1 and "[Errno" not in ran.err
-        assert "no crawl here" in ran.err
+        assert said in ran.err
 
 
 def test_an_option_has_the_type_of_its_default() -> None:

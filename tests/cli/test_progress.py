@@ -7,7 +7,7 @@ from rich.console import Console
 
 from crawler.admin.status import MemberStatus, Status
 from crawler.cli.inspect import _summary
-from crawler.cli.progress import WAIT_INTERVAL, WAIT_INTERVAL_MAX, NewLines, line, screen, waiting_for
+from crawler.cli.progress import WAIT_INTERVAL, WAIT_INTERVAL_MAX, NewLines, Rates, line, screen, waiting_for
 from crawler.records import FrontierCounts, HostStatus
 
 RATES = {"pages": 0.0, "bytes": 0.0}
@@ -40,6 +40,17 @@ def test_the_numbers_of_pages_are_those_of_the_status() -> None:
     assert line(again, RATES).startswith("3 pages fetched, 2 fetched again (0.0/s)")
 
 
+def test_bytes_of_a_large_file_count_while_it_arrives() -> None:
+    """A file of 1 GB once arrived in silence: `0 pages fetched (0.0/s), 0.0 MB (0.00 MB/s)`."""
+    before, during, after = status(in_flight=1), status(in_flight=1), status()
+    during.run = {"arriving_bytes": 400_000_000}
+    after.counters["bytes.wire"] = 399_000_000
+    rates = Rates(before)
+    assert rates.sample(during)["bytes"] > 0.0
+    assert ", 400.0 MB (" in line(during, RATES)
+    assert rates.sample(after)["bytes"] == 0.0, "a resumed file may count less after its commit"
+
+
 @pytest.mark.parametrize(
     ("values", "said"),
     [
@@ -54,7 +65,7 @@ def test_the_numbers_of_pages_are_those_of_the_status() -> None:
             "until 00:17:10 UTC (30 s) for a.test: a URL is tried again (5xx or 408)",
         ),
         ({"ready_at": 1030.0, "state": "waits_for_robots"}, "a.test: its robots.txt could not be fetched"),
-        ({"ready_at": 1010.0}, "its gap between requests"),
+        ({"ready_at": 1010.0, "gap": 30.0}, "its gap of 30 s between requests"),
     ],
 )
 def test_the_reason_for_waiting_is_shown(values: dict[str, object], said: str) -> None:

@@ -16,7 +16,7 @@ def running(recent: dict[str, float]) -> Status:
         frontier=FrontierCounts(todo=300, in_flight=20, hosts=90, hosts_reached=60),
         due=DueCounts(pending=100, known=700, new=1300),
         processes=[{"name": "p0", "pid": 7, "started": 100.0, "loop_lag": 0.012}],
-        run={"fetched": 900},
+        run={"fetched": 900, "again": 300},
         recent=recent,
     )  # fmt: skip
 
@@ -26,7 +26,7 @@ def lines(status: Status) -> dict[str, str]:
 
 
 def test_a_crawl_near_its_end_shows_the_remaining_work() -> None:
-    said = lines(running({"span": 60.0, "done": 100, "hosts": 6, "new": 50, "known": 50}))
+    said = lines(running({"span": 60.0, "done": 100, "fetches": 90, "hosts": 6, "new": 50, "known": 50}))
     assert said["speed"] == "1.5 pages/s, 6 new hosts per minute, event loop late by at most 12 ms"
     # (300 + 50) / 0.5
     assert said["left"] == "about 700 URLs, 7.0 min at this rate; each page adds 0.50 new ones"
@@ -45,5 +45,5 @@ def test_a_growing_crawl_says_so() -> None:
 
 def test_unknown_figures_are_left_out() -> None:
     said = lines(running({}))
-    assert "left" not in said and "per minute" not in said["speed"]
+    assert "left" not in said and said["speed"] == "2.0 pages/s, event loop late by at most 12 ms"
     assert "requests" not in lines(Status(name="p0"))

@@ -51,3 +51,12 @@ def test_strange_entries_are_refused(
     if told:
         with pytest.raises(DirectoryError, match=told):
             CrawlDirectory(tmp_path).require()
+
+
+def test_a_file_in_place_of_the_directory_is_named(tmp_path: Path) -> None:
+    """The message was once `crawl/credentials: cannot be read: Not a directory`."""
+    file = tmp_path / "crawl"
+    file.touch()
+    with pytest.raises(DirectoryError, match=r"^\S+/crawl: is a file, not a directory$"):
+        CrawlDirectory(file).exists()
+    assert strange_entry(tmp_path / "new") == ""

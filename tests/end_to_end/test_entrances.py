@@ -34,6 +34,7 @@ PATHS = ("/open", "/noarchive", "/later", "/private", "/taken")
 FLAGS = (*FAST, "--processes", "3", "--set", "serve.on_disallow=withhold", "--set", "robots.copy_max_age=1")
 ROBOTS = (200, {"Content-Type": "text/plain"}, "User-agent: *\nAllow: /\n")
 NOARCHIVE = {"X-Robots-Tag": "noarchive"}
+SLOW = ("--set", "crawl.rate=30")  # pages per second, so that the endless host leaves the CPU to the test
 
 
 def endless(asked: ReceivedRequest) -> Any:
@@ -107,7 +108,7 @@ def test_all_entrances_withhold_the_same_pages(tmp_path: Path, web: Web) -> None
     change(web)
     time.sleep(1)  # now, each copy of robots.txt is older than `copy_max_age`
     with Running(
-        tmp_path, [*seeds, web.url("/", ENDLESS)], *FLAGS, "--timestamping", "--scope", "host"
+        tmp_path, [*seeds, web.url("/", ENDLESS)], *FLAGS, *SLOW, "--timestamping", "--scope", "host"
     ) as running:
         running.until(lambda: all(web.paths(host).count("/later") == 2 for host in HOSTS))
         changed = (*urls(web, "/later"), *urls(web, "/private"))
@@ -131,7 +132,7 @@ ROWS: tuple[tuple[str, list[str], dict[str, Any]], ...] = (
     *(
         (f"set {key}={value}", ["set", f"{key}={value}"], {"command": "set", "settings": {key: value}})
         for key, value in (
-            ("crawl.rate", "900"),
+            ("crawl.rate", "31"),
             ("log.level", "info"),
             ("log.level", "loud"),
             ("politeness.delay", "x"),
@@ -191,7 +192,7 @@ def test_all_entrances_give_the_same_answer(tmp_path: Path, web: Web, processes:
     web.routes |= {"/redirect": (302, {"Location": "/open"}, ""), f"{ENDLESS}/": page("/1")}
     web.routes["/robots.txt"] = (*ROBOTS[:2], "User-agent: *\nDisallow: /denied\n")
     seeds = [*urls(web, "/"), web.url("/", ENDLESS)]
-    flags = (*FAST, "--processes", str(processes), "--scope", "host", "--set", "crawl.rate=1000")
+    flags = (*FAST, "--processes", str(processes), "--scope", "host", *SLOW)
     running = Running(tmp_path, seeds, *flags)
     verdicts: dict[str, list[dict[str, Any]]] = {}
     try:
@@ -254,7 +255,9 @@ def test_a_changed_setting_is_kept_and_those_of_the_run_are_not(tmp_path: Path, 
 
     asyncio.run(change())
     kept = {"python": CrawlDirectory(tmp_path / "python")}
-    with Running(tmp_path, [web.url("/", ENDLESS)], *FAST, "--spider", "--max-pages", "1000000") as running:
+    with Running(
+        tmp_path, [web.url("/", ENDLESS)], *FAST, *SLOW, "--spider", "--max-pages", "1000000"
+    ) as running:
         kept["cli"] = kept["http"] = CrawlDirectory(running.folder)
         running.until(lambda: len(web.paths(ENDLESS)) > 2)
         for entrance, directory in kept.items():
@@ -373,7 +376,7 @@ def test_a_process_that_restarts_misses_no_command(tmp_path: Path, web: Web) -> 
     Another bug occurred while the first process was being restarted: `crawler set` behaved as if the crawl were
     stopped, and a seed over HTTP and a signal were refused.
     """
-    running = Running(tmp_path, [*urls(web, "/"), web.url("/", ENDLESS)], *FLAGS, "--scope", "host")
+    running = Running(tmp_path, [*urls(web, "/"), web.url("/", ENDLESS)], *FLAGS, *SLOW, "--scope", "host")
     folder = running.folder
 
     def kill(name: str) -> None:
@@ -389,7 +392,7 @@ def test_a_process_that_restarts_misses_no_command(tmp_path: Path, web: Web) -> 
         paused = [access.ask(folder, {"command": "status", "hosts": 0})[n]["paused"] for n in range(3)]
         assert paused == [["user"]] * 3 and running.status()["paused"] == ["user"]
         kill("p0")
-        assert run("set", "crawl.rate=900", "--dir", folder).text == "crawl.rate = 900\n"
+        assert run("set", "crawl.rate=31", "--dir", folder).text == "crawl.rate = 31\n"
         kill("p2")
         assert run("resume", "--dir", folder).code == 0
         running.until(lambda: running.status()["paused"] == [])

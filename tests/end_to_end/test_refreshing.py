@@ -64,9 +64,12 @@ def test_all_copies_are_refreshed_politely(tmp_path: Path, validators: str) -> N
         least = {"refresh.content_changed": 21} | ({"refresh.unchanged": 11} if validators == "right" else {})
         while True:
             await asyncio.sleep(0.1)
-            counts, asked = crawl.status().counters, Counter(each.page for each in web.log)
+            status = crawl.status()
+            counts, asked = status.counters, Counter(each.page for each in web.log)
             enough = all(counts.get(name, 0) >= count for name, count in least.items())
             if enough and all(asked[number] > 1 for number in range(len(web))):
+                assert status.run["fetched"] + status.run["again"] == status.fetches > counts["pages.fetched"]
+                assert status.speed > 0.0
                 crawl.stop()
                 return
 
@@ -77,6 +80,7 @@ def test_all_copies_are_refreshed_politely(tmp_path: Path, validators: str) -> N
                 stopping = asyncio.create_task(stop(crawl))
                 report = await crawl.run()
                 stopping.cancel()
+                assert not stopping.done() or stopping.exception() is None
                 assert crawl.stages.refresh is not None
                 crawl.stages.refresh._check()
                 crawl.stages.frontier._check()

@@ -126,7 +126,7 @@ def test_after_a_429_to_a_request_of_any_kind_its_host_gets_no_request(
         with running(tmp_path, target, web.port, port, "--processes", processes) as crawl:
             asked = {(host_of(kind), path) for kind, path in PATHS.items()}
             crawl.until(lambda: asked <= {(each.host, each.path) for each in list(web.asked)})
-            far = len(web.paths(host_of("linking"))) + 50
+            far = len(web.paths(host_of("linking"))) + 15
             crawl.until(lambda: len(web.paths(host_of("linking"))) > far)
         left = {}
         for kind, path in PATHS.items():
@@ -156,7 +156,7 @@ def test_no_kind_of_request_reaches_a_denied_address(tmp_path: Path, open_: bool
             if open_:
                 crawl.until(lambda: reached() >= ELSEWHERE)
             for kind in ("licensed", "linking", *(["scripted"] if BROWSER else [])):
-                crawl.until(lambda kind=kind: len(web.paths(host_of(kind))) > 20)
+                crawl.until(lambda kind=kind: len(web.paths(host_of(kind))) > 5)
             # robots.txt that redirects to a denied address is unreachable, so nothing of its host may be fetched
             assert open_ or web.paths(host_of("hopping")) == []
     assert open_ or denied.asked == []

@@ -1,5 +1,6 @@
 """Test `crawler reshard` on real crawls: nothing is lost, fetched again or unreachable."""
 
+import shutil
 import signal
 from pathlib import Path
 
@@ -125,3 +126,22 @@ def test_revisits_find_their_response_in_another_process(tmp_path: Path) -> None
     for to in ("4", "2", "3"):
         reshard(directory, to)
         assert sorted(stored(directory)) == sorted(["/"] * 8 + ["/same.html"] * 8)
+
+
+def test_a_store_is_rebuilt_though_its_archive_has_a_response_of_another_process(tmp_path: Path) -> None:
+    """Once, the rebuilt store counted the response as a page of its own, and no repair could remove it.
+
+    The response is stored in both processes, because a revisit record refers to it.
+    """
+    directory = tmp_path / "crawl"
+    with copies() as web:
+        assert crawl(directory, f"http://127.2.0.1:{web.port}/", *settings()).code == 0
+        reshard(directory, "3")
+        everywhere = sorted(stored(directory))
+        for name in ("p0", "p1", "p2"):
+            shutil.rmtree(directory / name / "store")
+            repaired = command(directory, "check", "--repair")
+            assert repaired.code == 0, repaired
+            assert "queued to be fetched again" not in repaired.out, repaired
+        assert command(directory, "check").code == 0
+        assert sorted(stored(directory)) == everywhere

@@ -136,7 +136,10 @@ def test_a_fragment_link_with_another_base_is_a_link() -> None:
         ("<!--<meta http-equiv=refresh content='0;x'>-->", "", ""),
         ("<script><meta http-equiv=refresh content='0;x'></script>", "", ""),
         ("<meta http-equiv=refresh content='9'><meta http-equiv=refresh content='0;y'>", "", "y"),
-        ("<meta http-equiv=refresh content='0;x'>", "3; url=/h", "/h"),
+        ("<meta http-equiv=refresh content='0;x'>", "3; url=/h", "http://h.example/h"),
+        ("<base href=/b/>", "3; url=h", "http://h.example/dir/h"),
+        ("<base href=/b/><meta http-equiv=refresh content='0;x'>", "0; url=mailto:h", "x"),
+        ("<meta http-equiv=refresh content='0;x'>", "9", "x"),
         ("<meta http-equiv=refresh>", "", ""),
     ],
 )

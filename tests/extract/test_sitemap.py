@@ -15,6 +15,7 @@ from crawler.extract.sitemap import (
     Entry,
     Sitemap,
     SitemapReader,
+    is_sitemap,
     read_sitemap,
     signals,
     w3c_datetime,
@@ -22,6 +23,7 @@ from crawler.extract.sitemap import (
 from crawler.extract.xmlstream import TEXT_CHARACTERS_MAX, TOKEN_BYTES_MAX
 
 CONFIG = SitemapsConfig()
+SPACE = b'xmlns="http://www.sitemaps.org/schemas/sitemap/0.9"'
 DAY = 86_400.0
 
 # sitemaps.org, protocol, "Sample XML Sitemap" (shortened)
@@ -275,3 +277,42 @@ def test_a_closed_reader_is_freed_at_once() -> None:
         assert left() is None and len(found.entries) == 1
     finally:
         gc.enable()
+
+
+# -- which bodies are sitemaps
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"<urlset >",
+        b"\xef\xbb\xbf \n<?xml version='1.0'?>\n<?xml-stylesheet href='x.xsl'?><!-- by a plugin -->\n<urlset "
+        + SPACE,
+        b"<sitemapindex " + SPACE + b">",
+        b"<sm:urlset xmlns:sm='http://www.sitemaps.org/schemas/sitemap/0.9'>",
+        gzip.compress(b"<?xml version='1.0'?><urlset " + SPACE + b">" + b"<url/>" * 9000)[:100],
+    ],
+    ids=["plain", "prolog", "index", "prefix", "start of a gzip file"],
+)
+def test_a_sitemap_is_recognized_by_its_root_element(body: bytes) -> None:
+    assert is_sitemap(body)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"<html><pre><urlset></pre>",
+        b"<rss><channel/></rss>",
+        b"<!-- <urlset> -->",
+        b"<urlsets>",
+        b"https://example.org/a\nhttps://example.org/b\n",
+        b"{}",
+        gzip.compress(b"<html>"),
+        b"\x1f\x8b no gzip",
+        b" " * 2000 + b"<urlset>",
+    ],
+    ids=["empty", "page", "feed", "comment", "other root", "text", "json", "gzip page", "no gzip", "late"],
+)
+def test_other_documents_are_no_sitemaps(body: bytes) -> None:
+    assert not is_sitemap(body)

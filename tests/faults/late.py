@@ -1,9 +1,9 @@
-"""Run `crawler` and send it a signal while the process ends, after the command has returned.
+"""Run `crawler` and send it a signal after the crawl has ended, while the crawl closes or the process ends.
 
 python -m tests.faults.late SIGNAL POINT crawl ...
 
-POINT is `threads` for the moment when Python waits for its last threads, or `exit` for its exit functions,
-which run later.
+POINT is `closing` for the moment when the crawl begins to close, `threads` for the moment when Python waits
+for its last threads, or `exit` for its exit functions, which run later.
 """
 
 import atexit
@@ -18,9 +18,24 @@ def _send(number: int, pid: int) -> None:
         os.kill(pid, number)
 
 
+def _plant_at_closing(number: int) -> None:
+    from crawler.api import Crawl
+
+    close, pid = Crawl.__aexit__, os.getpid()
+
+    async def send_and_close(self: Crawl, *error: object) -> None:
+        _send(number, pid)
+        await close(self, *error)  # type: ignore[arg-type]
+
+    Crawl.__aexit__ = send_and_close  # type: ignore[method-assign,assignment]
+
+
 def _plant(number: int, point: str) -> None:
     if point == "exit":
         atexit.register(_send, number, os.getpid())
+        return
+    if point == "closing":
+        _plant_at_closing(number)
         return
     from crawler.process.lifecycle import shutdown
 

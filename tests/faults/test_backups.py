@@ -5,10 +5,14 @@ The peers of a replaced process know which links the process confirmed, so no li
 
 import shutil
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from crawler.storage.commit import load_counters
+from crawler.storage.engines import open_store
+from crawler.storage.keys import OUTBOX, OUTBOX_STATE
 from tests.end_to_end.test_many_processes import QUICK, command, stored_by
 from tests.end_to_end.test_nodes import CONFIRMED, Nodes
 from tests.engines import ENGINES
@@ -77,6 +81,28 @@ def test_a_store_rebuilt_after_damage_recovers_the_links_of_its_peers(tmp_path: 
         stored = set().union(*(stored_by(directory / name) for name in ("p0", "p1", "p2")))
         assert len(stored) == PAGES
     assert command(directory, "check").code == 0
+
+
+def test_a_rebuilt_store_that_lost_its_outbox_but_not_its_counters(tmp_path: Path) -> None:
+    """Once, the counters contradicted the outbox after the repair, and `check` and `reshard` refused the crawl."""
+    directory = tmp_path / "crawl"
+    flags = settings("--processes", "3", *QUICK)
+    with TreeWeb(tmp_path, PAGES, "--fanout", "3") as web:
+        assert crawl(directory, web.seed, *flags, "--max-pages", "80").code == 0
+        with closing(open_store(directory / "p1" / "store")) as store:
+            assert load_counters(store)["urls.to_outbox"] > 0
+            batch = store.batch()
+            for prefix in (OUTBOX, OUTBOX_STATE):
+                for key, _ in list(store.scan(prefix, prefix[:-1] + b"0")):
+                    batch.delete(key)
+            store.write(batch)
+        (directory / "p1" / "store" / "CURRENT").unlink()  # so the store is rebuilt
+        repaired = command(directory, "check", "--repair")
+        assert repaired.code == 0, repaired
+        assert command(directory, "check").code == 0
+        assert command(directory, "reshard", "--to", "2").code == 0
+        assert crawl(directory, web.seed, *settings("--processes", "2", *QUICK)).code == 0
+        assert len(set().union(*(stored_by(directory / name) for name in ("p0", "p1")))) == PAGES
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ folder.
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -85,3 +86,25 @@ def test_a_repair_tells_what_is_lost(
     if harm in ("warc", "segment"):
         assert "queued to be fetched again" in said
     assert cli.main(["check", "--dir", str(directory)]) == 0
+
+
+@pytest.mark.parametrize("processes", [1, 3])
+@pytest.mark.parametrize("harm", ["store", "folder", "backup"])
+def test_a_blocked_host_stays_blocked_whatever_is_lost(tmp_path: Path, processes: int, harm: str) -> None:
+    """Once, only the store knew which hosts are blocked, so a repair or a backup lifted the blocks silently."""
+    directory, flags = tmp_path / "crawl", settings(*several(processes))
+    with TreeWeb(tmp_path, PAGES, "--fanout", "4", hosts=8) as web:
+        assert crawl(directory, web.seed, *flags, "--max-pages", "4").code == 0
+        hosts = {urlsplit(web.url(page)).hostname for page in range(2, 8)}
+        shutil.copytree(directory / "p0", tmp_path / "backup", ignore=shutil.ignore_patterns("*.sock"))
+        for host in hosts:
+            assert cli.main(["block", str(host), "--dir", str(directory)]) == 0
+        before = len(web.requests())
+        for folder in directory.glob("p?"):
+            HARMS["store" if harm == "store" else "folder"](folder)
+            if harm == "backup" and folder.name == "p0":
+                shutil.copytree(tmp_path / "backup", folder)
+        cli.main(["check", "--repair", "--dir", str(directory)])
+        assert crawl(directory, web.seed, *flags).code == 0
+        after = web.requests()[before:]
+    assert after and not [each for each in after if each[2] in hosts], after

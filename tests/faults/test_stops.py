@@ -6,6 +6,7 @@ The results are checked against a tree-shaped web and the server's log, as in `t
 import asyncio
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -20,7 +21,18 @@ from crawler.pages import warc
 from crawler.process.lifecycle import disk_watch, run_end
 from crawler.process.opening.environment import Environment
 from crawler.storage.commit import CommitPoint
-from tests.faults.harness import CONCURRENCY, ROOT, TreeWeb, crawl, end, finish, judge, settings, start
+from tests.faults.harness import (
+    CONCURRENCY,
+    ROOT,
+    TreeWeb,
+    crawl,
+    end,
+    finish,
+    judge,
+    settings,
+    several,
+    start,
+)
 from tests.waiting import until
 
 PAGES = 300
@@ -88,6 +100,7 @@ def test_signals_that_must_not_stop_a_crawl(
         ("SIGTERM", "threads"),
         ("SIGHUP", "exit"),
         ("SIGINT", "threads"),
+        ("SIGINT", "closing"),
         ("SIGUSR1", "exit"),
     ],
 )
@@ -96,7 +109,8 @@ def test_a_signal_while_the_process_ends_keeps_the_exit_code(
 ) -> None:
     """The signal arrives after the command has ended. The exit code is 0, as without the signal.
 
-    A SIGTERM right after `crawler stop` once ended the process with the code -15.
+    A SIGTERM right after `crawler stop` once ended the process with the code -15, and a SIGINT while the crawl
+    closed once ended it with 130.
     """
     late = ("tests.faults.late", number, point)
     ended = crawl(tmp_path / "crawl", web.seed, *settings("--max-pages", "20"), module=late)
@@ -156,16 +170,20 @@ def _children(pid: int) -> list[int]:
     return list(map(int, Path(f"/proc/{pid}/task/{pid}/children").read_text().split()))
 
 
-def test_a_second_process_on_a_directory_is_refused(tmp_path: Path) -> None:
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_second_process_on_a_directory_is_refused(tmp_path: Path, processes: int) -> None:
+    """The error names the holder of the lock, although the ports of the second process are in use, too."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        admin = f"127.0.0.1:{taken.getsockname()[1]}"
+    more = ("--admin", admin, *several(processes))
     with TreeWeb(tmp_path, PAGES, "--delay", "0.5") as web:
-        process = begin(web, tmp_path / "crawl", pages=1)
-        second = crawl(tmp_path / "crawl", web.seed, *settings())
+        process = begin(web, tmp_path / "crawl", *more, pages=1)
+        second = crawl(tmp_path / "crawl", web.seed, *settings(*more))
         process.send_signal(signal.SIGTERM)
         assert end(process).code == 0
-    assert second.code == 75
-    assert f"in use by process p0 (pid {process.pid}" in second.err and second.err.count("\n") == 1, (
-        second.err
-    )
+    assert second.code == 75, second
+    assert f"in use by process {'p0' if processes == 1 else 'supervisor'} (pid {process.pid})" in second.err
+    assert second.err.count("\n") == 1, second.err
 
 
 @pytest.mark.parametrize(

@@ -10,15 +10,18 @@ finished. Then every page that the walk did not take away must have been fetched
 import asyncio
 import json
 import random
+import re
+import shutil
 import signal
 import subprocess
 import sys
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, NamedTuple, Self
+from urllib.parse import urlsplit
 
 import crawler as api
 from crawler.cli.loopback import free_port
@@ -26,8 +29,10 @@ from crawler.storage.files import is_held
 from tests.end_to_end.test_live import ask
 from tests.end_to_end.web import Ran, run
 from tests.faults import walk_web
+from tests.faults.planted import planted
 from tests.faults.power import family, kill_all
 from tests.faults.walk_web import HOSTS, ISLAND, PAGES, TREE, children, failing, gone, location
+from tests.upgrade.support import unpacked
 
 ROOT = Path(__file__).resolve().parents[2]
 CONCURRENCY = 8
@@ -35,6 +40,7 @@ LATE = 0.1  # seconds by which the server may log a request after the crawler ha
 COMMITTED = 3.0  # seconds after which a fetch that was answered must be on disk
 DELAYS = (0.05, 0.1, 0.2)
 WAIT_MAX = 120.0
+PROMPT = 60.0  # seconds within which all pages must be refreshed
 # exit codes of a crawl that a signal ends while it starts
 INTERRUPTED = (130, -signal.SIGINT, -signal.SIGTERM)
 BUSY = 75  # exit code of a command that needs the lock of a directory in use
@@ -60,12 +66,44 @@ class Rule(NamedTuple):
     end: float = float("inf")
 
 
-class Delay(NamedTuple):
-    """A minimum gap that may be in force from `begin` on, and is certainly in force from `since` on."""
+class Setting(NamedTuple):
+    """A value that may be in force from `begin` on, and is certainly in force from `since` on."""
 
+    value: float
     begin: float
-    since: float
-    delay: float
+    since: float = float("inf")
+
+
+class Settings:
+    """The values that a setting has had. A value replaces the earlier values once it is certainly in force."""
+
+    def __init__(self, first: Sequence[Setting] = ()) -> None:
+        self.made = list(first)
+
+    def confirm(self, made: Setting, since: float) -> None:
+        """Note that a value is certainly in force."""
+        self.made[self.made.index(made)] = made._replace(since=since)
+
+    def possible(self, begin: float, end: float) -> list[float]:
+        """Return the values that may have been in force between two instants."""
+        return [
+            each.value
+            for number, each in enumerate(self.made)
+            if each.begin <= end and not any(later.since <= begin for later in self.made[number + 1 :])
+        ]
+
+
+class State(NamedTuple):
+    """The state of the model at the time of a backup."""
+
+    made: float
+    processes: int
+    seeds: list[int]
+    blocked: set[int]
+    settings: dict[str, list[float]]
+
+
+Overrides = dict[str, dict[str, float]]  # maps the match of each `[[override]]` to its settings
 
 
 class WalkWeb:
@@ -88,8 +126,12 @@ class WalkWeb:
     def address(self, host: int) -> str:
         return f"{self._net}.{host + 1}"
 
+    def at(self, host: int, path: str) -> str:
+        """Return the URL of a path on a host."""
+        return f"http://{self.address(host)}:{self.port}{path}"
+
     def url(self, page: int) -> str:
-        return f"http://{self.address(page % HOSTS)}:{self.port}/{page}"
+        return self.at(page % HOSTS, f"/{page}")
 
     def requests(self) -> list[Request]:
         """Return all requests so far, in the order of their begins."""
@@ -109,10 +151,13 @@ class Walk:
     """One walk; `steps` makes it, and `judged` returns the broken promises."""
 
     def __init__(
-        self, folder: Path, web: WalkWeb, seed: int, processes: int, *, refreshes: bool = False
+        self, folder: Path, web: WalkWeb, seed: int, processes: int, *, refreshes: bool = False, bug: str = ""
     ) -> None:
-        self.directory, self.web, self.processes = folder / "crawl", web, processes
+        self.folder, self.directory, self.web, self.processes = folder, folder / "crawl", web, processes
         self.refreshes = refreshes
+        self.clock = folder / "clock"  # the number of seconds by which the clock is ahead
+        self.clock.write_text("0")
+        self.bugs = ",".join(filter(None, (bug, f"clock@{self.clock}")))
         self.rng = random.Random(seed)
         self.story: list[str] = []
         self.problems: list[str] = []
@@ -120,8 +165,17 @@ class Walk:
         self.blocked: dict[int, Rule] = {}
         self.withdrawn: dict[str, Rule] = {}
         self.paused: Rule | None = None
-        self.delays: list[Delay] = []
+        # by key: "delay", or the name of a setting of an `[[override]]` and its host, such as "delay 127.20.7.1"
+        self.settings: dict[str, Settings] = defaultdict(Settings)
+        self.pending: list[tuple[str, Setting]] = []  # settings of a start that is not known to be ready
+        self.overrides: Overrides | None = None  # the `[[override]]` tables that the next start sets
+        self.copy: State | None = None
         self.kills: list[float] = []
+        # times of fetches that the crawl may have forgotten, because a disk was lost or an earlier state restored
+        self.forgotten: list[tuple[float, float]] = []
+        self.jumps: list[float] = []  # instants at which the clock was set
+        self.former: dict[str, bytes] = {}  # the pages of the directory at the beginning
+        self.retired: list[str] = []
         self.seeds = list(range(HOSTS))
         self.doubtful: set[int] = set()  # pages that may or may not be fetched
         self.process: subprocess.Popen[str] | None = None
@@ -129,11 +183,11 @@ class Walk:
 
     # -- the steps
 
-    def steps(self, count: int) -> None:
-        """Make `count` random steps, and finish the crawl."""
+    def steps(self, count: int, weights: Mapping[Callable[["Walk"], None], int]) -> None:
+        """Make `count` random steps, which are drawn by their weights, and finish the crawl."""
         self.start()
         for _ in range(count):
-            step = self.rng.choices(list(STEPS), [*STEPS.values()])[0]
+            step = self.rng.choices(list(weights), [*weights.values()])[0]
             step(self)
             time.sleep(self.rng.choice((0.0, 0.1, 0.4, 0.8)))
         self.finish()
@@ -156,23 +210,29 @@ class Walk:
             return
         self._note_end()
         self.admin, self.serve = free_port(), free_port()
-        delay = self.rng.choice(DELAYS) if not self.delays or self.rng.random() < 0.5 else None
+        delay = (
+            self.rng.choice(DELAYS) if not self.settings["delay"].made or self.rng.random() < 0.5 else None
+        )
         flags = [] if delay is None else ["--delay", str(delay)]
+        if self.overrides is not None:
+            flags += ["--config", self._write_overrides(self.overrides)]
         begun = any(self.directory.glob("p*.begun"))
         refreshes = self.refreshes and begun and not more
         limits = self.rng.choice(((), ("--depth", "2"), ("--max-pages", "25"), ("--pages-per-host", "6")))
         flags += more or (REFRESHING if refreshes else limits)
-        words = [*BASE, *flags, "--admin", f"127.0.0.1:{self.admin}", "--serve", f"127.0.0.1:{self.serve}"]
+        scope = "any" if self.former else "host"
+        words = [*BASE, "--dir", str(self.directory), "--scope", scope, *flags]
+        words += ["--admin", f"127.0.0.1:{self.admin}", "--serve", f"127.0.0.1:{self.serve}"]
         if self.processes > 1:
             words += ["--processes", str(self.processes), *QUICK]
+        if self.former:
+            words += ["--proxy", self.web.at(0, ""), "--set", "refresh.share=0"]
         seeds = [] if refreshes else [self.web.url(page) for page in range(HOSTS)]
         name = "refresh" if refreshes else "crawl"
-        self.delays_before = len(self.delays)
-        if delay is not None:
-            self.delays.append(Delay(time.time(), float("inf"), delay))
+        self._set(delay)
         self.tell("start", *flags)
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "crawler", name, *seeds, "--dir", str(self.directory), *words],
+            [sys.executable, "-m", "tests.faults.signalled", self.bugs, name, *seeds, *words],
             cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
         )  # fmt: skip
         self.started = time.time()
@@ -185,10 +245,39 @@ class Walk:
         while self.lives and time.monotonic() < give_up:
             with suppress(OSError):
                 if ask(self.admin, "/readyz")[0] == 200:  # the settings have been saved
-                    if len(self.delays) > self.delays_before:
-                        self.delays[-1] = self.delays[-1]._replace(since=self.started)
+                    self._confirm()
                     return
             time.sleep(0.05)
+
+    def _write_overrides(self, tables: Overrides) -> str:
+        """Write a configuration file. Return its path."""
+        listed = (
+            ", ".join([f'match = "{match}"', *(f"{key} = {value}" for key, value in values.items())])
+            for match, values in tables.items()
+        )
+        path = self.folder / "overrides.toml"
+        path.write_text(f"override = [{', '.join(f'{{{each}}}' for each in listed)}]\n")
+        return str(path)
+
+    def _set(self, delay: float | None) -> None:
+        """Note the settings of a start."""
+        now, made = time.time(), dict[str, float]()
+        if delay is not None:
+            made["delay"] = delay
+        if self.overrides is not None:
+            for host in map(self.web.address, range(HOSTS)):
+                values = self.overrides.get(host, {})
+                made |= {f"{key} {host}": values.get(key, 0.0) for key in ("delay", "min_age")}
+        self.overrides = None
+        self.pending = [(key, Setting(value, now)) for key, value in made.items()]
+        for key, each in self.pending:
+            self.settings[key].made.append(each)
+
+    def _confirm(self) -> None:
+        """Note that the settings of the last start were saved."""
+        for key, each in self.pending:
+            self.settings[key].confirm(each, self.started)
+        self.pending = []
 
     def _is_ready(self) -> bool:
         try:
@@ -204,11 +293,15 @@ class Walk:
         self.tell("ended with", self.process.returncode, err[-300:])
         # a command held the lock of the directory, or another program took the port
         if self.process.returncode == BUSY or "cannot listen" in err:
-            self.delays = self.delays[: self.delays_before]
+            for key, each in self.pending:
+                self.settings[key].made.remove(each)
+            self.pending = []
             codes += (self.process.returncode,)
         if self.process.returncode not in (0, *codes):
             self.fault("the crawl ended with", self.process.returncode, out, err)
-        if "Traceback" in err:
+        # a signal that arrives while the interpreter starts ends any program in this way
+        starts = "<frozen site>" in err or "import early_signals" in err
+        if "Traceback" in err and not starts:
             self.fault("traceback:", err)
         self._unpause()
         self.process = None
@@ -219,7 +312,9 @@ class Walk:
             self.paused = None
 
     def _end_rule(self, rule: Rule) -> None:
-        self.rules[self.rules.index(rule)] = rule._replace(end=time.time())
+        """End a rule, unless it has ended."""
+        if rule in self.rules:
+            self.rules[self.rules.index(rule)] = rule._replace(end=time.time())
 
     def _rule(self, what: str, matches: Callable[[Request], bool]) -> Rule:
         rule = Rule(what, matches, time.time())
@@ -229,7 +324,8 @@ class Walk:
     def command(self, *words: str, codes: tuple[int, ...] = (0,)) -> Ran:
         """Run a command on the directory."""
         self.tell(*words)
-        ran = run(*words, "--dir", self.directory)
+        with planted(self.bugs):
+            ran = run(*words, "--dir", self.directory)
         if ran.code not in codes or "Traceback" in ran.err:
             self.fault("command", words, ran)
         self.tell(
@@ -298,6 +394,7 @@ class Walk:
         pages = self.rng.sample(range(HOSTS, TREE), 4)
         self.doubtful |= set(pages)
         pattern = "/(" + "|".join(map(str, pages)) + ")$"
+        self.retired.append(pattern)
         begun = time.time()
         asked = {page_of(each.path) for each in self.web.requests()}
         done = self.rng.random() < 0.5 and self.do(command="retire", pattern=pattern)
@@ -310,6 +407,7 @@ class Walk:
             parent = (page - 1) // walk_web.FANOUT
             shown = [each.end for each in requests if each.status == 200 and location(parent)[1] == each.path]
             quiet = not any(begun - 5 < kill for kill in self.kills) and begun - self.started > 3
+            quiet = quiet and not self.forgotten
             if shown and shown[0] < begun - 3 and quiet and page not in {page_of(r.path) for r in requests}:
                 self._rule(f"/{page} is retired", lambda asked, page=page: page_of(asked.path) == page)
 
@@ -322,7 +420,7 @@ class Walk:
         self.doubtful |= {
             n
             for n in range(PAGES)
-            for url in (self.web.url(n), self._content_url(n))
+            for url in (self.web.url(n), self.content_url(n))
             if covers(url, chosen, form)
         }
         entrance = self.rng.choice(("cli", "http", "python"))
@@ -379,7 +477,7 @@ class Walk:
         settings = {"politeness.delay": str(delay)}
         done = self.rng.random() < 0.5 and self.do(command="set", settings=settings)
         if done or self.command("set", f"politeness.delay={delay}", codes=(0, 3, BUSY)).code == 0:
-            self.delays.append(Delay(begun, time.time(), delay))
+            self.settings["delay"].made.append(Setting(delay, begun, time.time()))
 
     def stop(self) -> None:
         if not self.lives:
@@ -535,21 +633,53 @@ class Walk:
 
     # -- the end
 
+    def continue_former(self, name: str) -> None:
+        """Put an earlier crawl into the directory."""
+        unpacked(name, self.folder)
+        self.tell("continue", name)
+        self.processes = len(list(self.directory.glob("p[0-9]")))
+        copy = shutil.copytree(self.directory, self.folder / "former")
+        self.former = {page.url: page.content for page in api.Crawl(directory=copy).stored()}
+
     def finish(self) -> None:
         """Lift all blocks, and crawl to the end without limits; then judge."""
         if self.lives:
             self.process.send_signal(signal.SIGINT)
         self._note_end(*INTERRUPTED)
+        self.clock.write_text("0")
+        self.jumps.append(time.time())
         for host in list(self.blocked):
             self._end_rule(self.blocked.pop(host))
             self.command("unblock", self.web.address(host))
         self.check()
+        if self.overrides is not None or any(
+            each.made for key, each in self.settings.items() if key != "delay"
+        ):
+            self.overrides = {}
         self.start("--depth", "100", "--max-pages", "0", "--pages-per-host", "100000")
         assert self.process is not None
         self._note_end_within(90)
+        if self.refreshes:
+            self._refresh_all()
         self.command("check")
         self.compare_at_rest()
         self.judge()
+
+    def _refresh_all(self) -> None:
+        """Refresh until each stored page was fetched again. A wrong clock in an earlier run may not prevent it."""
+        wanted = {location(page) for page in self._expected() & self.had() - self.doubtful}
+        begun = time.time()
+        self.start()
+        left = {(self.web.address(host), path) for host, path in wanted}
+        while left and self.lives and time.time() - begun < PROMPT:
+            time.sleep(0.2)
+            left -= {(each.host, each.path) for each in self.web.requests() if each.begin > begun}
+        if left:
+            self.fault("not refreshed within", PROMPT, "s:", sorted(left))
+        if self.lives:
+            assert self.process is not None
+            self.process.send_signal(signal.SIGINT)
+        self._note_end(*INTERRUPTED)
 
     def _note_end_within(self, seconds: float) -> None:
         assert self.process is not None
@@ -582,25 +712,24 @@ class Walk:
         for host, asked in by_host.items():
             calm = host == self.web.address(walk_web.CALM)
             for before, after in zip(asked, asked[1:], strict=False):
-                least = (
-                    walk_web.CRAWL_DELAY
-                    if calm and before.path != "/robots.txt"
-                    else self._least_delay(before.end, after.begin)
-                )
+                least = self._least_delay(host, before.end, after.begin)
+                if calm and before.path != "/robots.txt":
+                    least = max(least, walk_web.CRAWL_DELAY)
                 gap = after.begin - before.end
                 if gap < least - 0.005:
                     self.fault(f"gap of {gap:.3f} s, not {least}, before", after, "after", before)
-                lost = any(0 <= kill - before.end < 0.5 for kill in self.kills)
+                lost = any(0 <= kill - before.end < 0.5 for kill in self.kills) or any(
+                    before.end <= lost <= after.begin
+                    for lost in [*self.jumps, *(end for _, end in self.forgotten)]
+                )
                 if before.retry_after and gap < before.retry_after - 0.005 and not lost:
                     self.fault(f"Retry-After {before.retry_after} ignored: {gap:.3f}", before, after)
 
-    def _least_delay(self, begin: float, end: float) -> float:
-        """Return the smallest delay that may have been in force between two instants."""
-        return min(
-            each.delay
-            for number, each in enumerate(self.delays)
-            if each.begin <= end and not any(later.since <= begin for later in self.delays[number + 1 :])
-        )
+    def _least_delay(self, host: str, begin: float, end: float) -> float:
+        """Return the smallest delay of a host that may have been in force between two instants."""
+        least = min(self.settings["delay"].possible(begin, end))
+        own = self.settings[f"delay {host}"]
+        return min((each or least for each in own.possible(begin, end)), default=least)
 
     def _judge_pages(self, requests: list[Request]) -> None:
         done: dict[str, list[Request]] = defaultdict(list)
@@ -615,36 +744,67 @@ class Walk:
             answered = done.get(f"{self.web.address(host)}{path}")
             if not answered and not failing(page):
                 self.fault(f"lost: page {page}", json.dumps(self._why(page).get("verdict")))
-            if not (gone(page) or failing(page)) and not exported[self._content_url(page)]:
+            if not (gone(page) or failing(page)) and not exported[self.content_url(page)]:
                 self.fault(f"not exported: page {page}")
+        self._judge_former(requests, exported)
+        self._judge_contents()
         for url, count in exported.items():
             if count > 1:
                 self.fault(f"{url} exported {count} times")
 
-    def _content_url(self, page: int) -> str:
-        host, path = location(page)
-        return f"http://{self.web.address(host)}:{self.web.port}{path}"
+    def _judge_former(self, requests: list[Request], exported: Counter[str]) -> None:
+        """All pages of an earlier crawl are stored, and those that it had are not fetched again."""
+        hosts = {urlsplit(url).netloc for url in self.former}
+        asked = {f"http://{each.host}{each.path}" for each in requests}
+        for url in sorted(self.former.keys() & asked):
+            if not self.forgotten and not self.refreshes:
+                self.fault("fetched again, though an earlier crawl had it:", url)
+        for host in sorted(hosts):
+            for path in walk_web.former_paths():
+                above = [f"http://{host}{path[:length]}" for length in range(1, len(path) + 1)]
+                retired = any(re.search(pattern, url) for pattern in self.retired for url in above)
+                if not exported[above[-1]] and not retired:
+                    self.fault("not exported:", above[-1])
+
+    def _judge_contents(self) -> None:
+        """Each stored page has the content that the web serves."""
+        with planted(self.bugs):
+            stored = [page for page in api.Crawl(directory=self.directory).stored() if page.status == 200]
+        for page in stored:
+            if page.content != (expected := self.body(page.url)):
+                self.fault(f"{page.url} has the content", page.content[:100], "instead of", expected[:100])
+
+    def body(self, url: str) -> bytes:
+        """Return the content of a page that the web has."""
+        parts = urlsplit(url)
+        assert parts.hostname is not None
+        if url in self.former:
+            return self.former[url]
+        if parts.hostname in walk_web.FORMER_HOSTS:
+            return walk_web.former_content(parts.hostname, parts.path)
+        return walk_web.content(parts.path, self.web.at)
+
+    def content_url(self, page: int) -> str:
+        return self.web.at(*location(page))
 
     def _expected(self) -> set[int]:
         """Return the pages that can be reached from the seeds."""
-        found: set[int] = set()
+        found, had = set[int](), self.had()
         todo = list(self.seeds)
         while todo:
             page = todo.pop()
             found.add(page)
-            if page in self.doubtful and page not in self._had():
+            if page in self.doubtful and page not in had:
                 self.doubtful |= set(below(page))
             if not (gone(page) or failing(page)):
                 todo += children(page)
         return found
 
-    def _had(self) -> set[int]:
+    def had(self) -> set[int]:
         """Return the pages whose content was answered."""
-        return {
-            page_of(each.path)
-            for each in self.web.requests()
-            if each.status == 200 and each.path == location(page_of(each.path))[1]
-        }
+        answered = {(each.host, each.path) for each in self.web.requests() if each.status == 200}
+        places = {page: location(page) for page in range(PAGES)}
+        return {page for page, (host, path) in places.items() if (self.web.address(host), path) in answered}
 
     def _judge_repeats(self, done: dict[str, list[Request]]) -> None:
         """A page is fetched again only by a refresh, or if a kill soon followed its fetch."""
@@ -652,7 +812,10 @@ class Walk:
             return
         for where, answers in done.items():
             for before, after in zip(answers, answers[1:], strict=False):
-                if not any(before.begin - LATE <= kill <= before.end + COMMITTED for kill in self.kills):
+                killed = any(before.begin - LATE <= kill <= before.end + COMMITTED for kill in self.kills)
+                if not killed and not any(
+                    begin <= before.end and before.begin <= end for begin, end in self.forgotten
+                ):
                     self.fault(
                         f"fetched again: {where} after {after.begin - before.end:.3f} s", before, after
                     )
@@ -695,7 +858,7 @@ def numbers(status: dict[str, Any]) -> dict[str, Any]:
 
 
 BASE = (
-    "--scope", "host", "--allow-network", "127.0.0.0/8", "--delay-factor", "0", "--progress", "none", "-q",
+    "--allow-network", "127.0.0.0/8", "--delay-factor", "0", "--progress", "none", "-q",
     "--set", "crawl.patience=8", "--concurrency", str(CONCURRENCY), "--set", "due.max_wait=0.05",
     "--set", "politeness.backoff_first=0.2", "--set", "politeness.backoff_max=1",
     "--set", "politeness.slowdown_max=4", "--set", "politeness.slowdown_gap=0.01",
@@ -711,13 +874,31 @@ STEPS: dict[Callable[[Walk], None], int] = {
 }  # fmt: skip
 
 
-def walk(folder: Path, seed: int, steps: int, processes: int, *, refreshes: bool = False) -> Walk:
-    """Make a walk in `folder`, and return it."""
+def walk(
+    folder: Path,
+    seed: int,
+    steps: int,
+    processes: int,
+    *,
+    refreshes: bool = False,
+    weights: Mapping[Callable[[Walk], None], int] = STEPS,
+    former: str = "",
+    bug: str = "",
+) -> Walk:
+    """Make a walk in `folder`, and return it.
+
+    Args:
+        weights: weight of each step.
+        former: name of an earlier crawl (`tests/upgrade/support.py`), which the walk continues.
+        bug: bugs of `planted.py`, which the walk should find.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     with WalkWeb(folder, f"127.{20 + seed % 200}.7") as web:
-        made = Walk(folder, web, seed, processes, refreshes=refreshes)
+        made = Walk(folder, web, seed, processes, refreshes=refreshes, bug=bug)
         try:
-            made.steps(steps)
+            if former:
+                made.continue_former(former)
+            made.steps(steps, weights)
         finally:
             if made.lives:
                 assert made.process is not None

@@ -1,5 +1,8 @@
 """Test the assembly of an answer from arriving bytes. The result does not depend on how the bytes are split."""
 
+import gzip
+
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -20,6 +23,8 @@ ANSWERS = [
     b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nxx",
     b"<html>no header</html>\n\n",
     b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 5\r\n\r\nplain",
+    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip, chunked\r\n\r\n3\r\npla\r\n2\r\nin\r\n0\r\n\r\n",
+    b"HTTP/1.1 200 OK\r\nTransfer-Encoding: x-gzip\r\n\r\n" + gzip.compress(b"packed") + b"garbage",
 ]
 
 
@@ -93,6 +98,17 @@ def test_small_chunks_of_a_small_page_are_accepted() -> None:
     answer.receive(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * 20_000)
     answer.receive(b"0\r\n\r\n")
     assert (answer.truncated, answer.body) == ("", b"x" * 20_000)
+
+
+@pytest.mark.parametrize("content", [bytes(100 << 20), b"end"], ids=["bomb", "garbage after the end"])
+def test_a_coded_transfer_is_bounded(content: bytes) -> None:
+    """The payload ends at the limit of bodies. Bytes after the coded stream count as framing."""
+    answer = Answer(LIMITS)
+    answer.receive(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\n" + gzip.compress(content, 1))
+    while answer.state is not AnswerState.DONE:
+        answer.receive(bytes(64 << 10))
+    assert (answer.truncated, answer.body) == ("length", content[: LIMITS.body_bytes_max])
+    assert answer.wire_bytes < 1 << 20
 
 
 def test_body_and_content_are_joined_once() -> None:

@@ -146,6 +146,7 @@ def test_location(status: int, lines: list[str], location: str, outcome: Outcome
 
 # -- message framing
 CHUNKED = "Transfer-Encoding: chunked"
+PACKED = gzip.compress(b"hello")
 WHOLE = [
     ("HTTP/1.0", [b"HTTP/1.0 200 OK\r\n\r\nhello", Do.CLOSE]),
     ("HTTP/1.1, no length", [head() + b"hello", Do.CLOSE]),
@@ -174,6 +175,11 @@ WHOLE = [
     ("chunks with bare LF", [head(CHUNKED) + b"5\nhello\n0\n\n"]),
     ("bytes after the chunks", [head(CHUNKED) + b"5\r\nhello\r\n0\r\n\r\nGARBAGE"]),
     ("identity", [head("Transfer-Encoding: identity", "Content-Length: 5") + b"hello"]),
+    (
+        "coded transfer",
+        [head("Transfer-Encoding: gzip, chunked") + b"%x\r\n%b\r\n0\r\n\r\n" % (len(PACKED), PACKED)],
+    ),
+    ("coded transfer, to the end", [head("Transfer-Encoding: gzip") + PACKED, Do.CLOSE]),
     ("unknown transfer coding", [head("Transfer-Encoding: x", "Content-Length: 9") + b"hello", Do.CLOSE]),
     ("in small pieces", [OK[at : at + 7] for at in range(0, len(OK), 7)]),
 ]
@@ -182,8 +188,7 @@ WHOLE = [
 @pytest.mark.parametrize(("name", "script"), WHOLE, ids=[row[0] for row in WHOLE])
 def test_accepted_framing(name: str, script: list[bytes | Do | float]) -> None:
     got = fetch(*script)
-    content = b"" if name == "unknown transfer coding" else b"hello"
-    assert (got.outcome, got.body, got.content, got.truncated) == (Outcome.FETCHED, b"hello", content, ""), (
+    assert (got.outcome, got.body, got.content, got.truncated) == (Outcome.FETCHED, b"hello", b"hello", ""), (
         got
     )
 
@@ -673,3 +678,22 @@ async def test_reads_are_short_once_a_turns_share_is_used() -> None:
         assert not client.has_time() and len(connection.get_buffer(-1)) == SHORT_BYTES
         await asyncio.sleep(0)
         assert client.has_time(), "the next turn of the event loop has time again"
+
+
+@pytest.mark.parametrize(("late", "excused"), [(0.5, False), (600.0, True)])
+def test_a_late_timer_excuses_requests(monkeypatch: pytest.MonkeyPatch, late: float, excused: bool) -> None:
+    """The first timer after SIGCONT runs before the answers in the kernel are read. Once, it ended all of them."""
+    excuses: list[float] = []
+    monkeypatch.setattr(Connection, "excuse", lambda _, seconds: excuses.append(seconds))
+
+    async def play() -> Fetch:
+        async with Server([OK[:20], 0.1, OK[20:]]) as server, make_client(PATIENT) as client:
+            task = asyncio.ensure_future(client.fetch(FetchRequest(server.url(), ("127.0.0.1",))))
+            while not client._active:
+                await asyncio.sleep(0)
+            client._due = time.monotonic() - late
+            client._on_timer()
+            return await task
+
+    assert run(play()).outcome is Outcome.FETCHED
+    assert [seconds >= late for seconds in excuses] == [True] * excused

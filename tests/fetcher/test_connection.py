@@ -187,6 +187,31 @@ async def test_time_limits(world: World, pieces: list[bytes], last: float, neede
     world.connection.check(begun + 1000.0)  # this does nothing, because no request is in progress
 
 
+async def test_time_limits_exclude_the_time_in_which_the_process_was_stopped(world: World) -> None:
+    task = await world.asks()
+    for _ in range(2):
+        world.now += 600.0
+        world.connection.excuse(600.0)
+        world.connection.check(world.now)
+    world.connection.check(world.now + 4.999)
+    await asyncio.sleep(0)
+    assert not task.done()
+    world.connection.check(world.now + 5.001)
+    await task
+    assert world.answer.failure is Outcome.HEADER_TIMEOUT and world.connection.took == 0.0
+
+
+async def test_a_pause_and_a_stop_are_not_both_excluded(world: World) -> None:
+    task = await world.asks()
+    world.connection.pause()
+    world.now += 600.0
+    world.connection.excuse(600.0)
+    world.connection.resume()
+    world.connection.check(world.now + 5.001)
+    await task
+    assert world.answer.failure is Outcome.HEADER_TIMEOUT
+
+
 async def test_time_limits_exclude_pauses(world: World) -> None:
     task = await world.asks()
     world.now += 4.0

@@ -88,6 +88,23 @@ def test_an_endless_stream_has_the_limit_of_a_page(tmp_path: Path) -> None:
     assert (got.truncated, got.body_bytes) == ("length", 100_000)
 
 
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ("Content-Length: %d",),
+        ("Content-Length: %d", "content-length: %d"),
+        ("Content-Length: %d, %d",),
+        ("Transfer-Encoding: identity", "Content-Length: %d"),
+    ],
+)
+def test_the_length_of_a_file_is_that_of_its_framing(tmp_path: Path, lines: tuple[str, ...]) -> None:
+    """The length that ends the body also decides whether the file is fetched whole."""
+    said = "\r\n".join(("HTTP/1.1 200 OK", "Content-Type: image/png", *lines, "", ""))
+    script = [said.replace("%d", str(len(BODY))).encode(), BODY]
+    (got,) = Transfer(tmp_path, script, rule=_rule(any_length=False)).fetch()
+    assert (got.truncated, _content(got)) == ("", BODY)
+
+
 def test_pages_and_small_files_stay_in_memory(tmp_path: Path) -> None:
     (page,) = Transfer(tmp_path, [_answer(kind="text/html"), BODY]).fetch()
     assert (page.part, page.truncated, page.body) == (None, "length", BODY[:100_000])

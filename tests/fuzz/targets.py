@@ -179,8 +179,8 @@ def _seen(answer: Answer, clock: Clock) -> tuple[Any, ...]:
         assert answer.failure is not None
         return (answer.failure, "")
     location = outcome.location_of(answer.head)
-    ended = clock.turn(lambda: outcome.conclude(answer, conditional=False, location=location))
-    kind, charset = outcome.content_type_of(answer.head)
+    ended = clock.turn(lambda: outcome.conclude(answer, conditional=False))
+    kind, charset = answer.head.media_type()
     assert outcome.retry_after_of(answer.head, NOW) >= 0.0
     target, jar = split(URL), CookieJar(4)
     clock.turn(jar.store, target, answer.head.values(b"set-cookie"), NOW)

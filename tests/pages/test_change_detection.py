@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crawler.errors import ConfigError
+from crawler.frontier.refresh.page_ages import is_source
 from crawler.pages import change_detection
 from crawler.records import (
     META_NOARCHIVE,
@@ -51,6 +52,20 @@ def test_text_that_matches_a_pattern_is_ignored() -> None:
     assert one == change_detection.content_digest(b"ab ")
     with pytest.raises(ConfigError, match="to ignore in comparisons"):
         change_detection.compile_patterns(["("])
+
+
+def test_a_page_is_a_feed_if_it_was_last_read_as_one() -> None:
+    feed, page = Extracted(base=URL, told_by="feed"), Extracted(base=URL)
+    record = _next(None, extracted=feed)
+    assert is_source(record)
+    for answer, extracted in (
+        (fetch(), None),
+        (not_modified(), None),
+        (fetch(), Extracted(URL, parse_limit=True)),
+    ):
+        record = _next(record, answer, extracted=extracted, flags=record.flags)
+        assert is_source(record)
+    assert not is_source(_next(record, extracted=page, flags=record.flags))
 
 
 def test_the_record_after_the_first_fetch() -> None:

@@ -666,3 +666,22 @@ def test_the_record_counts_the_failed_renderings_of_a_page(tmp_path: Path) -> No
         (True, 1, 1.0, True, True),
         (True, 0, -START, True, True),
     ]
+
+
+@pytest.mark.parametrize("away", [(404, Outcome.GONE), (302, Outcome.REDIRECT), (403, Outcome.CLIENT_ERROR)])
+def test_a_page_that_is_back_unchanged_keeps_the_time_of_its_change(
+    tmp_path: Path, away: tuple[int, Outcome]
+) -> None:
+    """Once, the page had changed at the end of its absence, although it showed the same copy as before."""
+    site, (status, outcome) = Site(tmp_path), away
+    site.visit(fetch(body=b"<p>one"))
+    site.visit(fetch(body=b"<p>two"))
+    before = site.cache.record(1)
+    assert before is not None and before.changes == 1
+    for body, same in ((b"<p>two", True), (b"<p>three", False)):
+        site.visit(fetch(body=b"away", status=status, outcome=outcome))
+        site.visit(fetch(body=body))
+        after = site.cache.record(1)
+        assert after is not None and after.state is PageState.STORED
+        assert ((after.changed_at, after.changes) == (before.changed_at, before.changes)) is same
+        assert after.changed_at in (before.changed_at, after.fetched_at)

@@ -362,14 +362,14 @@ def test_the_status_has_the_sections_of_a_running_process(shown: Shown) -> None:
     assert (
         process["name"] == "p0" and process["started"] == shown.process.started and process["loop_lag"] == 0.0
     )
-    assert status["run"] == {"fetched": 1} and status["serve"] == {}
+    assert status["run"] == {"fetched": 1, "again": 0, "arriving_bytes": 0} and status["serve"] == {}
     assert set(status["timings"]) == {"commit", "flush"}
     assert status["waited"] == shown.joint.stages.frontier.views.why_slow(shown.joint.clock.now())
 
 
 def test_the_status_counts_only_the_pages_of_this_run(shown: Shown) -> None:
-    shown.joint.stages.counters_before["pages.fetched"] = 1
-    assert Shown(shown.joint).ask("status")["run"] == {"fetched": 0}
+    shown.process.exchange.before["pages.fetched"] = 1
+    assert shown.ask("status")["run"] == {"fetched": 0, "again": 0, "arriving_bytes": 0}
 
 
 def test_a_host_is_explained_with_its_robots_txt(shown: Shown) -> None:

@@ -2,7 +2,11 @@
 
 import pytest
 
+from crawler.config import Config, ExtractConfig
+from crawler.extract.links import extract_page
+from crawler.extract.page_rules import PageRules
 from crawler.serve.rewriting import rewriter
+from crawler.urls.page_urls import resolved
 
 LINK = b'<a href="b">b</a>'
 
@@ -25,6 +29,23 @@ def test_bodies_are_rewritten_if_they_are_read_as_pages(kind: bytes, start: byte
     assert rewrite is not None
     changed = rewrite(start + LINK, kind, "http://a.example/", b"")
     assert (changed is not None and b"/page?url=http://a.example/b" in changed) is rewritten
+
+
+@pytest.mark.parametrize(
+    "field", ["0; url=h", "0; url=/h?\u044b", "0; url=//b.example/\xe9", "9", "0; url=mailto:h", "x"]
+)
+@pytest.mark.parametrize("charset", ["utf-8", "windows-1251"])
+def test_a_refresh_leads_where_the_crawl_follows_it(field: str, charset: str) -> None:
+    """The target of a header field is relative to the page, and the target of a meta element to its base."""
+    url, kind = "http://a.example/d/e", f"text/html; charset={charset}".encode()
+    page = b"<base href=/base/><meta http-equiv=refresh content='0; url=m'><p>page"
+    context = PageRules(Config()).context(url, [(b"Refresh", field.encode())], "text/html", charset)
+    found = extract_page(page, context, ExtractConfig())
+    (followed,) = resolved(found, [found.refresh])
+    rewrite = rewriter()
+    assert rewrite is not None
+    changed = rewrite(page, kind, url, field.encode())
+    assert changed is not None and f">{followed}</a>".encode() in changed
 
 
 def test_the_query_of_a_refresh_field_is_in_the_encoding_of_the_page() -> None:

@@ -7,6 +7,7 @@ import asyncio
 import gc
 import logging
 import random
+import shutil
 import socket
 import ssl
 import subprocess
@@ -372,6 +373,24 @@ async def test_tls_refuses_a_certificate_of_another_authority(authority: Path) -
     p0.commit([("p1", p0.links_for("p1", 10))])
     await reached(lambda: "certificate" in p0.peers.last_ending.get("p1", "").lower())
     assert p0.outbox.links == 10 and p1.received == []
+    await asyncio.gather(p0.peers.close(), p1.peers.close())
+
+
+async def test_a_replaced_certificate_is_used_for_the_next_connection(
+    authority: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A node may run longer than its certificate is valid. While only one file is replaced, the former files are used."""
+    for name in ("ca.pem", "other.pem", "other.key"):
+        shutil.copy(authority / name, tmp_path / name)
+    p0, p1 = Process("p0", with_tls(authority)), Process("p1", with_tls(tmp_path, "other"))
+    await start(p0, p1)
+    p0.commit([("p1", p0.links_for("p1", 10))])
+    await reached(lambda: "certificate" in p0.peers.last_ending.get("p1", "").lower())
+    shutil.copy(authority / "node.pem", tmp_path / "other.pem")
+    await reached(lambda: "the former files stay in use" in caplog.text)
+    shutil.copy(authority / "node.key", tmp_path / "other.key")
+    await reached(lambda: p0.outbox.links == 0)
+    assert len(p1.received) == 10
     await asyncio.gather(p0.peers.close(), p1.peers.close())
 
 

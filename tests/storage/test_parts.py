@@ -53,6 +53,21 @@ def test_another_process_resumes_a_part(tmp_path: Path) -> None:
     assert not list(tmp_path.iterdir())
 
 
+def test_the_bytes_of_open_parts_are_arriving(tmp_path: Path) -> None:
+    """Bytes of an earlier process arrived in its time, and those of a closed part are committed or wait for a retry."""
+    _begun(tmp_path).close()
+    folder = PartFolder(tmp_path)
+    resumed, new = folder.left("0f"), folder.begin("1e", _head())
+    assert resumed is not None and folder.arriving_bytes == 0
+    resumed.write(b"abc")
+    new.write(b"de")
+    assert folder.arriving_bytes == 5
+    folder.keep("0f", resumed)
+    assert folder.arriving_bytes == 2
+    new.drop()
+    assert folder.arriving_bytes == 0
+
+
 def test_a_new_answer_replaces_a_part(tmp_path: Path) -> None:
     _begun(tmp_path).close()
     part = _begun(tmp_path)

@@ -243,7 +243,9 @@ def test_a_killed_process_is_restarted_without_the_planted_fault(
         crawl.supervisor.stop("signal")
 
     supervised = Supervised(tmp_path / "crawl", web.url("/x", "127.0.0.1"), act)
-    assert asyncio.run(supervised.run())["stopped_by"] == "signal" and supervised.supervisor.failure is None
+    ended = asyncio.run(supervised.run())
+    assert ended["stopped_by"] == "signal" and supervised.supervisor.failure is None
+    assert ended["run"]["pages"] == ended["pages"], "what was counted before the kills belongs to the run"
     assert f"{KILLED}; restarting it in 0.2 s" in caplog.text and "0.4 s" not in caplog.text
     stopping = supervised.supervisor._stopping
     assert stopping is not None and stopping.cancelled(), "all processes have ended in time"

@@ -16,7 +16,7 @@ from crawler.config import convert
 from crawler.crawl.directory import FORMAT, CrawlDirectory
 from crawler.crawl.immutable_settings import load_immutable
 from crawler.crawl.journal import Journal, keep_journal, load_journal
-from crawler.errors import BusyError, DamageError, DirectoryError
+from crawler.errors import BusyError, ConfigError, DamageError, DirectoryError
 from crawler.pages.captures import unpack_record
 from crawler.process.opening.stages import at_rest
 from crawler.storage.commit import load_counters
@@ -332,6 +332,21 @@ def test_a_harmful_former_default_is_replaced(tmp_path: Path) -> None:
     assert convert(directory.settings.load()).refresh.clock_min == 60.0
 
 
+def test_a_value_above_a_new_limit_is_lowered(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    """Once, a longer `urls.length_max` applied to links, but not to typed URLs, exports and redirects of robots.txt."""
+    directory = CrawlDirectory(unpacked("2026-11-22-93aa052-refreshed:6", tmp_path))
+    text = directory.settings.file.read_text()
+    former = text.replace("length_max = 8192", "length_max = 9000").replace(
+        "[fetch]", "[fetch]\ncontent_codings_max = 3"
+    )
+    directory.settings.file.write_text(former)
+    ready(directory)
+    assert convert(directory.settings.load()).urls.length_max == 8192
+    assert caplog.text.count("it is lowered") == caplog.text.count("content_codings_max was removed") == 1
+    with pytest.raises(ConfigError, match="urls.length_max"):
+        convert({"urls": {"length_max": 9000}})
+
+
 def test_a_due_in_memory_becomes_a_run_on_disk(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """A crawl whose known URLs were kept in memory knows all of them after the upgrade, and continues."""
     directory = CrawlDirectory(unpacked("2026-11-23-a6645cb-refreshed", tmp_path))
@@ -367,7 +382,7 @@ def test_settings_of_one_run_are_dropped(tmp_path: Path, caplog: pytest.LogCaptu
         text = text.replace(former, wait)
     for given, kept in ((text, 300.0), (text.replace("first = 5.0", "first = 6.0"), 15.0)):
         directory.settings.file.write_text(given)
-        directory.note_format(FORMAT - 1)
+        directory.note_format(5)
         caplog.clear()
         ready(directory)
         saved = convert(directory.settings.load())
@@ -382,6 +397,6 @@ def test_a_derived_address_of_a_node_is_dropped(tmp_path: Path, listen: str, kep
     directory = CrawlDirectory(unpacked("2026-11-27-a28ab452-spider:5", tmp_path))
     settings = {"splitter": {"name": "a", "peers": ["a=h:7", "b=h:8"], "listen": listen}}
     directory.settings.save(convert(settings))
-    directory.note_format(FORMAT - 1)
+    directory.note_format(5)
     ready(directory)
     assert convert(directory.settings.load()).splitter.listen == kept

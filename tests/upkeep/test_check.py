@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from crawler.cli import work_progress
 from crawler.clock import VirtualClock
 from crawler.config import convert
 from crawler.crawl.directory import CrawlDirectory
@@ -34,7 +35,9 @@ from crawler.storage.keys import (
 )
 from crawler.storage.kv import DiskStore, scan_prefix, seal, unseal
 from crawler.storage.reshard import load
+from crawler.upkeep import check as checking
 from crawler.upkeep.check import PROBLEMS_MAX, check, repair, repair_before_opening
+from tests.end_to_end.web import run
 from tests.process.support import Joint, fetch
 from tests.upkeep import support
 from tests.upkeep.support import (
@@ -420,3 +423,18 @@ def test_reserved_space_is_freed_before_anything_is_written(directory: CrawlDire
     assert not (folder / BALLAST).exists()
     with Lock(folder / "node.lock", "p0"), pytest.raises(BusyError):
         repair_before_opening(folder)
+
+
+@pytest.mark.parametrize("repairs", [False, True])
+def test_a_check_shows_how_much_it_has_read(
+    directory: CrawlDirectory, monkeypatch: pytest.MonkeyPatch, repairs: bool
+) -> None:
+    monkeypatch.setattr(work_progress, "PLAIN_INTERVAL", 0.0)
+    monkeypatch.setattr(checking, "_TOLD_EVERY", 1)
+    with opened(directory) as stages:
+        whole = sum(length for _, length in stages.pages.committed_lengths())
+    words = ["check", "--dir", directory.path, *(["--repair"] if repairs else [])]
+    shown = run(*words).err.splitlines()
+    assert "crawler: values of the store: 1" in shown
+    assert shown[-1] == f"crawler: bytes of WARC records: {whole:,} of {whole:,}"
+    assert run(*words, "--quiet").err == ""

@@ -3,7 +3,7 @@
 import pytest
 
 from crawler.errors import UsageError
-from crawler.urls.typed_url import not_a_url, typed_host, whole_host
+from crawler.urls.typed_url import not_a_url, typed_host, typed_url, whole_host
 
 
 @pytest.mark.parametrize("text", ["http://x.test", "HTTPS://x.test/a b", "http:x.test"])
@@ -48,3 +48,31 @@ def test_a_whole_host(text: str) -> None:
 def test_a_part_of_a_host_is_not_taken_for_the_whole_host(text: str) -> None:
     with pytest.raises(UsageError, match="a block applies to all URLs of a host, such as example.org"):
         whole_host(text, "a block")
+
+
+@pytest.mark.parametrize(
+    ("text", "url"),
+    [
+        ("example.org", "http://example.org/"),
+        ("example.org/a", "http://example.org/a"),
+        ("localhost", "http://localhost/"),
+        ("LOCALHOST/a", "http://localhost/a"),
+        ("wiki:80/a", "http://wiki/a"),
+        ("[::1]/a", "http://[::1]/a"),
+        ("http://wiki", "http://wiki/"),
+        ("nothing", None),
+        ("nothing/at?all", None),
+        ("nothing?a=b.c", None),
+        ("localhosts", None),
+        ("/example.org", None),
+        ("", None),
+    ],
+)
+def test_a_single_word_is_not_a_url(text: str, url: str | None) -> None:
+    """Once, `crawler withdraw nothing` left a rule for `http://nothing/`."""
+    assert typed_url(text) == url
+
+
+@pytest.mark.parametrize("text", ["wiki", "WIKI", "http://wiki", "wiki:80", "ｗiki"])
+def test_a_single_word_may_be_the_name_of_a_host(text: str) -> None:
+    assert whole_host(text, "a block") == typed_host(text) == "wiki"

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from crawler.http_dates import parse_date
+from crawler import http_dates
 from crawler.records import LinkFlag, PageRecord
 
 NEWS_AGE_MAX = 365.0 * 86_400.0
@@ -38,7 +38,7 @@ class News:
     def copied(self, born: float | None, record: PageRecord, now: float) -> None:
         """Count the first fetch of a page that a hub had shown. `born` is the publication date, if one was given."""
         if born is None:
-            born = _instant(record.last_modified)
+            born = http_dates.instant(record.last_modified)
         if born is not None and 0.0 <= now - born <= NEWS_AGE_MAX:
             self._delays[min(int(math.log(max(now - born, 1.0)) / _GROWTH), _BINS - 1)] += 1
 
@@ -70,16 +70,8 @@ class News:
         return f"News({self.by_kind.total()} found)"
 
 
-def kind_of(hub: PageRecord, *, is_feed: bool) -> str:
+def kind_of(hub: PageRecord) -> str:
     """Return the kind of a hub: `sitemap`, `feed` or `page`."""
     if hub.flags & _SITEMAP:
         return "sitemap"
-    return "feed" if is_feed or hub.flags & _FEED else "page"
-
-
-def _instant(date: str) -> float | None:
-    """Return the instant that an HTTP date names; None if the text is not an HTTP date."""
-    try:
-        return parse_date(date).timestamp() if date else None
-    except (ValueError, OverflowError, TypeError):
-        return None
+    return "feed" if hub.flags & _FEED else "page"

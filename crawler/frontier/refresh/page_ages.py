@@ -18,21 +18,11 @@ from crawler.storage.kv import Batch, KeyValue
 from crawler.urls.canonical import hostname
 
 _SOURCES = LinkFlag.SITEMAP | LinkFlag.FEED
-FEED_TYPES = frozenset(
-    {
-        "application/rss+xml",
-        "application/atom+xml",
-        "application/rdf+xml",
-        "application/feed+json",
-        "application/xml",
-        "text/xml",
-    }  # fmt: skip
-)
 
 
 def is_source(record: PageRecord) -> bool:
     """Return whether a page is a sitemap or a feed, which signals changes of other pages."""
-    return bool(record.flags & _SOURCES) or record.content_type in FEED_TYPES
+    return bool(record.flags & _SOURCES)
 
 
 class PageAges:

@@ -19,7 +19,7 @@ from crawler.frontier.refresh.change_intake import ChangeIntake
 from crawler.frontier.refresh.expectation import Expectation
 from crawler.frontier.refresh.importance import Importance
 from crawler.frontier.refresh.news import News, kind_of
-from crawler.frontier.refresh.page_ages import FEED_TYPES, PageAges, is_source
+from crawler.frontier.refresh.page_ages import PageAges, is_source
 from crawler.frontier.refresh.page_facts import LINKS_LEAST, SITE_LIST_LINKS
 from crawler.frontier.refresh.page_keys import PageKeys
 from crawler.frontier.refresh.portion import Portion
@@ -199,7 +199,7 @@ class RefetchOutcomes:
         hub, page = self.record(fingerprint), self.schedule.find(fingerprint)
         if hub is None or page < 0:
             return False
-        self.news.found(kind_of(hub, is_feed=hub.content_type in FEED_TYPES))
+        self.news.found(kind_of(hub))
         self.schedule.facts.credit_hub(page, 1.0, self.clock.at(now))
         state.stage(self.schedule, page, batch)
         return True

@@ -59,9 +59,9 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from crawler import http_dates
 from crawler.config import RefreshConfig
 from crawler.errors import DamageError
-from crawler.http_dates import parse_date
 from crawler.records import UNDECODABLE, Outcome, PageRecord, PageState
 from crawler.storage import keys
 from crawler.storage.kv import Batch, KeyValue, scan_prefix, seal, unseal
@@ -357,7 +357,7 @@ class Validators:
         honest = 1.0 / (before.not_modified + 1.0)
         if not cell.shown:
             honest = min(honest, 2.0 / ((cell.saved + 1.0) * (cell.saved + 2.0)))
-        changed_at = _instant(after.last_modified)
+        changed_at = http_dates.instant(after.last_modified)
         if changed_at is not None:
             if changed_at > before.fetched_at:
                 return 0.0
@@ -501,10 +501,3 @@ def _doubt(page: _Page | None, kinds: tuple[ValidatorKind, ...]) -> bool:
 
 def _value(record: PageRecord, kind: ValidatorKind) -> str:
     return record.last_modified if kind is ValidatorKind.MODIFIED else record.etag
-
-
-def _instant(date: str) -> float | None:
-    try:
-        return parse_date(date).timestamp()
-    except (ValueError, TypeError, OverflowError):
-        return None

@@ -25,14 +25,14 @@ from crawler.pages.archive import Archive
 from crawler.pages.formats import cdxj
 from crawler.pages.formats.selection import Say, Selection, ignore
 from crawler.pages.formats.warc_stream import ReceiptOf, warc_chunks
-from crawler.records import NO_PAGE, PageState
+from crawler.records import NO_PAGE, LinkFlag, PageState
 from crawler.storage.files import named_output
+from crawler.urls.media_type import is_html
 
 _ARCHIVE = "data.warc.gz"
 _PAGES_HEADER = {"format": "json-pages-1.0", "id": "pages", "title": "All Pages"}
-# Media types of pages from which a reader of the archive may start: documents, not the files that documents
-# need.
-_PAGE_TYPES = frozenset({"text/html", "application/xhtml+xml", "text/plain", "application/pdf"})
+# Media types of the documents, besides HTML, from which a reader of the archive may start.
+_DOCUMENT_TYPES = frozenset({"text/plain", "application/pdf"})
 
 
 def write_wacz(
@@ -86,7 +86,9 @@ def _copied(archives: Sequence[Archive], select: Selection, index: Any, **option
 
 def is_page(row: Mapping[str, Any], flags: int) -> bool:
     """Return whether a row describes a page from which a reader of the archive may start."""
-    return row["state"] == PageState.STORED and row["content_type"] in _PAGE_TYPES and not flags & NO_PAGE
+    kind = row["content_type"] or ""
+    is_document = is_html(kind) or kind in _DOCUMENT_TYPES or bool(flags & LinkFlag.SNIFFED)
+    return row["state"] == PageState.STORED and is_document and not flags & NO_PAGE
 
 
 def _page_lines(rows: Iterable[Mapping[str, Any]]) -> Iterator[bytes]:

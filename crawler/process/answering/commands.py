@@ -17,10 +17,12 @@ from msgspec.structs import replace
 from crawler.admin.status import MemberStatus, Status
 from crawler.change_signals import Signalled
 from crawler.clock import iso_time
+from crawler.crawl.blocked_hosts import add_blocked, remove_blocked
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.relaxed_settings import confirm
 from crawler.errors import UsageError
 from crawler.frontier.hosts.ranking import ORDERS
+from crawler.pages.reading import codings_of, decode_payload
 from crawler.process.answering.explainer import Explainer, Steps
 from crawler.process.answering.withdrawing import Withdrawing
 from crawler.process.committing.portions import portions
@@ -30,7 +32,7 @@ from crawler.records import LinkFlag, PageState, PeerStatus
 from crawler.robots.cache import RobotsCopy
 from crawler.storage.commit import Change, Maker
 from crawler.urls.canonical import hostname
-from crawler.urls.typed_url import LOGIN_REFUSED, split_login, typed_host, typed_url, whole_host
+from crawler.urls.typed_url import LOGIN_REFUSED, looked_up, split_login, typed_host, whole_host
 
 Commit = Callable[[Change | Maker], None]
 T = TypeVar("T")
@@ -178,9 +180,7 @@ class Commands:
         from crawler.consent.use_rule import UseRule
 
         rule = UseRule.of(allow, self._context.config.consent)
-        request_form = typed_url(url)
-        if request_form is None:
-            raise UsageError(f"{url!r} is not an http or https URL")
+        request_form = looked_up(url)
         fingerprint = self._fingerprinter.fingerprint(request_form)
         if self._frontier.views.withholding_line(request_form):
             return None
@@ -188,6 +188,12 @@ class Commands:
         page = self._pages.get(fingerprint, with_noarchive=with_noarchive, static=static, refused=refused)
         if page is None:
             return None
+        if headers:
+            content = b""
+        elif screenshot:
+            content = self._pages.view(page.capture)
+        else:  # an unknown coding is left on the content, because the answer may still be useful
+            content = decode_payload(page.payload, codings_of(page.headers))
         return {
             "url": page.capture.url,
             "status": page.status,
@@ -195,7 +201,7 @@ class Commands:
             "headers": [[name.decode("latin-1"), value.decode("latin-1")] for name, value in page.headers],
             "fetched_at": iso_time(page.capture.fetched_at),
             "consent": in_plain(self._pages.store, fingerprint, page.capture),
-            "content": b"" if headers else self._pages.view(page.capture) if screenshot else page.content,
+            "content": content,
         }
 
     def seed(self, urls: list[str], settings: dict[str, str] | None = None) -> Steps:
@@ -264,6 +270,7 @@ class Commands:
         name = whole_host(host, "a block")
         yield from self._point.making()
         if self._owns(name):
+            add_blocked(self._context.directory.parent, [name])
             self._frontier.blocks.block(name)
             self._commit_blocks()
         return {"host": name}
@@ -273,6 +280,7 @@ class Commands:
         name = whole_host(host, "a block")
         yield from self._point.making()
         if self._owns(name):
+            remove_blocked(self._context.directory.parent, name)
             self._frontier.blocks.unblock(name, self._now())
             self._commit_blocks()
         return {"host": name}

@@ -97,6 +97,7 @@ class CommitLoop:
         self.busy = False  # whether the loop is carrying out a step other than waiting
         self.writing = False  # True if a write exceeded its time limit; the store must then stay open
         self._compacting = False
+        self._closed = False
         self._flush_failures = 0  # number of flushes that failed since the last one that succeeded
         self._news = asyncio.Event()
         self._few_in_flight = asyncio.Event()
@@ -149,6 +150,7 @@ class CommitLoop:
     async def close(self, limit: float) -> None:
         """End merges and threads, each within `limit` seconds. If the writer thread takes longer, set `writing`."""
         in_thread = self._in_thread
+        self._closed = True
         self._background.cancel()
         await within(limit, "merges", self._background.wait())
         for executor in (self._writer, self.merger):
@@ -282,8 +284,11 @@ class CommitLoop:
         return change
 
     def _compact(self) -> None:
-        """Start a merge of runs in the merger thread, unless one is under way."""
-        if self._compacting or (plan := self._due.compactor.begin()) is None:
+        """Start a merge of runs in the merger thread, unless one is under way or the threads have ended.
+
+        A change that was still queued when the threads ended is committed later, and its commit calls this method.
+        """
+        if self._compacting or self._closed or (plan := self._due.compactor.begin()) is None:
             return
         self._compacting = True
         self._background.start(self._merge(plan))

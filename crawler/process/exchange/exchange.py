@@ -108,14 +108,15 @@ class Exchange:
     """Applies the limits of a crawl and detects its end. A process without peers uses this class, not a subclass."""
 
     address: Address = ("", 0)  # the address at which peers reach this process
+    before: Counter[str]  # the counters at the start of the run, even if the process was restarted since
 
     def __init__(self, context: ProcessContext, parts: ExchangeParts, member: Member, loops: Loops) -> None:
         self._context, self._parts, self._clock = context, parts, context.clock
         self._loops = loops
         self._frontier, self._refresh = parts.frontier, parts.refresh
         self._outbox, self._inbox = parts.outbox, parts.inbox
-        self._before = Counter(_run_before(parts.store, parts.counters_before, member.run))
-        self._pages_before = pages_of(parts.counters_before) - pages_of(self._before)
+        self.before = Counter(_run_before(parts.store, parts.counters_before, member.run))
+        self._pages_before = pages_of(parts.counters_before) - pages_of(self.before)
         self._work, self._work_at = 0, float("-inf")
         self._level = LevelReport(0.0, 0.0, False)
         crawl = context.config.crawl
@@ -203,7 +204,7 @@ class Exchange:
             appended=self._outbox.appended,
             applied=self._inbox.applied,
             pages=self._pages_before + self._loops.pages_ended(),
-            bytes=counters["bytes.wire"] - self._before["bytes.wire"],
+            bytes=counters["bytes.wire"] - self.before["bytes.wire"],
             in_flight=self._loops.in_flight(),
             work=self._hosts_with_work(),
             level=self._level.level,

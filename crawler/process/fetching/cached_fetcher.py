@@ -9,21 +9,22 @@ answer may depend on more than the URL.
 
 from collections.abc import Hashable
 
+from crawler import content_codings
 from crawler.export.earlier_answers import EarlierAnswer, EarlierAnswers
-from crawler.fetcher.fetch_request import FetchRequest
+from crawler.fetcher.fetch_request import FetchLimits, FetchRequest
 from crawler.fetcher.fetchers import Fetcher
-from crawler.fetcher.outcome import blame_of, of_status
+from crawler.fetcher.framing import head_of
+from crawler.fetcher.outcome import blame_of, location_of, of_head
 from crawler.records import CACHED, Fetch
-from crawler.urls.media_type import field_text, media_type
 
 
 class CachedFetcher:
-    """Returns an answer from `answers`, if there is one of at most `bytes_max` bytes; otherwise fetches the URL."""
+    """Returns an answer from `answers` if there is one within `limits`; otherwise fetches the URL."""
 
-    def __init__(self, fetcher: Fetcher, answers: EarlierAnswers, bytes_max: int) -> None:
+    def __init__(self, fetcher: Fetcher, answers: EarlierAnswers, limits: FetchLimits) -> None:
         self._fetcher = fetcher
         self._answers = answers
-        self._bytes_max = bytes_max
+        self._limits = limits
 
     @property
     def places(self) -> int:
@@ -40,10 +41,10 @@ class CachedFetcher:
     async def fetch(self, task: FetchRequest) -> Fetch:
         """Return the stored answer to a plain GET if there is one, and otherwise the answer of the server."""
         plain = task.method == "GET" and not (task.conditional or task.headers or task.jar)
-        found = self._answers.find(task.url, self._bytes_max) if plain else None
+        found = self._answers.find(task.url, self._limits.body_bytes_max) if plain else None
         if found is None:
             return await self._fetcher.fetch(task)
-        fetch = _as_fetched(found, task.body_bytes_max or self._bytes_max)
+        fetch = _as_fetched(found, task.limits(self._limits))
         if task.owner is not None:
             self._fetcher.hold_more(task.owner, len(fetch.body) + len(fetch.content))
         return fetch
@@ -55,18 +56,27 @@ class CachedFetcher:
         self._fetcher.let_go(owner)
 
 
-def _as_fetched(found: EarlierAnswer, content_max: int) -> Fetch:
+def _as_fetched(found: EarlierAnswer, limits: FetchLimits) -> Fetch:
     """Return a stored answer as the fetcher returned it in the earlier crawl, with the time of that fetch."""
     stored = found.stored
-    is_redirect = 300 <= stored.status < 400
-    location = field_text(stored.header(b"location")) if is_redirect else ""
-    outcome = of_status(
-        stored.status, conditional=False, has_body=bool(stored.payload), has_location=bool(location)
-    )
-    content_type, charset = media_type(
-        [value for name, value in stored.headers if name.lower() == b"content-type"]
-    )
-    content = stored.content
+    head = head_of(stored.headers, version=stored.version, status=stored.status, reason=stored.reason)
+    outcome = of_head(head, has_body=bool(stored.payload))
+    content_type, charset = head.media_type()
+    content, truncated, undecoded = stored.payload, False, False
+    try:
+        decoder = content_codings.decoder_for(
+            head.tokens(b"content-encoding"),
+            limit=limits.body_bytes_max,
+            step=limits.decode_step_bytes,
+        )
+    except content_codings.UnknownCoding:
+        content, undecoded = b"", True
+    else:
+        if decoder is not None:
+            content = b"".join((*decoder.feed(content), *decoder.finish()))
+            truncated = decoder.full
+        elif len(content) > limits.body_bytes_max:
+            content, truncated = content[: limits.body_bytes_max], True
     return Fetch(
         stored.capture.url,
         outcome,
@@ -76,11 +86,12 @@ def _as_fetched(found: EarlierAnswer, content_max: int) -> Fetch:
         version=stored.version,
         headers=stored.headers,
         body=stored.payload,
-        content=content[:content_max],
+        content=content,
         content_type=content_type,
         charset=charset,
-        truncated="length" if len(content) > content_max else "",
-        location=location,
+        truncated="length" if truncated else "",
+        undecoded=undecoded,
+        location=location_of(head),
         began=stored.capture.fetched_at,
         took=found.took,
         connection=CACHED,

@@ -23,6 +23,7 @@ from crawler.clock import Clock
 from crawler.config import Config
 from crawler.errors import StoreError
 from crawler.extract.map_stream import MapStream
+from crawler.extract.sitemap import is_sitemap
 from crawler.fetcher.cookies import CookieJars
 from crawler.fetcher.direct_requests import no_address
 from crawler.fetcher.dns_cache import Resolution
@@ -57,7 +58,7 @@ Sink = Callable[[FetchTask, Fetch, Extracted | None], Awaitable[None]]
 Promise = Callable[[FetchTask, Fetch, Change], None]
 RequestOptionsOf = Callable[[FetchTask], RequestOptions]
 
-_OWN_REQUEST, _SITEMAP = LinkFlag.OWN_REQUEST, LinkFlag.SITEMAP
+_OWN_REQUEST, _SEED, _SITEMAP = LinkFlag.OWN_REQUEST, LinkFlag.SEED, LinkFlag.SITEMAP
 _REFRESH, _RENDER, _EXTERNAL = LinkFlag.REFRESH, LinkFlag.RENDER, LinkFlag.EXTERNAL
 # an answer with more bytes or more links than this is heavy; about one answer in a hundred is heavy
 HEAVY_BYTES, HEAVY_LINKS = (2 << 20, 1_000)
@@ -115,7 +116,7 @@ class FetchTasks:
         files: FileBodies,
         sink: Sink | None = None,
     ) -> None:
-        self._files = files
+        self.files = files
         self._config = config
         self._clock = clock
         self._frontier = frontier
@@ -404,6 +405,8 @@ class FetchTasks:
                 return fetch, None, None
             if self.flags_of is not None:
                 fetch_task.flags |= self.flags_of(fetch_task)
+            if fetch_task.flags & _SEED and fetch.part is None and is_sitemap(fetch.content):
+                fetch_task.flags |= _SITEMAP
             self._results.note_site(fetch)
             if fetch.part is not None and fetch_task.flags & _SITEMAP:
                 self._step_aside(fetch_task)
@@ -436,11 +439,11 @@ class FetchTasks:
             with_options(request, options)
             request.jar = self._jars.of(options.jar) if options.jar else None
             request.proxy = options.proxy
-            request.file = self._files.body(request, fetch_task)
+            request.file = self.files.body(request, fetch_task)
             return await self._hops.follow(
                 fetch_task, request, self._hops.in_scope, options, keeps_all=True
             ), None
-        request.file = file = self._files.body(request, fetch_task)
+        request.file = file = self.files.body(request, fetch_task)
         if file is not None and file.has_left():
             await asyncio.to_thread(file.reopen)
         stream = self._reader.follow(fetch_task)

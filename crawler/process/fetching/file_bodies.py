@@ -6,6 +6,7 @@ resumed.
 
 from crawler.config import Config
 from crawler.extract.feed import is_feed
+from crawler.extract.sitemap import is_sitemap
 from crawler.fetcher.fetch_request import FetchRequest
 from crawler.fetcher.file_body import FileBody, FileRule
 from crawler.records import FetchTask, LinkFlag
@@ -37,6 +38,11 @@ class FileBodies:
         self._kinds = Kinds(config.filter.accept, config.filter.reject)
         self._chosen = bool(config.filter.accept)
 
+    @property
+    def arriving_bytes(self) -> int:
+        """The number of bytes of large files that have arrived and are not committed yet."""
+        return self._parts.arriving_bytes
+
     def body(self, request: FetchRequest, fetch_task: FetchTask) -> FileBody | None:
         """Return the `FileBody` that receives the answer to a page's request; None if every answer stays in memory."""
         if self._off or fetch_task.flags & LinkFlag.EXTERNAL:
@@ -54,8 +60,11 @@ class FileBodies:
         def is_asked(url: str, media_type: str) -> bool:
             return every or seed or (self._chosen and self._kinds.keeps(url, media_type))
 
+        def parses(media_type: str, start: bytes) -> bool:
+            return self._parses(media_type, start) or (seed and is_sitemap(start))
+
         return FileRule(
-            parses=self._parses,
+            parses=parses,
             is_asked=is_asked,
             held_bytes_max=self._fetch.file_held_bytes,
             bytes_max=self._fetch.file_bytes_max,

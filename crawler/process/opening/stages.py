@@ -26,6 +26,7 @@ from msgspec.structs import replace
 
 from crawler.clock import Clock
 from crawler.config import Config
+from crawler.crawl.blocked_hosts import add_blocked, load_blocked
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.immutable_settings import keep_immutable, refreshes
 from crawler.crawl.lost_processes import check_for_loss
@@ -42,7 +43,7 @@ from crawler.process.opening.process_context import ProcessContext
 from crawler.process.opening.process_views import ProcessViews
 from crawler.records import Link, LinkFlag
 from crawler.splitter.partition import Partition
-from crawler.storage.commit import CommitPoint
+from crawler.storage.commit import Change, CommitPoint
 from crawler.storage.faults import reach
 from crawler.storage.files import Lock, closed_on_error, is_held, reserve, sync_directory
 from crawler.storage.keys import CLEAN, EQUIVALENCES, RUNNING
@@ -50,6 +51,7 @@ from crawler.storage.kv import Batch
 from crawler.storage.reshard import load_json
 from crawler.urls.equivalence import Equivalences
 from crawler.urls.fingerprint import fingerprinter_of
+from crawler.wording import several
 
 if TYPE_CHECKING:
     from crawler.process.opening.decisions import Decisions
@@ -171,6 +173,8 @@ class Stages:
         )
         self.point = self._commit_point()
         self.commits = Commits(self.point, self.due, self.frontier, self.clock)
+        if context.copy is None:
+            self._agree_on_blocks()
         self.trace = assembly.make_trace(context)
         if self.trace is not None:
             files.callback(self.trace.abandon)
@@ -178,6 +182,23 @@ class Stages:
             context, store, printer, url_filter, self.pages.withdrawals.stops
         )
         self.views = self._views(brief=brief)
+
+    def _agree_on_blocks(self) -> None:
+        """Block each own host that is blocked in the store or in `blocked.json` in both (`crawl/blocked_hosts.py`)."""
+        folder, blocks, owner = self.directory.parent, self.frontier.blocks, self.topology.partition.owner
+        stored, listed = blocks.names(), load_blocked(folder)
+        own = {host for host in listed if owner(self.fingerprinter.host_key(host)) == self.name}
+        if lost := own - stored:
+            for host in lost:
+                blocks.block(host)
+            change = Change(sync=True)
+            blocks.stage(change)
+            self.commits.commit_now(change)
+            log.warning(
+                "the store had lost the blocks of %s; they are in force again", several(len(lost), "host")
+            )
+        if stored - listed:
+            add_blocked(folder, stored)
 
     @cached_property
     def decisions(self) -> "Decisions":

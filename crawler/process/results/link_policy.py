@@ -35,13 +35,7 @@ _REQUISITE, _REDIRECT = LinkFlag.REQUISITE, LinkFlag.REDIRECT
 _NEWS, _REFRESH = LinkFlag.NEWS, LinkFlag.REFRESH
 _EXTERNAL = LinkFlag.EXTERNAL
 _KEPT_BY_REDIRECTS = int(
-    LinkFlag.SEED
-    | LinkFlag.SITEMAP
-    | LinkFlag.FEED
-    | LinkFlag.REQUISITE
-    | LinkFlag.NEWS
-    | LinkFlag.RENDER
-    | LinkFlag.STATIC
+    LinkFlag.SEED | LinkFlag.SITEMAP | LinkFlag.REQUISITE | LinkFlag.NEWS | LinkFlag.RENDER | LinkFlag.STATIC
 )
 
 

@@ -18,7 +18,7 @@ def final_report(process: Process, crawl_id: str) -> Report:
         ended=now,
         stopped_by=process.run_end.reason,
         counters=dict(counters),
-        run_counters=dict(counters - stages.counters_before),
+        run_counters=dict(counters - process.exchange.before),
         frontier=views.frontier_counts(),
         hosts=list(hosts.hosts(now, HOSTS_IN_REPORT, explained=REASONS_SHOWN)),
         due=views.due_counts(),

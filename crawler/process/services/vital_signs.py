@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from crawler.admin import process_metrics
 from crawler.admin.health import recent_requests
-from crawler.admin.status import MemberStatus
+from crawler.admin.status import MemberStatus, fetches
 from crawler.process.answering.wait_log import HOSTS_MAX, WaitLog
 
 if TYPE_CHECKING:
@@ -26,7 +26,6 @@ class VitalSigns:
     def __init__(self, process: "Process", stages: "Stages") -> None:
         self._process, self._name = process, stages.name
         self._frontier, self._due, self._counters = stages.frontier, stages.due, stages.point.counters
-        self._fetched_before = stages.counters_before["pages.fetched"]
         self._now: Callable[[], float] = stages.clock.now
         self._lag = 0.0
         self._waits = WaitLog()
@@ -53,7 +52,11 @@ class VitalSigns:
         return {
             "members": [MemberStatus(process["name"], "running", self._now(), process["pid"])],
             "processes": [process],
-            "run": {"fetched": self._counters["pages.fetched"] - self._fetched_before},
+            "run": {
+                "fetched": self._grown("pages.fetched"),
+                "again": self._grown("refresh.done"),
+                "arriving_bytes": self._process.fetch_tasks.files.arriving_bytes,
+            },
             "recent": self._recent.plain(),
             "slowest": self._frontier.views.slowest(self._now()),
             "pages_left": self._process.exchange.coordination.pages_left(self._now()),
@@ -64,10 +67,14 @@ class VitalSigns:
             "log": dict(self.errors.counts),
         }
 
+    def _grown(self, counter: str) -> int:
+        return self._counters[counter] - self._process.exchange.before[counter]
+
     def _growing(self) -> dict[str, int]:
         """Return the counters that show the progress of the crawl by their growth."""
         return {
             "done": self._counters["urls.done"],
+            "fetches": fetches(self._counters),
             "hosts": self._frontier.views.hosts_reached,
             "new": self._due.new
             - self._counters["urls.new_seeds"],  # seeds come from the user and not from pages

@@ -479,6 +479,26 @@ def test_one_merge_at_a_time_and_the_next_after_its_commit(
     assert len(due.known_set.runs) == 1 and due.new == 20 and not loop.commits._compacting
 
 
+def test_no_merge_is_started_once_the_threads_have_ended(loop: Loop) -> None:
+    """A merge that ends during the shutdown is committed afterwards. Its commit found that another merge was due."""
+    due = loop.stages.due
+
+    async def play() -> None:
+        for first in (1, 6):
+            loop.stages.commits.commit_now(loop.links(5, first))
+        loop.commits._compact()
+        for first in (11, 16):
+            loop.stages.commits.commit_now(loop.links(5, first))
+        await loop.commits._background.wait()
+        await loop.commits.close(3.0)
+        loop.stages.commits.commit_queued()
+        await loop.commits._background.wait()
+
+    asyncio.run(play())
+    assert loop.run_end.failure is None
+    assert len(due.known_set.runs) == 3, "the next run of the process merges the others"
+
+
 @pytest.mark.parametrize("ends", [True, False])
 def test_a_write_that_does_not_end_keeps_its_files_open(
     loop: Loop, monkeypatch: pytest.MonkeyPatch, ends: bool

@@ -1,6 +1,7 @@
 """Test the fetch tasks of a process with real stages. Answers and addresses are canned."""
 
 import asyncio
+import gzip
 import logging
 import sys
 from collections.abc import Callable
@@ -219,6 +220,27 @@ def test_sitemaps_have_a_bound_of_their_own(run: Run) -> None:
     assert request.body_bytes_max == request.wire_bytes_max == most
     assert request.listener is not None, "it is parsed while it arrives"
     assert all(other.listener is None for other in run.canned.requests[:-1])
+
+
+SITEMAP_BODY = b"<urlset><url><loc>http://a.org/x</loc></url></urlset>"
+
+
+@pytest.mark.parametrize(
+    ("body", "seed", "listed"),
+    [
+        (SITEMAP_BODY, True, True),
+        (gzip.compress(SITEMAP_BODY), True, True),
+        (SITEMAP_BODY, False, False),
+    ],
+    ids=["xml", "gzip", "a link to it"],
+)
+def test_a_seed_that_is_a_sitemap_is_read_as_one(run: Run, body: bytes, seed: bool, listed: bool) -> None:
+    fetch_task = run.joint.fetch_task()
+    if not seed:
+        fetch_task.flags = 0
+    run.answer(fetch(HOME, body, content_type="application/xml"))
+    change = run.see_through(fetch_task)
+    assert links_of(change) == [("http://a.org/x", 1, 0, 0)] * listed
 
 
 def test_bytes_are_held_until_the_commit_of_their_own_fetch_task(

@@ -206,7 +206,7 @@ def test_a_redirect_is_a_hop_of_the_same_depth(home: Joint) -> None:
 def test_a_redirect_target_keeps_some_flags_of_its_source(open_joint: OpenJoint, flag: int) -> None:
     joint = open_joint(crawl={"scope": "any", "requisites": True})
     change = joint.follow(HOME, redirect(HOME, "/q"), flags=flag)
-    kept = flag if flag in (FEED, REQUISITE, SITEMAP) else 0
+    kept = flag if flag in (REQUISITE, SITEMAP) else 0
     assert links_of(change) == [("http://a.org/q", 0, 1, kept | REDIRECT)]
 
 

@@ -447,3 +447,18 @@ def test_revisits_are_dropped_before_their_response(tmp_path: Path) -> None:
     survey = Survey(site.cache, 1)
     dropped = [capture.kind for found in survey.find({}) if found for _, capture in found]
     assert dropped == ["revisit", "revisit", "response"]
+
+
+def test_the_note_of_a_segment_is_deleted_with_it(tmp_path: Path) -> None:
+    """A segment may be shipped after it was chosen; a note without its segment would go to lost+found."""
+    site = refreshed(tmp_path)
+
+    def between() -> None:
+        if site.cache.repeated is not None:
+            for segment, _ in site.cache.committed_lengths():
+                (site.cache.folder / f"{segment}.shipped").touch()
+
+    site.clean(between)
+    notes = [path.name.removesuffix(".shipped") for path in site.cache.folder.glob("*.shipped")]
+    assert site.cleaner.take_result().segments
+    assert {segment for segment, _ in site.cache.committed_lengths()} >= set(notes)

@@ -16,7 +16,6 @@ from crawler.frontier.frontier import Frontier
 from crawler.frontier.hosts.gap_journal import GapJournal, JournalMemory, journal_bytes
 from crawler.frontier.refresh.importance import read_values
 from crawler.frontier.refresh.stored_view import unopened
-from crawler.pages.cleaning import SLACK_BYTES, Cleaner
 from crawler.pages.page_cache import PageCache
 from crawler.pages.warc import SegmentFacts
 from crawler.pages.withdrawals import Withdrawals
@@ -41,6 +40,7 @@ from crawler.version import __version__
 
 if TYPE_CHECKING:
     from crawler.frontier.refresh.refreshing import Refresh
+    from crawler.pages.cleaning import Cleaner
     from crawler.process.fetching.file_bodies import FileBodies
     from crawler.urls.trace import TraceWriter
 
@@ -101,8 +101,11 @@ def _receipt_of(store: KeyValue, fingerprint: int, digest: bytes) -> bytes:
         return b""
 
 
-def make_cleaner(context: ProcessContext, pages: PageCache) -> Cleaner:
+def make_cleaner(context: ProcessContext, pages: PageCache) -> "Cleaner":
     """Return the cleaner that drops old copies, as configured."""
+    # imported here, because only a running crawl needs it
+    from crawler.pages.cleaning import SLACK_BYTES, Cleaner
+
     config = context.config.pages
     slack = min(SLACK_BYTES, config.segment_bytes)
     return Cleaner(pages, config.keep_copies, slack, context.clock.now)

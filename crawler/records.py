@@ -547,6 +547,9 @@ class Capture(msgspec.Struct, gc=False, array_like=True):
     dom_length: int = 0
     receipt: bytes = b""  # the consent receipt of this fetch
     query: str = ""  # method and body of the request (`pages/request_query.py`), "" for a plain GET
+    # offset of the warcinfo record to which the records refer; it is not 0 if the records were moved from
+    # another segment
+    warcinfo: int = 0
 
 
 class FrontierCounts(msgspec.Struct, kw_only=True):

@@ -115,6 +115,7 @@ SHELL = {
     "process/committing/commit_loop.py",
     "process/committing/queued_changes.py",
     "process/lifecycle/background_tasks.py",
+    "process/lifecycle/old_copies.py",
     "process/lifecycle/run_end.py",
     "process/lifecycle/seed_feed.py",
     "process/fetching/fetch_tasks.py",

@@ -226,6 +226,12 @@ FLAGS = {
     ),
     OUTPUT: (
         Flag(
+            "--keep-copies",
+            "pages.keep_copies",
+            "N",
+            "keep the newest N copies of each page, and free the disk space of older ones; 0 keeps all (default)",
+        ),
+        Flag(
             "--serve",
             "serve.address",
             "ADDRESS:PORT",

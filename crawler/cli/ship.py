@@ -1,7 +1,7 @@
 """`crawler ship`: copy the WARC files of a crawl to object storage, list them, or bring them back."""
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 from msgspec.structs import replace
 
@@ -13,7 +13,7 @@ from crawler.config import PagesConfig
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.shipper import folders, ship_waiting
 from crawler.errors import UsageError
-from crawler.pages import shipping
+from crawler.pages import released, shipping
 from crawler.printable import printable
 from crawler.storage.object_store import ObjectStore
 from crawler.upgrade.ready import opened
@@ -67,9 +67,13 @@ def _latest_storage(directory: CrawlDirectory) -> str:
 def _ship(directory: CrawlDirectory, config: PagesConfig, *, quiet: bool) -> int:
     if not config.ship:
         raise UsageError("ship: name the storage with --to URL, or set pages.ship")
-    with _progress(
-        quiet=quiet, ended=lambda note: f"{note.length:,} bytes  {printable(note.url)}"
-    ) as following:
+    with ExitStack() as stack:
+        # a running crawl must not delete segments with old copies while they are shipped
+        for folder in folders(directory.path):
+            stack.enter_context(released.reading(folder))
+        following = stack.enter_context(
+            _progress(quiet=quiet, ended=lambda note: f"{note.length:,} bytes  {printable(note.url)}")
+        )
         count, freed = ship_waiting(directory.path, config, SystemClock().now, transfers=following)
     if not quiet:
         deleted = f"; {freed:,} bytes deleted here" if config.ship_delete else ""

@@ -193,6 +193,12 @@ def _check_together(config: Config) -> None:
         raise bad_setting(
             f"splitter.{tls[0]}", "tls_certificate, tls_key and tls_authority must be given together"
         )
+    if config.pages.keep_copies and config.pages.ship:
+        raise bad_setting(
+            "pages.keep_copies",
+            "old copies cannot be dropped from WARC files that pages.ship copies to object storage; "
+            "set only one of these keys",
+        )
     identity = config.identity
     if identity.signature != "off" and not identity.signature_agent:
         raise bad_setting(

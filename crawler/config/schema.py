@@ -351,6 +351,7 @@ class PagesConfig(_Section, frozen=True):
     simhash_distance: BitCount = 3
     ignore: tuple[str, ...] = ()
     withdrawals_max: Positive = 100_000
+    keep_copies: Count = 0  # 0 = all
     request_bodies: bool = True
     ship: str = ""
     ship_delete: bool = False

@@ -222,3 +222,13 @@ def load_whole(store: KeyValue, fingerprint: int, digest: bytes) -> tuple[Receip
     receipt = load(store, fingerprint, digest, Receipt)
     site = None if receipt is None else load(store, fingerprint, receipt.site, SiteStatements)
     return None if receipt is None or site is None else (receipt, site)
+
+
+def load_block(store: KeyValue, fingerprint: int, digest: bytes) -> bytes:
+    """Return a receipt with the statements of its site as JSON; b"" if the page has no receipt.
+
+    Raises:
+        DamageError: the receipt is damaged or incomplete.
+    """
+    found = load_whole(store, fingerprint, digest)
+    return b"" if found is None else block_of(*found)

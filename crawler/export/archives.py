@@ -17,6 +17,7 @@ from crawler.errors import DirectoryError
 from crawler.frontier.permission import Permission
 from crawler.frontier.refresh.refreshing import Refresh
 from crawler.frontier.refresh.stored_view import stored_view
+from crawler.pages import released
 from crawler.pages.archive import Archive
 from crawler.pages.formats.selection import Refused, Say, ignore
 from crawler.pages.withdrawals import Withdrawals
@@ -130,8 +131,10 @@ def opened(path: Path) -> Iterator[Crawled]:
         withdrawals = Withdrawals(path)
         proven: dict[str, str] = {}
         for name in names:
+            folder = directory.process(name) / "warc"
+            stack.enter_context(released.reading(folder))
             store = stack.enter_context(_store_copy(directory.process(name)))
-            archives.append(Archive(directory.process(name) / "warc", store, withdrawals))
+            archives.append(Archive(folder, store, withdrawals))
             proven |= load_json(store, EQUIVALENCES) or {}
         fingerprinter = fingerprinter_of(config.urls, directory.seed(), Equivalences(proven))
         yield Crawled(directory, config, archives, fingerprinter)

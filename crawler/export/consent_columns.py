@@ -4,9 +4,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from crawler.consent.describing import sources
-from crawler.consent.receipts import block_of
 from crawler.consent.resolving import Consent
-from crawler.consent.stamping import load_whole
+from crawler.consent.stamping import load_block
 from crawler.consent.statements import USES
 from crawler.consent.use_rule import uses_of
 from crawler.errors import DamageError
@@ -34,10 +33,9 @@ def consent_columns(archive: Archive, fingerprint: int, capture: Capture) -> dic
 def receipt_block(archive: Archive, fingerprint: int, capture: Capture) -> bytes:
     """Return the whole receipt of a copy as JSON; b"" if there is none, or the receipt cannot be read."""
     try:
-        found = load_whole(archive.store, fingerprint, capture.receipt)
+        return load_block(archive.store, fingerprint, capture.receipt)
     except DamageError:
         return b""
-    return b"" if found is None else block_of(*found)
 
 
 def stored_uses(archive: Archive) -> Iterator[tuple[str, Consent | None]]:

@@ -45,6 +45,8 @@ class Archive:
         self.folder = folder
         self.store = store
         self.withdrawals = withdrawals if withdrawals is not None else Withdrawals()
+        # number of segments whose captures were moved away; earlier places of captures may be invalid
+        self.releases = 0
 
     # -- look-ups by URL
 
@@ -255,14 +257,14 @@ class Archive:
             for start in starts
         )
 
-    def warcinfo(self, segment: str) -> bytes:
-        """Return the first record of a segment (a gzip member).
+    def warcinfo(self, segment: str, offset: int = 0) -> bytes:
+        """Return a warcinfo record of a segment (a gzip member), by default the first record of the segment.
 
         Raises:
             DamageError: the segment is missing or damaged.
         """
-        _, length = next(segments.members(segments.segment_path(self.folder, segment)))
-        return segments.read_segment(self.folder, segment, 0, length)
+        _, length = next(segments.members(segments.segment_path(self.folder, segment), offset))
+        return segments.read_segment(self.folder, segment, offset, length)
 
     def committed_lengths(self) -> Iterator[tuple[str, int]]:
         """Yield (segment, committed length in bytes) for every segment."""

@@ -20,7 +20,6 @@ overwritten, too. No other page loses its copy, and no record refers to an erase
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import msgspec
 from msgspec.structs import replace
 
 from crawler.pages import reading, warc
@@ -34,6 +33,7 @@ from crawler.pages.captures import (
     tombstone_key,
 )
 from crawler.pages.erased_bytes import overwrite
+from crawler.pages.record_rewriting import Rewriting
 from crawler.pages.segments import SegmentWriter
 from crawler.pages.withdrawals import Erased, Withdrawal, url_digest
 from crawler.records import Capture, Outcome, PageRecord, PageState
@@ -45,7 +45,7 @@ from crawler.storage.kv import Batch, KeyValue, after_prefix, seal, unseal
 _OF_A_PAGE = (keys.PAGE, keys.REFRESH, keys.ASKED, keys.READINGS, keys.BIRTHS)
 
 
-class Detached(msgspec.Struct):
+class Detached(Rewriting):
     """A copy that is written again, because the response that it repeats will be erased.
 
     `original` is the response to which the copy refers from now on. It is None if the copy is written as a
@@ -122,7 +122,7 @@ class Detached(msgspec.Struct):
         list_bytes(batch, self.capture)
 
 
-class Blanked(msgspec.Struct):
+class Blanked(Rewriting):
     """Listed bytes that are to be overwritten. `listed` maps `j/` keys to lengths in bytes."""
 
     listed: dict[bytes, int]
@@ -138,9 +138,6 @@ class Blanked(msgspec.Struct):
         """Remove the bytes from the list."""
         for key in self.listed:
             batch.delete(key)
-
-
-Rewriting = Detached | Blanked
 
 
 def list_bytes(batch: Batch, capture: Capture) -> None:

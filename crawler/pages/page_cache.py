@@ -28,7 +28,7 @@ from pathlib import Path
 from crawler.config import PagesConfig
 from crawler.config.forms import file_name_part
 from crawler.errors import CrawlerError, DamageError, Unexpected
-from crawler.pages import change_detection, damage, erasure, gzip_members, segments, warc
+from crawler.pages import change_detection, damage, erasure, gzip_members, released, segments, warc
 from crawler.pages.answer_digests import AnswerDigests
 from crawler.pages.archive import Archive
 from crawler.pages.captures import (
@@ -42,10 +42,12 @@ from crawler.pages.captures import (
     pack,
     payload_key,
     record_key,
-    segment_key,
 )
+from crawler.pages.moving import ReceiptOf
 from crawler.pages.record_builder import RecordBuilder
+from crawler.pages.record_rewriting import Rewriting
 from crawler.pages.request_query import url_with
+from crawler.pages.segment_writers import SegmentWriters
 from crawler.pages.uncommitted import Uncommitted
 from crawler.pages.withdrawals import Withdrawals
 from crawler.records import (
@@ -80,6 +82,7 @@ class PageCache(Archive):
         sync: whether appended bytes are made durable before a batch refers to them.
         reading: True if nothing is to be written; `store` is then a private copy.
         withdrawals: the rules by which copies are withheld; no rules by default.
+        receipt_of: returns a stored consent receipt; by default, there are none.
 
     Raises:
         ConfigError: prefix or process cannot be part of a file name.
@@ -100,6 +103,7 @@ class PageCache(Archive):
         sync: bool = True,
         reading: bool = False,
         withdrawals: Withdrawals | None = None,
+        receipt_of: ReceiptOf = lambda store, fingerprint, digest: b"",
     ) -> None:
         for name in (config.prefix, about.process):
             file_name_part(name)
@@ -119,25 +123,37 @@ class PageCache(Archive):
         )
         self._compress = gzip_members.compressor(config.gzip_level)
         self._gzip_level = config.gzip_level
-        self._about = about.lines()
         self._reading = reading
         committed = dict(self.committed_lengths())
-        self.recovery = (segments.survey if reading else segments.recover)(self.folder, committed)
+        # segments without captures whose files must still be deleted (`released.py`)
+        self.released = [] if reading else released.finish(self.folder, store)
+        self.recovery = (
+            segments.survey(self.folder, committed)
+            if reading
+            else segments.recover(self.folder, committed, self.released)
+        )
         # The number of captures whose erasure was interrupted by a kill, and was completed when this process
         # opened the archive.
         self.erased = 0 if reading else erasure.finish(self)
         self.lost = damage.find_lost(self, self.recovery.damaged)
-        self._writer = segments.SegmentWriter(
+        self.segments = SegmentWriters(
             self.folder,
-            f"{config.prefix}-{about.process}",
-            segment_bytes=config.segment_bytes,
-            serial=segments.next_serial(list(committed)),
-            opening=self._opening,
+            config,
+            about,
+            committed,
+            compress=self._compress,
+            random=random,
+            receipt_of=receipt_of,
             sync=sync,
         )
-        self._uncommitted = Uncommitted()
+        # While old copies are being dropped: the responses to which revisits refer that were decided since the
+        # cleaning began. They must be kept. None if no cleaning is under way.
+        self.repeated: set[bytes] | None = None
+        # the responses that queued changes drop; no new revisit may refer to them
+        self.dropping: set[bytes] = set()
+        self.uncommitted = Uncommitted()
         self._written: list[Capturing] = []
-        self._rewritten: list[erasure.Rewriting] = []
+        self._rewritten: list[Rewriting] = []
         self._staged: deque[list[Capturing]] = deque()
         self._urls: dict[int, str] = {}
         # digests of the consent receipts that have a record in the segment `_receipts_in`
@@ -146,7 +162,7 @@ class PageCache(Archive):
 
     def record(self, fingerprint: int) -> PageRecord | None:
         """Return the record of a URL, even if it is not yet committed, or None if the URL was never tried."""
-        pending = self._uncommitted.records.get(fingerprint)
+        pending = self.uncommitted.records.get(fingerprint)
         return pending if pending is not None else super().record(fingerprint)
 
     def put_record(self, batch: Batch, fingerprint: int, record: PageRecord) -> None:
@@ -201,8 +217,12 @@ class PageCache(Archive):
         if capturing.stored:
             self._choose_kind(capturing, previous)
             # A URL without a record has no stored capture.
-            known = not capturing.new_record and self.store.get(capturing.key) is not None
-            capturing.new_capture = not known and self._uncommitted.add_capture(capturing.key)
+            known = (
+                not capturing.new_record
+                and capturing.key not in self.dropping
+                and self.store.get(capturing.key) is not None
+            )
+            capturing.new_capture = not known and self.uncommitted.add_capture(capturing.key)
         return capturing
 
     def answer_of(self, url: str) -> StoredPage | None:
@@ -253,7 +273,7 @@ class PageCache(Archive):
         said = extracted or tags
         capturing.noarchive = capturing.record.noarchive or (said is not None and said.noarchive)
         capturing.directives = _directives(said)
-        self._uncommitted.records[capturing.fingerprint] = capturing.record
+        self.uncommitted.records[capturing.fingerprint] = capturing.record
         self._remember_url(capturing.fingerprint, fetch.url)
 
     def _choose_kind(self, capturing: Capturing, previous: PageRecord | None) -> None:
@@ -267,23 +287,30 @@ class PageCache(Archive):
         elif capturing.payload_bytes:
             capturing.original = self._original(capturing.payload_digest)
             capturing.profile = warc.IDENTICAL_PAYLOAD if capturing.original else ""
+        if self.repeated is not None and capturing.original is not None:
+            self.repeated.add(capturing.original.key)
         if capturing.original is None and capturing.payload_bytes:
             original = Original(capturing.key, capturing.fetch.url, capturing.instant)
-            self._uncommitted.originals[capturing.payload_digest] = original
+            self.uncommitted.originals[capturing.payload_digest] = original
 
     def _original(self, digest: bytes) -> Original | None:
-        """Return the response that holds the payload with this SHA-1, or None if there is none or it is withdrawn."""
-        pending = self._uncommitted.originals.get(digest)
+        """Return the response that holds the payload with this SHA-1, or None if it is missing, withdrawn or dropped."""
+        pending = self.uncommitted.originals.get(digest)
         if pending is not None or not digest:
             return pending
-        key = payload_key(digest)
-        value = self.store.get(key)
-        if value is None:
+        response = self.response_with(digest)
+        if response is None or response in self.dropping:
             return None
-        capture = self.capture_at(unseal(key, value))
+        capture = self.capture_at(response)
         if capture is None or self.is_withdrawn(capture):
             return None
-        return Original(unseal(key, value), capture.url, capture.fetched_at)
+        return Original(response, capture.url, capture.fetched_at)
+
+    def response_with(self, digest: bytes) -> bytes | None:
+        """Return the `c/` key of the committed response that holds the payload with this SHA-1, or None."""
+        key = payload_key(digest)
+        value = self.store.get(key)
+        return None if value is None else unseal(key, value)
 
     def _remember_url(self, fingerprint: int, url: str) -> None:
         if len(self._urls) >= _HOPS_CACHED_MAX:
@@ -292,10 +319,10 @@ class PageCache(Archive):
 
     # -- second step: write
 
-    def write(self, items: Sequence[Capturing | erasure.Rewriting]) -> int:
+    def write(self, items: Sequence[Capturing | Rewriting]) -> int:
         """Append the records of a group durably. Return the number of captures stored without a body after an error.
 
-        If the group contains steps of an erasure (`erasure.Rewriting`), they are carried out, too.
+        If the group contains steps of an erasure or a cleaning (`Rewriting`), they are carried out, too.
 
         Raises:
             StoreError: the disk failed; nothing of the group may be committed.
@@ -305,12 +332,12 @@ class PageCache(Archive):
         bare = sum([self._append(capturing) for capturing in self._written if capturing.stored])
         for item in self._rewritten:
             self._rewrite(item)
-        self._writer.sync()
+        self.segments.sync(moved=bool(self._rewritten))
         return bare
 
-    def _rewrite(self, item: erasure.Rewriting) -> None:
+    def _rewrite(self, item: Rewriting) -> None:
         try:
-            item.write(self, self._writer, self._compress)
+            item.write(self, self.segments.new.writer, self._compress)
         except DamageError as error:  # the bytes were already lost; `check` reports the loss
             self._unexpected.note(error, "a copy that repeats an erased one")
 
@@ -321,7 +348,8 @@ class PageCache(Archive):
         status and times.
         """
         bare = False
-        segment = self._writer.turn(capturing.instant)
+        segment = self.segments.new.writer.turn(capturing.instant)
+        self._builder.warcinfo = self.segments.new.first
         if segment != self._receipts_in or len(self._receipts) >= _RECEIPTS_MAX:
             self._receipts_in, self._receipts = segment, set()
         try:
@@ -331,10 +359,10 @@ class PageCache(Archive):
         except Exception as error:
             # if the error were raised, it would end this run, and later each run that fetches the page
             self._unexpected.note(error, f"WARC records of {capturing.fetch.url}; the body is not stored")
-            self._uncommitted.drop_original(capturing)
+            self.uncommitted.drop_original(capturing)
             capturing.make_bare()
             members, bare = self._members(capturing), True
-        places = self._writer.append(members, capturing.instant)
+        places = self.segments.new.writer.append(members, capturing.instant)
         place = places[0]
         if capturing.stamp is not None:
             self._receipts.add(capturing.stamp.digest)
@@ -383,10 +411,6 @@ class PageCache(Archive):
             url = record.url if record is not None else f"urn:fingerprint:{fingerprint:016x}"
         return url
 
-    def _opening(self, name: str, now: float) -> bytes:
-        identity = self._builder.warcinfo = warc.record_ids(self._builder.random, 1)[0]
-        return self._compress(warc.warcinfo(identity, warc.date_text(now), name, self._about))
-
     # -- third step: put the keys
 
     def stage(self, batch: Batch) -> None:
@@ -400,8 +424,7 @@ class PageCache(Archive):
                     batch.put(payload_key(capturing.payload_digest), seal(capturing.key))
         for item in self._rewritten:
             item.stage(batch)
-        for segment, length in self._writer.take_lengths().items():
-            batch.put(segment_key(segment), seal(length.to_bytes(8, "big")))
+        self.segments.stage(batch)
         self._staged.append(self._written)
         self._written, self._rewritten = [], []
 
@@ -418,7 +441,7 @@ class PageCache(Archive):
         The loop thread calls this once per group.
         """
         for capturing in self._staged.popleft():
-            self._uncommitted.drop(capturing)
+            self.uncommitted.drop(capturing)
 
     def close(self, *, finish: bool = True) -> None:
         """Finish the open segment; without `finish`, only close its file. Nothing may be written afterwards.
@@ -426,10 +449,7 @@ class PageCache(Archive):
         Raises:
             StoreError: the disk failed.
         """
-        if finish:
-            self._writer.finish()
-        else:
-            self._writer.abandon()
+        self.segments.close(finish=finish)
 
     # -- damage
 
@@ -448,10 +468,10 @@ class PageCache(Archive):
         """Assert the invariants that hold between two commit groups."""
         assert len(self._urls) <= _HOPS_CACHED_MAX
         if not self._written and not self._staged:
-            assert not self._uncommitted, self._uncommitted
+            assert not self.uncommitted, self.uncommitted
 
     def __repr__(self) -> str:
-        return f"PageCache({self._writer!r}, {self._uncommitted!r})"
+        return f"PageCache({self.segments!r}, {self.uncommitted!r})"
 
 
 def _media_type(fetch: Fetch, previous: PageRecord | None) -> str:

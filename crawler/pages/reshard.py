@@ -12,31 +12,25 @@ process, the reference would break. So the response is copied into a special seg
 the place of the copy.
 """
 
-import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
-
-from msgspec.structs import replace
 
 from crawler.errors import ShippedError
 from crawler.pages import gzip_members, reading, warc
 from crawler.pages.archive import Archive
-from crawler.pages.captures import end_of, fingerprint_of, pack, segment_key, unpack_capture
+from crawler.pages.captures import pack, segment_key, unpack_capture
+from crawler.pages.moving import Mover, ReceiptOf
 from crawler.pages.segments import SegmentWriter, next_serial, segment_path
 from crawler.pages.shipping import NOTE, note_of
-from crawler.records import Capture, ReceiptStamp
+from crawler.records import Capture
 from crawler.storage.files import link_or_copy, sync_directory
 from crawler.storage.keys import CAPTURE, ELSEWHERE, PAGE, PAYLOAD, SEGMENT
-from crawler.storage.kv import KeyValue, scan_prefix, seal, unseal
+from crawler.storage.kv import scan_prefix, seal, unseal
 from crawler.storage.reshard import NewProcess, OldProcess
 
 _CAPTURES_MAX = 500_000  # maximum number of captures of divided segments in memory; they take about 200 MB
-_WHOLE_BYTES_MAX = 1 << 20  # captures with at most this many bytes are read in one step
 _GZIP_LEVEL = 6
-
-# Maps (store, fingerprint, digest) to the consent receipt as JSON, or to b"" if it is not in the store.
-ReceiptOf = Callable[[KeyValue, int, bytes], bytes]
 
 
 def move(to: NewProcess, series: str, receipt_of: ReceiptOf) -> None:
@@ -64,9 +58,9 @@ class _Segments:
 
     def __init__(self, to: NewProcess, series: str, receipt_of: ReceiptOf) -> None:
         self._to = to
-        self._receipt_of = receipt_of
         self._folder = to.folder / "warc"
         self._about: reading.Record | None = None  # the warcinfo record of the segment that is being divided
+        self._compress = gzip_members.compressor(_GZIP_LEVEL)
         committed = (key[2:].decode() for each in to.sources for key, _ in scan_prefix(each.store, SEGMENT))
         self._writer = SegmentWriter(
             self._folder,
@@ -75,7 +69,7 @@ class _Segments:
             serial=next_serial(list(committed)),
             opening=self._opening,
         )
-        self._compress = gzip_members.compressor(_GZIP_LEVEL)
+        self._mover = Mover(self._writer, self._compress, receipt_of, self._first)
         self._linked: set[str] = set()
 
     def _opening(self, name: str, now: float) -> bytes:
@@ -86,8 +80,12 @@ class _Segments:
         assert self._about is not None
         lines = self._about.block.decode("utf-8", "replace").splitlines()
         facts = (line.partition(": ")[::2] for line in lines)
-        identity = self._about.fields["warc-record-id"].encode()
-        return self._compress(warc.warcinfo(identity, warc.date_text(now), name, facts))
+        return self._compress(warc.warcinfo(self._first(), warc.date_text(now), name, facts))
+
+    def _first(self) -> bytes:
+        """Return the id of the first record of the divided segment."""
+        assert self._about is not None
+        return self._about.fields["warc-record-id"].encode()
 
     def move(self) -> None:
         """Link or divide each segment. Store the lengths of the new segments and the new places of the captures."""
@@ -154,40 +152,19 @@ class _Segments:
                 yield source, captures
 
     def _divide(self, source: OldProcess, captures: Iterable[tuple[bytes, Capture]]) -> None:
-        """Write a new segment with the records of those captures of one segment that go to the new process.
-
-        The record of a consent receipt is stored with the first capture that names it. If that
-        capture goes to another process, the receipt is written again.
-        """
+        """Write a new segment with the records of those captures of one segment that go to the new process."""
         archive = Archive(source.folder / "warc", source.store)
-        named, written = set[bytes](), set[bytes]()
         self._about = None
         for key, capture in captures:
-            is_first = capture.receipt not in named
-            named.add(capture.receipt)
-            if not self._to.owns_key(key):
-                continue
-            if self._about is None:
-                self._about = _warcinfo_of(archive, capture.segment)
-            if capture.receipt and capture.receipt not in written and not is_first:
-                self._write_receipt(source.store, key, capture)
-            written.add(capture.receipt)
-            self._to.put(key, pack(self._write(archive, capture)))
+            if self._to.owns_key(key):
+                self._to.put(key, pack(self._move(archive, key, capture)))
         self._finish()
 
-    def _write(self, archive: Archive, capture: Capture) -> Capture:
+    def _move(self, archive: Archive, key: bytes, capture: Capture) -> Capture:
         """Write the records of a capture; return the capture with its new place."""
-        size = end_of(capture) - capture.offset
-        pieces = archive.raw_pieces(replace(capture, extent=size))
-        member = b"".join(pieces) if size <= _WHOLE_BYTES_MAX else pieces
-        place = self._writer.append([member], capture.fetched_at)[0]
-        return replace(capture, segment=place.segment, offset=place.offset)
-
-    def _write_receipt(self, store: KeyValue, key: bytes, capture: Capture) -> None:
-        if block := self._receipt_of(store, fingerprint_of(key), capture.receipt):
-            identity, date = warc.record_ids(os.urandom, 1)[0], warc.date_text(capture.fetched_at)
-            stamp = ReceiptStamp(capture.receipt, "", block)
-            self._writer.append([self._compress(warc.receipt(identity, date, stamp))], capture.fetched_at)
+        if self._about is None:
+            self._about = _warcinfo_of(archive, capture.segment)
+        return self._mover.move(archive, key, capture, capture.fetched_at)
 
     def _finish(self) -> None:
         self._writer.finish()
@@ -214,8 +191,7 @@ class _Segments:
             if note_of(archive.folder, capture.segment):
                 self._link(source, capture.segment)
             else:
-                self._about = self._about or _warcinfo_of(archive, capture.segment)
-                capture = self._write(archive, capture)
+                capture = self._move(archive, key, capture)
             return self._to.put(elsewhere, pack(capture))
 
 

@@ -15,7 +15,7 @@ The records of a group are usually written by one system call. `sync` makes the 
 
 import os
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -108,8 +108,10 @@ def read_segment(folder: Path, segment: str, offset: int, length: int) -> bytes:
         return read_range(segment_path(folder, segment), offset, length)
 
 
-def recover(folder: Path, committed: Mapping[str, int]) -> SegmentRecovery:
-    """Cut segments to their committed lengths, and move files that are not in `committed` to lost+found.
+def recover(folder: Path, committed: Mapping[str, int], released: Collection[str] = ()) -> SegmentRecovery:
+    """Cut segments to their committed lengths, and move other files to lost+found.
+
+    The segments in `released` stay where they are, because they will be deleted (`released.py`).
 
     Raises:
         StoreError: the disk failed.
@@ -122,7 +124,8 @@ def recover(folder: Path, committed: Mapping[str, int]) -> SegmentRecovery:
         raise DirectoryError(f"{folder}: cannot open: {error.strerror}") from error
     recovery = SegmentRecovery()
     for name in names:
-        if name.removesuffix(OPEN_SUFFIX).removesuffix(NOTE) not in committed:
+        segment = name.removesuffix(OPEN_SUFFIX).removesuffix(NOTE)
+        if segment not in committed and segment not in released:
             _set_aside(folder, name)
             recovery.moved.append(name)
     for segment, length in committed.items():
@@ -260,6 +263,11 @@ class SegmentWriter:
         return self._name
 
     @property
+    def name(self) -> str:
+        """The name of the open segment, or "" if none is open."""
+        return self._name if self._file else ""
+
+    @property
     def _end(self) -> int:
         return self._file.length + self._gathered_bytes if self._file else 0
 
@@ -345,13 +353,12 @@ def member_pieces(folder: Path, place: RecordPlace) -> Iterator[bytes]:
     return reading.expanded(chunks, f"{place.segment} at {place.offset}")
 
 
-def members(path: Path) -> Iterator[tuple[int, int]]:
-    """Yield (offset, length) of each whole gzip member from the start of a file, in order.
+def members(path: Path, offset: int = 0) -> Iterator[tuple[int, int]]:
+    """Yield (offset, length) of each whole gzip member of a file from `offset` on, in order.
 
     Raises:
         DamageError: the data after the last member is not a whole member.
     """
-    offset = 0
     with _opened(path) as file:
         size = os.fstat(file.fileno()).st_size
         while offset < size:

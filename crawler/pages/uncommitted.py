@@ -25,6 +25,10 @@ class Uncommitted:
         self._captures.add(key)
         return True
 
+    def has_capture(self, key: bytes) -> bool:
+        """Return whether a capture with this key is uncommitted."""
+        return key in self._captures
+
     def drop(self, capturing: Capturing) -> None:
         """Drop what was decided about an answer, because it is committed. Later decisions about its URL stay."""
         self._captures.discard(capturing.key)

@@ -36,10 +36,11 @@ from crawler.process.fetching.reader import Extractor, Reader
 from crawler.process.lifecycle.background_tasks import Tasks, wait_for
 from crawler.process.lifecycle.disk_watch import DiskWatch
 from crawler.process.lifecycle.limits import RunProgress, limit_reached
+from crawler.process.lifecycle.old_copies import OldCopies
 from crawler.process.lifecycle.run_end import WITHOUT_WORK, RunEnd
 from crawler.process.lifecycle.seed_feed import SeedFeed
 from crawler.process.lifecycle.shutdown import within
-from crawler.process.opening.assembly import make_file_bodies, queued_fingerprints
+from crawler.process.opening.assembly import make_cleaner, make_file_bodies, queued_fingerprints
 from crawler.process.opening.stages import Stages
 from crawler.process.results.seed_intake import Pieces, known_changes, own_seeds, seed_changes
 from crawler.records import Fetch
@@ -113,6 +114,8 @@ class Process:
             stages.frontier.pauses,
             self.run_end,
         )
+        cleaner = make_cleaner(stages.context, stages.pages)
+        self._old_copies = OldCopies(cleaner, self.changes.queue, self.run_end) if cleaner.has_work else None
         self.commands = Commands(stages, self.changes.queue, self.exchange.status)
         self.last_changes: list[Callable[[], None]] = []  # the functions that queue the last changes of a run
         # called when no URL can be fetched now; if it returns True, it may have queued work, and the run
@@ -164,6 +167,8 @@ class Process:
         loops.start(self._watch())
         loops.start(self._environment.keep_heap_small())
         self._background.start(self.seed_feed.run())
+        if self._old_copies is not None:
+            self._background.start(self._old_copies.run())
         await self.fetch_tasks.start()
         self._fetching.set()
         try:

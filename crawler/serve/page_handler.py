@@ -189,9 +189,9 @@ class PageHandler:
     def _built(
         self, archive: Archive, located: Located, asked: ParsedRequest, form: CopyForm, key: Hashable
     ) -> CachedResponse:
-        writes, revision = archive.store.writes, archive.withdrawals.revision
+        writes, revision, releases = archive.store.writes, archive.withdrawals.revision, archive.releases
         shown = self._show(archive, located, asked, form, key)
-        shown.writes, shown.revision = writes, revision
+        shown.writes, shown.revision, shown.releases = writes, revision, releases
         return shown
 
     def has_room(self) -> bool:
@@ -451,10 +451,16 @@ def _release(shown: CachedResponse) -> None:
 
 
 def _is_current(shown: CachedResponse) -> bool:
-    """Return whether an answer is still valid: the URL's stored record and the withdrawals are unchanged."""
+    """Return whether an answer is still valid.
+
+    The URL's stored record and the withdrawals must be unchanged, and a body that is not in memory must be in
+    the same place.
+    """
     archive = shown.located.archive
     assert archive is not None
     if shown.revision != archive.withdrawals.revision:
+        return False
+    if shown.bodiless and shown.releases != archive.releases:
         return False
     store = archive.store
     if shown.writes != (writes := store.writes):

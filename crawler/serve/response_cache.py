@@ -24,7 +24,8 @@ class CachedResponse(msgspec.Struct):
     `key` is the cache key. `writes` is the value of `KeyValue.writes` when the record was last compared
     with `proof` and was equal.
     `revision` is the number of changes of the withdrawals when the answer was built; after another change,
-    the answer is not valid.
+    the answer is not valid. `releases` is the value of `Archive.releases` when the answer was built; an
+    answer without a body is not valid after another release, because its copy may have been moved.
 
     `fetched_at` is the time of the copy. `tried_at` is the time of the page's last answer. It is None if the
     page is not stored now, or if the client gave a time for which it wants the copy. `counted` is the number
@@ -41,6 +42,7 @@ class CachedResponse(msgspec.Struct):
     fetched_at: float
     ready: Representation
     writes: int = -1
+    releases: int = 0
     counted: int = 0
     bodiless: bool = False
     request: Hashable = None

@@ -1,9 +1,9 @@
 """Keeps open the segments that were read most recently, so that reading a copy takes one system call.
 
 An open descriptor of a segment stays valid, because a segment grows only at its end, is renamed only once,
-and has its erased records overwritten in place. Only `crawler ship` deletes segments. Descriptors of deleted
-files are closed within `_CHECK_INTERVAL` reads, because an open descriptor keeps the disk space of its file
-in use.
+and has its erased records overwritten in place. Only `crawler ship` and the cleaning of old copies delete
+segments. Descriptors of deleted files are closed within `_CHECK_INTERVAL` reads, because an open descriptor
+keeps the disk space of its file in use.
 """
 
 import os

@@ -11,6 +11,7 @@ corresponds to a range of keys.
     w/      pages     <segment name>               committed length of a WARC segment
     l/      pages     <duplicate key>              tombstone of a URL whose copies were erased
     j/      pages     <segment name>\\0<offset>     length of erased bytes that must be overwritten
+    D/      pages     <segment name>               length of a segment without captures, whose file must be deleted
     v/      pages     <duplicate key><ms>          capture of another process that a revisit here repeats
     t/      frontier  <host key><order>            to-do entry
     p/      frontier  <host key><order>            parked entry
@@ -70,7 +71,7 @@ class Family(msgspec.Struct, frozen=True):
 
 PAGE, CAPTURE, PAYLOAD, SEGMENT, ELSEWHERE = b"u/", b"c/", b"g/", b"w/", b"v/"
 TODO, PARKED, HOST, REFRESH = b"t/", b"p/", b"h/", b"f/"
-TOMBSTONE, ERASING = b"l/", b"j/"
+TOMBSTONE, ERASING, RELEASED = b"l/", b"j/", b"D/"
 WAITING = b"y/"
 ASKED = b"q/"
 NOTICE = b"k/"
@@ -89,6 +90,7 @@ FAMILIES = (
     Family(ELSEWHERE, "pages", Travel.OWNER),
     Family(TOMBSTONE, "pages", Travel.BUCKET),
     Family(ERASING, "pages", Travel.OWNER),
+    Family(RELEASED, "pages", Travel.ANEW),
     Family(TODO, "frontier", Travel.BUCKET),
     Family(PARKED, "frontier", Travel.BUCKET),
     Family(WAITING, "frontier", Travel.ANEW, sealed=False),
@@ -132,6 +134,7 @@ REFRESH_HAZARD = b"m/hazard"  # correction of P[fresh]
 # the numbers of found and of expected changes; from these, `Learning` corrects its probabilities of a change
 REFRESH_BIAS = b"m/bias"
 REFRESH_SET_BACK = b"m/setback"  # the latest run that began with a clock behind the instants of earlier runs
+LIVE_BYTES = b"m/live"  # the number of bytes of captures that are kept, as counted by the latest cleaning
 SCOPE_STATE = b"m/scope"  # the scope of the seeds and their redirects
 EQUIVALENCES = b"m/equivalences"  # pairs of authorities that are proven to be names of one site
 RUN = b"m/run"  # the current run, and the counters as they were when it began
@@ -156,6 +159,7 @@ METAS: Mapping[bytes, Family] = {
     REFRESH_HAZARD: Family(REFRESH_HAZARD, "frontier", Travel.ANEW),
     REFRESH_BIAS: Family(REFRESH_BIAS, "frontier", Travel.ANEW),
     REFRESH_SET_BACK: Family(REFRESH_SET_BACK, "frontier", Travel.ANEW),
+    LIVE_BYTES: Family(LIVE_BYTES, "pages", Travel.ANEW),
     SCOPE_STATE: Family(SCOPE_STATE, "urlfilter", Travel.OWNER),
     EQUIVALENCES: Family(EQUIVALENCES, "urls", Travel.OWNER),
     RUN: Family(RUN, "process", Travel.ANEW),

@@ -28,8 +28,7 @@ import crawler.urlfilter.reshard
 import crawler.urls.reshard
 from crawler.clock import Clock
 from crawler.config import Config
-from crawler.consent.receipts import block_of
-from crawler.consent.stamping import load_whole
+from crawler.consent.stamping import load_block
 from crawler.crawl.immutable_settings import encode_immutable, load_immutable
 from crawler.crawl.topology import Topology
 from crawler.due.reshard import ReshardCounters
@@ -117,7 +116,7 @@ class Build:
             put=writer.put,
             heir=name == table.names[0],
         )
-        crawler.pages.reshard.move(to, f"{self.config.pages.prefix}-{name}", _receipt_of)
+        crawler.pages.reshard.move(to, f"{self.config.pages.prefix}-{name}", load_block)
         crawler.frontier.reshard.move(to)
         crawler.robots.reshard.move(to, self.fingerprinter.bucket)
         crawler.urlfilter.reshard.move(to)
@@ -179,12 +178,6 @@ def keep_counts(
         batch.put(*held_before(peer, known[name]))
         batch.put(*confirmed_before(peer, random_bytes(8), known[peer]))
     store.write(batch)
-
-
-def _receipt_of(store: KeyValue, fingerprint: int, digest: bytes) -> bytes:
-    """Return a stored consent receipt as JSON; b"" if it is not in the store."""
-    found = load_whole(store, fingerprint, digest)
-    return b"" if found is None else block_of(*found)
 
 
 def _counters(to: NewProcess, books: ReshardCounters) -> dict[str, int]:

@@ -76,6 +76,7 @@ class Found(NamedTuple):
     length: int
     extent: int
     dom: Dom | None
+    warcinfo: int  # offset of the warcinfo record to which the answer refers
 
 
 class Recapture:
@@ -120,7 +121,6 @@ class Recapture:
                 if committed.get(name) != whole:
                     self._repair.writer.put(segment_key(name), seal(whole.to_bytes(8, "big")))
         self._restore_revisits(restored)
-        self._restore_revisits(restored)
         self._repair.writer.flush()
         self._forget_receipts(archive)
         self._repair.done += [f"{n} {what} restored from WARC records" for what, n in restored.items()]
@@ -153,6 +153,7 @@ class Recapture:
     def _mend_segment(self, path: Path, name: str, end: int, known: set[int], restored: Counter[str]) -> int:
         """Blank broken records, and restore captures that the store lacks. Return the intact length of the file."""
         group: list[tuple[int, int, reading.Record]] = []
+        warcinfos: dict[str, int] = {}
         whole = 0
         for offset, length, record in mended(path, name, min(end, path.stat().st_size)):
             whole = offset + length
@@ -161,11 +162,13 @@ class Recapture:
             if record is None:
                 self._repair.done.append(f"{name} at {offset}: a broken record of {length} bytes was blanked")
             if record is None or record.kind in ("response", "revisit", "warcinfo"):
-                self._restore(name, group, known, restored)
+                self._restore(name, group, warcinfos, known, restored)
                 group = []
+            if record is not None and record.kind == "warcinfo":
+                warcinfos[record.fields.get("warc-record-id", "")] = offset
             if record is not None and (group or record.kind in ("response", "revisit")):
                 group.append((offset, length, record))
-        self._restore(name, group, known, restored)
+        self._restore(name, group, warcinfos, known, restored)
         if whole < path.stat().st_size:
             self._repair.done.append(
                 f"{name}: {cut(path, whole)} bytes after the last whole record were cut off"
@@ -176,10 +179,14 @@ class Recapture:
         self,
         segment: str,
         group: list[tuple[int, int, reading.Record]],
+        warcinfos: dict[str, int],
         known: set[int],
         restored: Counter[str],
     ) -> None:
-        """Write those keys of one capture that are missing in the store."""
+        """Write those keys of one capture that are missing in the store.
+
+        `warcinfos` maps the ids of the warcinfo records before the capture to their offsets.
+        """
         if not group:
             return
         offset, length, answer = group[0]
@@ -199,7 +206,8 @@ class Recapture:
             return
         request = next((record.block for _, _, record in group if record.kind == "request"), b"")
         extent = sum(length for _, length, _ in group)
-        found = Found(answer, request, facts, offset, length, extent, _dom(group))
+        warcinfo = warcinfos.get(answer.fields.get("warc-warcinfo-id", ""), 0)
+        found = Found(answer, request, facts, offset, length, extent, _dom(group), warcinfo)
         self._restore_found(segment, url, instant.replace(tzinfo=UTC).timestamp(), found, known, restored)
 
     def _restore_found(
@@ -223,7 +231,10 @@ class Recapture:
                     self._postpone(segment, url, at, found, fingerprint)
                     return
                 refers_to = unseal(payload_key(digest), original)
-            key = self._free_key(capture_key(fingerprint, at))
+            key = capture_key(fingerprint, at)
+            if self._is_moved(key, segment, found, digest):
+                return
+            key = self._free_key(key)
             capture = _capture(segment, key, fetch, digest, found, query)
             capture = replace(capture, refers_to=refers_to, receipt=receipt)
             self._repair.writer.put(key, pack(capture))
@@ -235,16 +246,37 @@ class Recapture:
             self._restore_record(fetch, fingerprint, digest, receipt, found, restored)
 
     def _postpone(self, segment: str, url: str, at: float, found: Found, fingerprint: int) -> None:
-        """Restore a revisit record after all segments were read. If its response was not found then, its page is lost."""
-        if self._revisits is None or len(self._revisits) >= _REVISITS_MAX:
-            self._repair.lost.add(fingerprint)
-        else:
+        """Restore a revisit record after all segments were read.
+
+        If its response was not found then, its page is lost, unless the page was answered again later: then the
+        response was dropped as an old copy.
+        """
+        if self._revisits is not None and len(self._revisits) < _REVISITS_MAX:
             self._revisits.append((segment, url, at, found))
+        elif self._revisits is not None or not self._is_answered_after(fingerprint, at):
+            self._repair.lost.add(fingerprint)
+
+    def _is_answered_after(self, fingerprint: int, at: float) -> bool:
+        key = record_key(fingerprint)
+        value = self._repair.store.get(key)
+        return value is not None and unpack_record(key, value).fetched_at > at
+
+    def _is_moved(self, key: bytes, segment: str, found: Found, digest: bytes) -> bool:
+        """Return whether the capture was restored from another segment already.
+
+        If a cleaning of old copies is interrupted, the records of a capture are in its old segment and in its new
+        one.
+        """
+        value = self._repair.store.get(key)
+        if value is None:
+            return False
+        other = unpack_capture(key, value)
+        return (other.kind, other.digest) == (found.answer.kind, digest) and other.segment != segment
 
     def _restore_revisits(self, restored: Counter[str]) -> None:
         """Restore the revisit records that were read before the responses to which they refer.
 
-        After a reshard, the response may be in a later segment than the revisit record.
+        After a reshard or a cleaning of old copies, the response may be in a later segment than the revisit record.
         """
         revisits, self._revisits = self._revisits, None
         for segment, url, at, found in revisits or ():
@@ -383,6 +415,7 @@ def _capture(segment: str, key: bytes, fetch: Fetch, digest: bytes, found: Found
         query=query,
         dom_offset=found.dom.offset - found.offset if found.dom else 0,
         dom_length=found.dom.length if found.dom else 0,
+        warcinfo=found.warcinfo,
     )
 
 

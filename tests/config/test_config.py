@@ -187,3 +187,8 @@ def test_valid_dns_servers(server: str) -> None:
 def test_invalid_dns_servers(server: str) -> None:
     with pytest.raises(ConfigError, match="network.dns_servers"):
         convert({"network": {"dns_servers": [server]}})
+
+
+def test_old_copies_are_not_dropped_from_shipped_files() -> None:
+    with pytest.raises(ConfigError, match="pages.keep_copies: old copies cannot be dropped"):
+        convert({"pages": {"keep_copies": 1, "ship": "file:///tmp/objects"}})

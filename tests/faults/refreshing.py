@@ -88,12 +88,18 @@ def changing_web(start: float, hosts: int = 3, pages: int = 12) -> ChangingWeb:
 
 
 async def run(
-    web: ChangingWeb, folder: Path, faults: Sequence[str], last_for: float, *, kill_for: float = math.inf
+    web: ChangingWeb,
+    folder: Path,
+    faults: Sequence[str],
+    last_for: float,
+    *,
+    kill_for: float = math.inf,
+    settings: Sequence[str] = (),
 ) -> Verdict:
     """Crawl `web`, then refresh its pages: first with one kill per fault, then for `last_for` seconds without kills.
 
     A fault is "point:n" (`storage/faults.py`), or a number of requests after which the crawl is killed from
-    outside. After `kill_for` seconds, there are no more kills.
+    outside. After `kill_for` seconds, there are no more kills. `settings` are further flags of the runs.
     """
     verdict, clock = Verdict(problems=[]), SystemClock()
     living = any(host.articles for host in web.hosts)
@@ -108,7 +114,7 @@ async def run(
         for fault in faults:
             if clock.now() - begun > kill_for:
                 break
-            code, text = await crawler("refresh", *flags, fault=fault, web=web)
+            code, text = await crawler("refresh", *flags, *settings, fault=fault, web=web)
             assert code == -signal.SIGKILL, f"{fault}: {code} {text}"
             verdict.kills += 1
             after = stored(crawl, folder)
@@ -121,7 +127,7 @@ async def run(
             for old, new in pairwise(verdict.left[-2:]):
                 verdict.problems += [f"{fault}: {problem}" for problem in new.lost_since(old)]
         begun = clock.now()
-        code, text = await crawler("refresh", *flags, "--max-time", str(last_for))
+        code, text = await crawler("refresh", *flags, *settings, "--max-time", str(last_for))
         verdict.output = text
         assert code == 0, text
         code, text = await crawler("check", "--dir", str(crawl))

@@ -7,9 +7,11 @@ from typing import Any
 from crawler.config import PagesConfig
 from crawler.pages import reading, segments
 from crawler.pages.captures import Capturing
+from crawler.pages.cleaning import GRACE, Cleaner
 from crawler.pages.page_cache import PageCache
 from crawler.pages.warc import SegmentFacts
 from crawler.records import Extracted, Fetch, FetchTask, Outcome, TaskKind
+from crawler.storage.commit import CommitPoint
 from crawler.storage.kv import KeyValue, MemoryStore
 
 START = 1_700_000_000.0  # 2023-11-14T22:13:20Z
@@ -109,3 +111,34 @@ class Site:
 
     def segments(self) -> list[Path]:
         return sorted(path for path in self.cache.folder.iterdir() if path.is_file())
+
+
+class NoLinks:
+    """The links log of a test whose pages have no links."""
+
+    def append(self, links: object) -> None:
+        """Do nothing, because there are no links."""
+
+    def sync(self) -> None:
+        """Do nothing, because there are no links."""
+
+    def stage(self, batch: object) -> None:
+        """Do nothing, because there are no links."""
+
+    def committed(self) -> None:
+        """Do nothing, because there are no links."""
+
+
+def drop_old_copies(cache: PageCache, *, slack: int = 1000) -> None:
+    """Keep only the newest copy of each page, and delete the segments that hold no captures any more."""
+    point = CommitPoint(cache.store, pages=cache, due=NoLinks(), group_entries_max=8, sync=True)
+    now = START
+    cleaner = Cleaner(cache, 1, slack, lambda: now)
+    for _ in range(2):
+        for step in cleaner.steps():
+            now += 1.0
+            if step is not None:
+                point.add(step)
+                point.write(group := point.take())
+                point.committed(group)
+        now += GRACE

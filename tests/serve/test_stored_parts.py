@@ -14,7 +14,7 @@ from crawler.pages.withdrawals import RuleFile, Subject, Withdrawals
 from crawler.records import Extracted, Outcome, Rendering
 from crawler.serve import page_handler
 from crawler.serve.segment_files import SegmentFiles
-from tests.pages.support import START
+from tests.pages.support import START, drop_old_copies
 from tests.serve.support import Response, Served
 from tests.serve.test_again import answers, asks
 
@@ -320,3 +320,17 @@ async def test_a_copy_whose_original_is_lost_is_not_served(
     async with served:
         assert (await served.get(AT)).status == 502
     assert "the response that it repeats is not in the store" in caplog.text
+
+
+async def test_a_copy_that_was_moved_is_read_from_its_new_place(served: Served) -> None:
+    """The cached head of the answer states the place of the body, which is in a segment that was deleted."""
+    for number in range(8):
+        served.store(f"{PAGE}other", os.urandom(4000).hex().encode(), at=number)
+    async with served:
+        assert (await both(served))[0].body == TEXT
+        before = served.site.segments()
+        drop_old_copies(served.site.cache)
+        served.handler.copies.files.close()
+        assert not set(before) & set(served.site.segments())
+        for answer in await both(served):
+            assert (answer.status, answer.body) == (200, TEXT)

@@ -263,8 +263,8 @@ def test_a_record_without_url_or_date_restores_nothing(
     record = Record("WARC/1.1", {"warc-type": "response", **fields}, b"HTTP/1.1 200 OK\r\n\r\nx")
     with begun(directory, store_damaged=True) as (recapture, repair):
         restored: Counter[str] = Counter()
-        recapture._restore("s", [(0, 10, record)], set(), restored)
-        recapture._restore("s", [], set(), restored)
+        recapture._restore("s", [(0, 10, record)], {}, set(), restored)
+        recapture._restore("s", [], {}, set(), restored)
         repair.writer.flush()
         assert not restored and not repair.lost
     assert dump(directory, *KINDS) == before

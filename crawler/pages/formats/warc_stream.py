@@ -49,22 +49,22 @@ def warc_chunks(
 ) -> Iterator[Chunk]:
     """Yield the selected captures as WARC, in the order in which they were written.
 
-    The captures of a segment follow its warcinfo record. A capture that cannot be read is reported and left
+    Captures follow the warcinfo record to which they refer. A capture that cannot be read is reported and left
     out. The arguments `folder` and `memory_bytes` are for sorting (see `cdxj.sorted_lines`).
     """
     lines = _positions(archives, select)
-    segment, receipts = "", set[bytes]()
+    about, receipts = ("", 0), set[bytes]()
     for position in cdxj.sorted_lines(lines, folder=folder, memory_bytes=memory_bytes):
-        number, name, _, key = position.rstrip(b"\n").split(b" ")
+        number, _, _, key = position.rstrip(b"\n").split(b" ")
         archive = archives[int(number)]
         try:
-            if name.decode() != segment:
-                segment = name.decode()
-                data = archive.warcinfo(segment)
-                yield Chunk(None, (data,), len(data), len(data))
             capture = archive.capture_at(bytes.fromhex(key.decode()))
             if capture is None:
                 continue
+            if (capture.segment, capture.warcinfo) != about:
+                about = capture.segment, capture.warcinfo
+                data = archive.warcinfo(*about)
+                yield Chunk(None, (data,), len(data), len(data))
             if receipt_of is not None and capture.receipt not in receipts:
                 receipts.add(capture.receipt)
                 if data := _receipt(

@@ -20,7 +20,7 @@ from typing import Protocol
 from crawler.config import Config
 from crawler.due.plans import CompactionPlan, FlushPlan
 from crawler.errors import StoreError
-from crawler.pages.erasure import Rewriting
+from crawler.pages.record_rewriting import Rewriting
 from crawler.process.committing.commits import Commits
 from crawler.process.committing.committer import DECISION_DELAY, SIBLINGS, Committer, CommitterState, Step
 from crawler.process.lifecycle.background_tasks import Tasks, wait_for
@@ -318,7 +318,7 @@ class CommitLoop:
 def _is_small(group: Sequence[Change]) -> bool:
     """Return whether a group can be written quickly, apart from the wait for the disk.
 
-    A group with an erasure takes long.
+    A group with a step of an erasure or a cleaning takes long.
     """
     if len(group) > SMALL_GROUP or sum(len(change.links) for change in group) > SMALL_LINKS:
         return False

@@ -7,7 +7,9 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
 from crawler.config import Overrides
+from crawler.consent.stamping import load_block
 from crawler.due.eliminator import Eliminator
+from crawler.errors import DamageError
 from crawler.fetcher.fetch_request import user_agent
 from crawler.frontier.discovery.entries import decode
 from crawler.frontier.frontier import Frontier
@@ -38,6 +40,7 @@ from crawler.version import __version__
 
 if TYPE_CHECKING:
     from crawler.frontier.refresh.refreshing import Refresh
+    from crawler.pages.cleaning import Cleaner
     from crawler.process.fetching.file_bodies import FileBodies
     from crawler.urls.trace import TraceWriter
 
@@ -86,7 +89,26 @@ def make_page_cache(context: ProcessContext, store: KeyValue, fingerprinter: Fin
         sync=context.outlasts_power_cut,
         reading=context.copy is not None,
         withdrawals=Withdrawals(context.directory.parent),
+        receipt_of=_receipt_of,
     )
+
+
+def _receipt_of(store: KeyValue, fingerprint: int, digest: bytes) -> bytes:
+    """Return a stored consent receipt as JSON; b"" if there is none, or the receipt cannot be read."""
+    try:
+        return load_block(store, fingerprint, digest)
+    except DamageError:
+        return b""
+
+
+def make_cleaner(context: ProcessContext, pages: PageCache) -> "Cleaner":
+    """Return the cleaner that drops old copies, as configured."""
+    # imported here, because only a running crawl needs it
+    from crawler.pages.cleaning import SLACK_BYTES, Cleaner
+
+    config = context.config.pages
+    slack = min(SLACK_BYTES, config.segment_bytes)
+    return Cleaner(pages, config.keep_copies, slack, context.clock.now)
 
 
 def make_file_bodies(context: ProcessContext, pages: PageCache) -> "FileBodies":

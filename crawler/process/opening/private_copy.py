@@ -3,7 +3,8 @@
     DIR/p0/snapshot-PID-.../store     a copy of the store as it is committed now (`storage/snapshot.py`)
     DIR/p0/snapshot-PID-.../due       links to the runs, which never change
     DIR/p0/snapshot-PID-.../links     copies of the links log
-    DIR/p0/warc                       is read in place: committed bytes never change
+    DIR/p0/warc                       is read in place: committed bytes never change, and no segment is
+                                      deleted while it is read (`pages/released.py`)
 
 The store determines which data is committed. All files that the store may name are linked before the store is
 copied. Files that appeared in the meantime are linked afterwards. So all files that the copy names exist,

@@ -32,6 +32,7 @@ from crawler.crawl.immutable_settings import keep_immutable, refreshes
 from crawler.crawl.lost_processes import check_for_loss
 from crawler.crawl.topology import Topology, keep_topology, topology
 from crawler.errors import DamageError, DirectoryError, StoreError, disk_failed
+from crawler.pages import released
 from crawler.pages.captures import record_key
 from crawler.process.committing.commits import Commits
 from crawler.process.opening import assembly
@@ -376,6 +377,7 @@ def reading(config: Config, directory: CrawlDirectory, name: str, *, clock: Cloc
     folder = directory.process(name)
     check_for_loss(folder)
     with ExitStack() as stack:
+        stack.enter_context(released.reading(folder / "warc"))
         for attempt in range(1, _READING_TRIES + 1):
             before = signature(folder)
             copy = stack.enter_context(private_copy(folder))

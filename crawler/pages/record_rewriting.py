@@ -1,0 +1,30 @@
+"""The interface of a step that changes records which are stored already, as part of a commit group."""
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from crawler.pages.segments import SegmentWriter
+from crawler.storage.kv import Batch
+
+if TYPE_CHECKING:
+    from crawler.pages.archive import Archive
+
+
+class Rewriting(msgspec.Struct):
+    """A step of an erasure (`erasure.py`) or of a cleaning (`cleaning.py`).
+
+    Like a capture, a step is carried out by the writer thread: it writes files first, and keys afterwards.
+    """
+
+    def write(self, archive: "Archive", writer: SegmentWriter, compress: Callable[[bytes], bytes]) -> None:
+        """Change files. `writer` appends records to the open segment, and `compress` makes them gzip members.
+
+        Raises:
+            DamageError: stored bytes cannot be read; the step then changes no keys.
+            StoreError, OSError: the disk failed.
+        """
+
+    def stage(self, batch: Batch) -> None:
+        """Put the keys that follow from `write` into the batch."""

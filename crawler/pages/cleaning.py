@@ -27,7 +27,7 @@ import msgspec
 from crawler.errors import DamageError, reason_of
 from crawler.pages import released
 from crawler.pages.captures import end_of, pack, payload_key, segment_key, unpack_capture
-from crawler.pages.live_captures import Found, Place, Places, Survey, own_key
+from crawler.pages.live_captures import CapturePlace, Found, Places, Survey, own_key
 from crawler.pages.page_cache import PageCache
 from crawler.pages.record_rewriting import Rewriting
 from crawler.pages.segments import SegmentWriter
@@ -148,7 +148,7 @@ class Moving:
     After `make`, the first `taken` of the places are decided.
     """
 
-    def __init__(self, pages: PageCache, segment: str, places: list[Place], now: float) -> None:
+    def __init__(self, pages: PageCache, segment: str, places: list[CapturePlace], now: float) -> None:
         self._pages = pages
         self._segment = segment
         self._places = places

@@ -45,7 +45,7 @@ class SegmentUse(msgspec.Struct):
         return self.length - self.live
 
 
-class Place(NamedTuple):
+class CapturePlace(NamedTuple):
     """The place of a capture in a chosen segment: its key (`c/` or `v/`) and its offset."""
 
     key: bytes
@@ -198,7 +198,7 @@ class Places:
         place = capture.offset << 1 | (key[:2] == keys.ELSEWHERE)
         self._rows.extend((place, int.from_bytes(key[2:10], "big"), int.from_bytes(key[10:], "big")))
 
-    def portions(self) -> Iterator[list[Place]]:
+    def portions(self) -> Iterator[list[CapturePlace]]:
         """Yield all places in lists of at most `PORTION_ENTRIES`, nearly in the order of the file."""
         rows = np.frombuffer(self._rows, np.uint64).reshape(-1, 3)
         for begin in range(0, len(rows), _RUN_PLACES):
@@ -209,9 +209,9 @@ class Places:
                 yield [_place(*row) for row in portion.tolist()]
 
 
-def _place(place: int, fingerprint: int, milliseconds: int) -> Place:
+def _place(place: int, fingerprint: int, milliseconds: int) -> CapturePlace:
     family = keys.ELSEWHERE if place & 1 else keys.CAPTURE
-    return Place(family + fingerprint.to_bytes(8, "big") + milliseconds.to_bytes(8, "big"), place >> 1)
+    return CapturePlace(family + fingerprint.to_bytes(8, "big") + milliseconds.to_bytes(8, "big"), place >> 1)
 
 
 def own_key(key: bytes) -> bytes:

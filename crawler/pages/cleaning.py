@@ -46,6 +46,8 @@ SLACK_BYTES = 16 << 20
 # Seconds between the release of a segment and the deletion of its file, so that readers of this process that
 # have just looked up a capture can open the file.
 GRACE = 10.0
+# If other programs have prevented deletions for this number of seconds, the cleaning says so.
+READERS_MAX = 300.0
 
 
 class LiveBytes(msgspec.Struct, array_like=True):
@@ -201,7 +203,9 @@ class Cleaner:
         self._released = [(segment, 0, 0.0) for segment in pages.released]
         self._spoiled: set[str] = set()  # segments with records that cannot be read
         self._halted = False
-        self._has_readers = False  # whether another program has prevented the latest deletion
+        # the instant since which other programs have prevented all deletions; None if the latest deletion succeeded
+        self._read_since: float | None = None
+        self._readers_told = False
         self._result = Cleaned()
 
     def take_result(self) -> Cleaned:
@@ -227,7 +231,7 @@ class Cleaner:
 
     def _is_due(self) -> bool:
         """Return whether there may be as much garbage as kept bytes."""
-        if not self.copies or self._has_readers or self._erases():
+        if not self.copies or self._read_since is not None or self._erases():
             return False
         latest = self._latest
         if latest is None or latest.copies != self.copies:
@@ -281,7 +285,7 @@ class Cleaner:
         for segment, places in chosen.items():
             yield from self._clean_segment(segment, places)
             while sum(length for _, length, _ in self._released) > (survey.live + self._slack) // 4:
-                if self._has_readers:
+                if self._read_since is not None:
                     return
                 yield None
                 yield from self._delete()
@@ -352,7 +356,7 @@ class Cleaner:
             return
         deleted = released.Deleted(self._pages.folder, due)
         yield partial(self._deletion, deleted)
-        self._has_readers = not deleted.done
+        self._note_readers(not deleted.done, now)
         gone = set(due) if deleted.done else set[str]()
         # if another program reads the folder, the deletion is tried again later
         self._released = [
@@ -360,6 +364,18 @@ class Cleaner:
             for segment, length, at in self._released
             if segment not in gone
         ]
+
+    def _note_readers(self, has_readers: bool, now: float) -> None:
+        if not has_readers:
+            self._read_since, self._readers_told = None, False
+            return
+        self._read_since = now if self._read_since is None else self._read_since
+        if now - self._read_since >= READERS_MAX and not self._readers_told:
+            self._readers_told = True
+            self._result.problems.append(
+                f"no disk space is freed, because other programs have read the archive for {READERS_MAX:g} s; "
+                "`crawler serve` beside a crawl reads it as long as it runs"
+            )
 
     def _deletion(self, deleted: released.Deleted) -> Change:
         change = Change(sync=True)

@@ -11,7 +11,7 @@ import pytest
 from crawler.config import PagesConfig
 from crawler.pages import released
 from crawler.pages.captures import capture_key, segment_key
-from crawler.pages.cleaning import GRACE, Cleaner
+from crawler.pages.cleaning import GRACE, READERS_MAX, Cleaner
 from crawler.pages.formats.selection import Selection
 from crawler.pages.formats.warc_stream import warc_chunks
 from crawler.pages.live_captures import Survey
@@ -320,7 +320,15 @@ def test_readers_keep_segments(tmp_path: Path) -> None:
             assert place is not None
             assert site.cache.raw_records(place)
         full = site.disk
+        assert site.cleaner.take_result().problems == []
+        site.now += READERS_MAX
+        site.clean()
+        site.now += READERS_MAX
+        site.clean()
+        (problem,) = site.cleaner.take_result().problems
+        assert "`crawler serve` beside a crawl" in problem, "a long reader is named once"
     site.clean()
+    assert site.cleaner.take_result().problems == []
     assert site.disk < full / 2
     assert site.disk <= 2 * site.live + 2 * SEGMENT_BYTES
     site.check()

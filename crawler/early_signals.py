@@ -124,7 +124,7 @@ def noted(*, leaves: bool = False) -> Iterator[None]:
     process can report its exit code.
     """
     _begun.clear()
-    before = {number: signal.getsignal(number) for number in (*_noted(), signal.SIGHUP)}
+    before = {number: signal.getsignal(number) for number in (*stop_signals(), signal.SIGHUP)}
     mask = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     try:
         install()

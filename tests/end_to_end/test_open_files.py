@@ -1,4 +1,4 @@
-"""Test that everything a command opens is closed when it ends: files, sockets, maps, threads and children.
+"""Test that a command leaves nothing behind when it ends: files, sockets, maps, threads, children, signal handlers.
 
 Each command runs twice in this process, because the first run may keep something that all later runs use. The
 garbage collector is off: it would close files late, or never, because a crawl exempts old objects from it.
@@ -69,6 +69,8 @@ def in_use() -> Counter[str]:
             found[f"map of {path[0]}"] += 1
     found["thread"] = threads()
     found["process"] = len(family(os.getpid()))
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
+        found[f"{number.name}: {signal.getsignal(number)}"] += 1
     return found
 
 

@@ -114,6 +114,7 @@ def test_all_entrances_withhold_the_same_pages(tmp_path: Path, web: Web) -> None
         changed = (*urls(web, "/later"), *urls(web, "/private"))
         running.until(lambda: all(why_of(directory, url)["withheld"] for url in changed))
         taken = urls(web, "/taken")
+        running.until(lambda: all(why_of(directory, url)["record"]["fetches"] == 2 for url in taken))
         results = [json.loads(running.command("withdraw", url, "--json").stdout)[0] for url in taken[:3]]
         results += [do(running, url=url)[1]["answers"][0] for url in taken[3:]]
         assert [{**each, "at": "", "url": ""} for each in results] == [

@@ -86,7 +86,9 @@ class Survey:
         Yield the revisits to drop.
         """
         self.uses = {segment: SegmentUse(length) for segment, length in lengths.items()}
-        dropped: list[Found] = []
+        yield from _in_portions(self._revisits_to_drop())
+
+    def _revisits_to_drop(self) -> Iterator[Found | None]:
         for found in self._places():
             if found is None:
                 yield None
@@ -96,37 +98,29 @@ class Survey:
                 if (use := self.uses.get(capture.segment)) is not None:
                     use.live += end_of(capture) - capture.offset
             elif capture.refers_to:
-                dropped.append((key, capture))
-                if len(dropped) == PORTION_ENTRIES:
-                    yield dropped
-                    dropped = []
-        if dropped:
-            yield dropped
+                yield key, capture
 
     def find(self, chosen: "dict[str, Places]") -> Iterator[list[Found] | None]:
         """Add the kept captures in the chosen segments to `chosen`; yield the responses to drop.
 
         If there are too many kept captures, remove segments from `chosen`.
         """
+        yield from _in_portions(self._responses_to_drop(chosen))
+
+    def _responses_to_drop(self, chosen: "dict[str, Places]") -> Iterator[Found | None]:
         count = 0
-        dropped: list[Found] = []
         for found in self._places():
             if found is None:
                 yield None
                 continue
             key, capture, is_kept = found
             if not is_kept:
-                dropped.append((key, capture))
-                if len(dropped) == PORTION_ENTRIES:
-                    yield dropped
-                    dropped = []
+                yield key, capture
             elif (places := chosen.get(capture.segment)) is not None:
                 places.add(key, capture)
                 count += 1
                 if count > PLACES_MAX and len(chosen) > 1:
                     count -= len(chosen.popitem()[1])
-        if dropped:
-            yield dropped
 
     def _captures(self) -> Iterator[tuple[bytes, Capture, bool] | None]:
         """Yield (key, capture, is_kept) for each capture; `is_kept` is the answer of the rule for one URL."""
@@ -217,6 +211,21 @@ def _place(place: int, fingerprint: int, milliseconds: int) -> CapturePlace:
 def own_key(key: bytes) -> bytes:
     """Return the `c/` key to which revisits refer, also for a response that is stored under `v/`."""
     return keys.CAPTURE + key[2:]
+
+
+def _in_portions(dropped: Iterator[Found | None]) -> Iterator[list[Found] | None]:
+    """Yield the captures in lists of at most `PORTION_ENTRIES`, and each None at once."""
+    portion: list[Found] = []
+    for found in dropped:
+        if found is None:
+            yield None
+            continue
+        portion.append(found)
+        if len(portion) == PORTION_ENTRIES:
+            yield portion
+            portion = []
+    if portion:
+        yield portion
 
 
 def _in_slices(store: KeyValue, prefix: bytes) -> Iterator[tuple[bytes, bytes] | None]:

@@ -156,6 +156,7 @@ SHELL = {
     "turn_share.py",
     "splitter/peers.py",
     "serve/server.py",
+    "serve/sibling_client.py",
     "serve/http_server.py",
     "serve/listening_socket.py",
     "serve/filling.py",
@@ -417,7 +418,7 @@ CLIENT_CALLS = {
 # File -> (the modules and calls that the file may use, the purpose). The lab and the benchmarks are not part of a crawl.
 CLIENTS_ALLOWED: dict[str, tuple[set[str], str]] = {
     "splitter/peers.py": ({"create_connection"}, "links to the other processes of the crawl"),
-    "serve/server.py": (
+    "serve/sibling_client.py": (
         {"open_connection"},
         "requests a page from the process that owns it, at `serve.peers`",
     ),

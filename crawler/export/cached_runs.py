@@ -72,12 +72,7 @@ def _repeats(path: str, others: Sequence[str]) -> bool:
 
 def _has(crawled: Crawled, url: str, fetched_at: float) -> bool:
     """Return whether a crawl has an answer for a URL that was fetched at `fetched_at` or later."""
-    fingerprint = crawled.fingerprint(url)
-    for archive in crawled.archives:
-        capture = archive.newest_capture(fingerprint, archive.record(fingerprint))
-        if capture is not None and is_copy(capture) and capture.fetched_at >= fetched_at:
-            return True
-    return False
+    return any(capture.fetched_at >= fetched_at for _, _, capture in crawled.newest_copies(url))
 
 
 def _remove(directory: CrawlDirectory) -> bool:

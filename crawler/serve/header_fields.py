@@ -72,11 +72,6 @@ def passed_on(headers: Iterable[Field]) -> list[Field]:
     ]
 
 
-def first(headers: Iterable[Field], name: bytes) -> bytes:
-    """Return the first value of a field (`name` in lower case), or b"" if there is none."""
-    return next((value for field, value in headers if field.lower() == name), b"")
-
-
 @lru_cache(maxsize=256)
 def accepted(field: str) -> frozenset[bytes]:
     """Return those of the usual content codings that an Accept-Encoding field accepts.

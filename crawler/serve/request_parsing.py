@@ -120,7 +120,7 @@ def _proxy(target: str) -> ParsedRequest:
 def _page(query: str) -> ParsedRequest:
     if match := _ONLY_A_URL.fullmatch(query):
         return ParsedRequest(Route.PAGE, url=_url(match[1]))
-    fields = _fields(query)
+    fields = query_fields(query)
     if not fields.get("url"):
         raise HttpError(400, "bad_request", "name the page: /page?url=URL, with the URL percent-encoded")
     at, stale = fields.get("at"), fields.get("max-stale")
@@ -138,23 +138,20 @@ def _page(query: str) -> ParsedRequest:
 
 
 def _view(query: str) -> ParsedRequest:
-    fields = _fields(query)
+    fields = query_fields(query)
     if not fields.get("url"):
         raise HttpError(400, "bad_request", "name the page: /view?url=URL, with the URL percent-encoded")
     at = fields.get("at")
     return ParsedRequest(Route.VIEW, url=_url(fields["url"]), at=None if at is None else instant(at))
 
 
-def _fields(query: str) -> dict[str, str]:
+def query_fields(query: str) -> dict[str, str]:
     """Return the fields of a query; if a field is repeated, return its first value."""
     try:
         pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=_FIELDS_MAX, errors="strict")
     except ValueError as error:
         raise HttpError(400, "bad_request", f"the query cannot be parsed: {error}") from None
-    fields: dict[str, str] = {}
-    for name, value in pairs:
-        fields.setdefault(name, value)
-    return fields
+    return dict(reversed(pairs))
 
 
 def _flag(fields: dict[str, str], name: str) -> bool:

@@ -45,7 +45,10 @@ class OpenedCopy(msgspec.Struct):
 
 
 class StoredParts:
-    """The parts of a member in a segment. After `release`, they are read again when needed."""
+    """The parts of a member in a segment. After `release`, they are read again when needed.
+
+    The methods raise DamageError if the bytes are broken.
+    """
 
     __slots__ = (
         "_disk_cache", "_files", "_folder", "_length", "_offset", "_parts", "_segment", "gzip_length", "length",
@@ -69,19 +72,11 @@ class StoredParts:
         return KeptBody(self._disk_cache, place)
 
     def payload(self) -> Iterator[bytes]:
-        """Yield the payload.
-
-        Raises:
-            DamageError: the bytes are broken.
-        """
+        """Yield the payload."""
         yield self.start(self.length)
 
     def start(self, length: int) -> bytes:
-        """Return the first `length` bytes of the payload.
-
-        Raises:
-            DamageError: the bytes are broken.
-        """
+        """Return the first `length` bytes of the payload."""
         try:
             return self._whole().payload(length)
         except DamageError as error:

@@ -8,10 +8,9 @@
     delete    delete its file (`released.py`)
 
 This is the cleaning of a log-structured file system (Rosenblum, Ousterhout, *The Design and Implementation of
-a Log-Structured File System*, SOSP 1991). Each step is a change in the commit queue. So it is decided in the
-order of the queue, and after a kill it is complete or has not happened. A step begins when the steps before it
-are durable. So at any moment, each capture is in the place that its key names, and after a kill at most a few
-files are left to delete.
+a Log-Structured File System*, SOSP 1991). Each step is a change in the commit queue, and begins when the steps
+before it are durable. So at any moment, each capture is in the place that its key names, and after a kill at most
+a few files are left to delete.
 
 A capture that the survey does not keep stays garbage, because captures only become older. There is one
 exception: a new revisit may refer to a response that is garbage. So before a response is dropped, it is
@@ -30,7 +29,6 @@ from crawler.pages.captures import end_of, pack, payload_key, segment_key, unpac
 from crawler.pages.live_captures import CapturePlace, Found, Places, Survey, own_key
 from crawler.pages.page_cache import PageCache
 from crawler.pages.record_rewriting import Rewriting
-from crawler.pages.segments import SegmentWriter
 from crawler.pages.shipping import note_of
 from crawler.records import Capture
 from crawler.storage import keys
@@ -76,17 +74,16 @@ class Cleaned(msgspec.Struct):
 class Moved(Rewriting):
     """Kept captures that are moved to another segment. `failed` is set if the records of one cannot be read."""
 
-    pages: PageCache
     captures: list[tuple[bytes, Capture]]
     now: float
     renewed: list[tuple[bytes, Capture]] = []
     failed: str = ""
 
-    def write(self, archive: object, writer: SegmentWriter, compress: Callable[[bytes], bytes]) -> None:
+    def write(self, pages: PageCache) -> None:
         """Copy the records."""
         for key, capture in self.captures:
             try:
-                self.renewed.append((key, self.pages.segments.mover.move(self.pages, key, capture, self.now)))
+                self.renewed.append((key, pages.segments.mover.move(pages, key, capture, self.now)))
             except DamageError as error:
                 self.failed = reason_of(error)
         reach("copies moved")
@@ -100,13 +97,12 @@ class Moved(Rewriting):
 class Finished(Rewriting):
     """Segments to which nothing must be appended any more, because they will be cleaned."""
 
-    pages: PageCache
     segments: list[str]
 
-    def write(self, archive: object, writer: SegmentWriter, compress: Callable[[bytes], bytes]) -> None:
+    def write(self, pages: PageCache) -> None:
         """Complete those of the segments that are open."""
         for segment in self.segments:
-            self.pages.segments.finish(segment)
+            pages.segments.finish(segment)
 
 
 class Dropping:
@@ -156,7 +152,7 @@ class Moving:
         self._places = places
         self.taken = 0
         self.bytes = 0
-        self.moved = Moved(pages, [], now)
+        self.moved = Moved([], now)
 
     def make(self) -> Making:
         """Build the change that moves the captures."""
@@ -290,7 +286,7 @@ class Cleaner:
 
     def _finish(self, segments: list[str]) -> Change:
         change = Change(sync=True)
-        change.captures.append(Finished(self._pages, segments))
+        change.captures.append(Finished(segments))
         return change
 
     def _dropping(
@@ -352,7 +348,7 @@ class Cleaner:
         due = [segment for segment, _, at in self._released if at <= now]
         if not due:
             return
-        deleted = released.Deleted(self._pages.folder, due)
+        deleted = released.Deleted(due)
         yield partial(self._deletion, deleted)
         self._note_readers(not deleted.done, now)
         gone = set(due) if deleted.done else set[str]()

@@ -30,7 +30,7 @@ from crawler.config.forms import file_name_part
 from crawler.errors import CrawlerError, DamageError, Unexpected
 from crawler.pages import change_detection, damage, erasure, gzip_members, released, segments, warc
 from crawler.pages.answer_digests import AnswerDigests
-from crawler.pages.archive import Archive
+from crawler.pages.archive import Archive, original_with
 from crawler.pages.captures import (
     Capturing,
     Original,
@@ -61,7 +61,7 @@ from crawler.records import (
     PageRecord,
     TaskKind,
 )
-from crawler.storage.kv import Batch, KeyValue, seal, unseal
+from crawler.storage.kv import Batch, KeyValue, seal
 
 _WITHOUT_RECORD = (TaskKind.ROBOTS, TaskKind.SUBRESOURCE, TaskKind.SITE_FILE, TaskKind.HOP)
 _HOPS_CACHED_MAX = 4096  # number of cached URLs (by fingerprint), for the field `via` of records
@@ -121,7 +121,7 @@ class PageCache(Archive):
             url_of=self._url_of,
             with_bodies=config.request_bodies,
         )
-        self._compress = gzip_members.compressor(config.gzip_level)
+        self.compress = gzip_members.compressor(config.gzip_level)
         self._gzip_level = config.gzip_level
         self._reading = reading
         committed = dict(self.committed_lengths())
@@ -141,7 +141,7 @@ class PageCache(Archive):
             config,
             about,
             committed,
-            compress=self._compress,
+            compress=self.compress,
             random=random,
             receipt_of=receipt_of,
             sync=sync,
@@ -298,19 +298,8 @@ class PageCache(Archive):
         pending = self.uncommitted.originals.get(digest)
         if pending is not None or not digest:
             return pending
-        response = self.response_with(digest)
-        if response is None or response in self.dropping:
-            return None
-        capture = self.capture_at(response)
-        if capture is None or self.is_withdrawn(capture):
-            return None
-        return Original(response, capture.url, capture.fetched_at)
-
-    def response_with(self, digest: bytes) -> bytes | None:
-        """Return the `c/` key of the committed response that holds the payload with this SHA-1, or None."""
-        key = payload_key(digest)
-        value = self.store.get(key)
-        return None if value is None else unseal(key, value)
+        original = original_with(self, digest)
+        return None if original is None or original.key in self.dropping else original
 
     def _remember_url(self, fingerprint: int, url: str) -> None:
         if len(self._urls) >= _HOPS_CACHED_MAX:
@@ -337,7 +326,7 @@ class PageCache(Archive):
 
     def _rewrite(self, item: Rewriting) -> None:
         try:
-            item.write(self, self.segments.new.writer, self._compress)
+            item.write(self)
         except DamageError as error:  # the bytes were already lost; `check` reports the loss
             self._unexpected.note(error, "a copy that repeats an erased one")
 
@@ -398,7 +387,7 @@ class PageCache(Archive):
         """
         new = capturing.stamp is not None and capturing.stamp.digest not in self._receipts
         return [
-            self._compress(record)
+            self.compress(record)
             if isinstance(record, bytes)
             else gzip_members.compressed(record, self._gzip_level)
             for record in self._builder.records(capturing, with_receipt=new)

@@ -20,7 +20,7 @@ from crawler.errors import ShippedError
 from crawler.pages import gzip_members, reading, warc
 from crawler.pages.archive import Archive
 from crawler.pages.captures import pack, segment_key, unpack_capture
-from crawler.pages.moving import Mover, ReceiptOf
+from crawler.pages.moving import Mover, ReceiptOf, warcinfo_record
 from crawler.pages.segments import SegmentWriter, next_serial, segment_path
 from crawler.pages.shipping import NOTE, note_of
 from crawler.records import Capture
@@ -163,7 +163,7 @@ class _Segments:
     def _move(self, archive: Archive, key: bytes, capture: Capture) -> Capture:
         """Write the records of a capture; return the capture with its new place."""
         if self._about is None:
-            self._about = _warcinfo_of(archive, capture.segment)
+            _, self._about = warcinfo_record(archive, capture.segment)
         return self._mover.move(archive, key, capture, capture.fetched_at)
 
     def _finish(self) -> None:
@@ -209,11 +209,6 @@ def _portions(segments: Iterable[str], captures: Counter[str]) -> Iterator[set[s
         count += captures[segment]
     if portion:
         yield portion
-
-
-def _warcinfo_of(archive: Archive, segment: str) -> reading.Record:
-    """Return the first record of a segment."""
-    return reading.parse_record(reading.expand(archive.warcinfo(segment), where=segment))
 
 
 def _keep_lost_and_found(to: NewProcess) -> None:

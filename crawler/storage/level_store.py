@@ -1,13 +1,8 @@
 """An implementation of the `KeyValue` interface on LevelDB (plyvel).
 
-Known traps that this file handles; each was reproduced:
-
-* After a write error LevelDB acknowledges writes that it does not keep
-  (`DiskStore.write`).
-* A default open silently skips damaged log blocks, so the store is opened with
-  `paranoid_checks`; `torn_log.py` first checks for damage that these checks miss.
-* A default read returns a flipped byte of a table as data, or loses keys, so every
-  read verifies the checksum of its block (5 us more for a random read).
+`storage/README.md`, "Known traps of LevelDB", lists the traps that this file handles. A default read returns a
+flipped byte of a table as data, or loses keys, so every read verifies the checksum of its block (5 us more for a
+random read).
 
 LevelDB maps its open tables into memory. The mapped tables take at most `tables_max` (which is at least 64)
 times `table_bytes` of resident memory. Many small tables, of which few are open, take no more CPU time than a

@@ -1,22 +1,11 @@
 """An implementation of the `KeyValue` interface on RocksDB (rocksdict), for machines without LevelDB.
 
-RocksDB's files are framed like those of LevelDB (`torn_log.py`, `manifest.py`).
-Known traps that this file handles; each was reproduced:
+RocksDB's files are framed like those of LevelDB (`torn_log.py`, `manifest.py`). `storage/README.md`, "Engines",
+lists the traps of rocksdict that this file handles. There are two more:
 
-* rocksdict holds the interpreter lock while it writes, so a synced write would stop
-  the loop for as long as the disk takes. So batches are written to the kernel without a sync, and `write`
-  syncs the log files itself. If RocksDB has begun a new log since the last sync, the older log is synced
-  first.
-* An iterator of rocksdict ends at a damaged block as if there were no more
-  keys, so the status is checked at the end of every scan.
-* The lower bound of `ReadOptions` differs from the key that was passed, so scans start with a
-  seek, and reverse scans compare keys to find their end.
-* RocksDB 10 accepts some garbage at the end of a log and reads it forever, and silently
-  skips a torn tail, so the headers of the logs are checked before the store is opened.
 * An iterator keeps the store open even after `close`, so closing ends all scans.
 * By default, RocksDB reads a log only up to the first damage, and drops the acknowledged writes after it.
-With the option `tolerate_corrupted_tail_records`, RocksDB instead refuses a log that is damaged before its
-end.
+  With the option `tolerate_corrupted_tail_records`, RocksDB instead refuses a log that is damaged before its end.
 """
 
 import os

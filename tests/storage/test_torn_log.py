@@ -13,15 +13,9 @@ from crawler.storage.engines import open_store
 from crawler.storage.log_format import BLOCK_BYTES, crc32c, fragment_at, fragments
 from crawler.storage.snapshot import snapshot
 from crawler.storage.torn_log import cut_torn_tail, ends_whole, mend_logs
-from tests.engines import ENGINES
 
 RECORDS = 40
 HEADER_BYTES = 7
-
-
-@pytest.fixture(params=ENGINES)
-def engine(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
 
 
 @pytest.fixture

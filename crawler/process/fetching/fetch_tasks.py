@@ -32,7 +32,7 @@ from crawler.fetcher.fetchers import Fetcher, NameResolver
 from crawler.fetcher.file_body import FileBody
 from crawler.fetcher.outcome import blame_of
 from crawler.frontier.frontier import Frontier
-from crawler.process.fetching.fetch_requests import FetchRequests, with_options
+from crawler.process.fetching.fetch_requests import FetchParts, FetchRequests, with_options
 from crawler.process.fetching.file_bodies import FileBodies
 from crawler.process.fetching.hop_requests import HopRequests
 from crawler.process.fetching.reader import Reader
@@ -126,6 +126,9 @@ class FetchTasks:
         self._results, self._earlier = results, earlier
         self._unexpected = results.unexpected
         self._queue, self._queue_heavy, self._wake = loops
+        self._parts = FetchParts(
+            config, clock, frontier, self._fetcher, self._resolver, results, loops.queue, loops.wake
+        )
         self.sink = sink
         # Adds a note to the `Change` of a page. The note says that the sink must receive the page.
         self.promise: Promise | None = None
@@ -133,25 +136,8 @@ class FetchTasks:
         self.request_options_of: RequestOptionsOf | None = None
         # returns the flags that the user's requests for a page add to the flags of its link
         self.flags_of: Callable[[FetchTask], int] | None = None
-        self._requests = FetchRequests(
-            config,
-            clock=clock,
-            frontier=frontier,
-            trusts=trusts,
-            conditions=self._conditions,
-            wake=loops.wake,
-        )
-        self._hops = HopRequests(
-            config,
-            clock=clock,
-            frontier=frontier,
-            fetcher=network.fetcher,
-            resolver=network.resolver,
-            requests=self._requests,
-            results=results,
-            key=key,
-            step_aside=self._step_aside,
-        )
+        self._requests = FetchRequests(self._parts, trusts=trusts, conditions=self._conditions)
+        self._hops = HopRequests(self._parts, self._requests, key=key, step_aside=self._step_aside)
         self.ask = self._hops.ask  # sends a request of no fetch task
         self._jars = CookieJars(config.fetch.cookie_jars_max, config.fetch.cookie_domains_max)
         self._run = {
@@ -161,16 +147,7 @@ class FetchTasks:
             TaskKind.DENIED: self._denied,
         }
         self._made_rendering = self._make_rendering() if renders(config) else None
-        self._site_files = SiteFiles(
-            self._fetcher,
-            frontier,
-            results,
-            clock,
-            redirects_max=config.robots.redirects_max,
-            hop=self._hops.hop,
-            subresources=self._subresources,
-            queue=loops.queue,
-        )
+        self._site_files = SiteFiles(self._parts, self._hops.hop, self._subresources)
         # Only one thread computes digests at a time, because threads compete with the event loop for the
         # processors.
         self._preparing = asyncio.Lock()
@@ -221,18 +198,7 @@ class FetchTasks:
         )
 
     def _subresources(self, fetch_task: FetchTask, request: FetchRequest) -> Subresources:
-        return Subresources(
-            fetch_task,
-            request,
-            config=self._config,
-            clock=self._clock,
-            frontier=self._frontier,
-            fetcher=self._fetcher,
-            resolver=self._resolver,
-            results=self._results,
-            queue=self._queue,
-            allow=self._requests.allow_secrets,
-        )
+        return Subresources(fetch_task, request, self._parts, self._requests.allow_secrets)
 
     def _leave_network(self, fetch_task: FetchTask) -> None:
         """Release the slot and the address of a fetch task that waits for a browser."""

@@ -247,8 +247,8 @@ def _foreign_taken() -> list[tuple[Any, str, Any]]:
     admit = Admission._admit
 
     def admit_own(self: Admission, change: Any, owner: str, *links: Any) -> None:
-        own = self.topology.me == "p1" and owner == "p2" and len(links[0]) > 3
-        admit(self, change, self.topology.me if own else owner, *links)
+        own = (self.topology.me, owner) == ("p1", "p2")
+        admit(self, change, "p1" if own else owner, *links)
 
     return [(Admission, "_admit", admit_own)]
 

@@ -82,16 +82,7 @@ class Commands:
         commands = (
             self._explainer.why, self._explainer.page_url, self.host, self.hosts, self.get, self.seed,
             self.block, self.unblock, self.retire, self.signal, self.signals, self.consent,
-            Withdrawing(
-                stages.name,
-                stages.pages,
-                stages.intake.filter,
-                stages.frontier,
-                stages.fingerprinter,
-                stages.clock.now,
-                stages.point.making,
-                commit,
-            ).withdraw,
+            Withdrawing(stages, commit).withdraw,
         )  # fmt: skip
         self._commands: dict[str, Callable[..., Any]] = {command.__name__: command for command in commands}
         self._commands["status"] = self._status

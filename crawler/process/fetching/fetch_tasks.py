@@ -17,6 +17,7 @@ user's page sink, ends the process.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from crawler.clock import Clock
@@ -42,7 +43,7 @@ from crawler.process.lifecycle.shutdown import within
 from crawler.process.results.earlier_copies import EarlierCopies
 from crawler.process.results.result_processor import ResultProcessor
 from crawler.records import Extracted, Fetch, FetchTask, LinkFlag, Outcome, RequestOptions, TaskKind
-from crawler.storage.commit import Change, Maker, Making, steps
+from crawler.storage.commit import Change, Maker, Making, followed_by
 from crawler.storage.faults import reach
 from crawler.storage.kv import KeyValue
 from crawler.wording import words
@@ -277,14 +278,9 @@ class FetchTasks:
             self._fetch_robots(fetch_task, owner),
             lambda text: self._internal_error(fetch_task.url, text),
         )
-        now = self._clock.now()
         _say(fetch)
-
-        def make() -> Making:
-            change = yield from steps(self._results.robots(fetch_task, fetch, now))
-            change.after.append(lambda: self._fetcher.let_go(owner))
-            return change
-
+        robots = partial(self._results.robots, fetch_task, fetch, self._clock.now())
+        make = followed_by(robots, partial(self._fetcher.let_go, owner))
         if len(fetch.content) <= HEAVY_ROBOTS:
             return self._queue(make)
         self._step_aside(fetch_task)
@@ -304,15 +300,10 @@ class FetchTasks:
         )
         self.pages_ended += 1
         _say(fetch)
-        now = self._clock.now()
-
-        def make() -> Making:
-            change = yield from self._promised(fetch_task, fetch, extracted, now)
-            change.after.append(lambda: self._let_go(owner))
-            if self.sink is None:
-                change.after.append(lambda: _free(file, fetch))
-            return change
-
+        promised = partial(self._promised, fetch_task, fetch, extracted, self._clock.now())
+        make = followed_by(promised, partial(self._let_go, owner))
+        if self.sink is None:
+            make = followed_by(make, partial(_free, file, fetch))
         queue: Callable[[Maker], None] = self._queue
         if is_heavy(fetch, extracted):
             self._step_aside(fetch_task)
@@ -425,17 +416,12 @@ class FetchTasks:
         """Queue a change and wait until it is durable. From then on, `in_sink` counts the page."""
         committed = asyncio.get_running_loop().create_future()
 
-        def made() -> Making:
-            change = yield from steps(make())
-            change.after.append(durable)
-            return change
-
         def durable() -> None:
             if not committed.cancelled():
                 self.in_sink += 1
                 committed.set_result(None)
 
-        queue(made)
+        queue(followed_by(make, durable))
         await committed
 
     async def _read(self, fetch_task: FetchTask, fetch: Fetch, stream: MapStream | None) -> Extracted | None:

@@ -23,7 +23,7 @@ from crawler.process.fetching.fetch_requests import FetchParts
 from crawler.process.fetching.hop_requests import closed_host
 from crawler.records import Fetch, FetchTask, Outcome, TaskKind
 from crawler.robots.cache import VerdictKind
-from crawler.storage.commit import Change, Making, steps
+from crawler.storage.commit import followed_by
 from crawler.urls.canonical import authority, canonical, hostname, resolve
 
 ASKS_MIN, ASKS_MAX = 0.05, 2.0  # number of seconds between two attempts to acquire the slot of a busy host
@@ -92,19 +92,10 @@ class Subresources:
                 break
             fetch = await self._fetch(target)
         task = FetchTask(TaskKind.ROBOTS, 0, hostname(first), first)
-        known = asyncio.get_running_loop().create_future()
-
-        def make() -> Making:
-            change: Change = yield from steps(self._parts.results.hop_robots(task, fetch, self._clock.now()))
-            change.after.append(settled)
-            return change
-
-        def settled() -> None:
-            if not known.done():
-                known.set_result(None)
-
-        self._parts.queue(make)
-        await known
+        known = asyncio.Event()
+        now = self._clock.now
+        self._parts.queue(followed_by(lambda: self._parts.results.hop_robots(task, fetch, now()), known.set))
+        await known.wait()
 
     async def _fetch(
         self, url: str, method: str = "GET", headers: tuple[str, ...] = (), body: bytes = b""

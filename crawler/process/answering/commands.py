@@ -14,7 +14,8 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from crawler.admin.status import MemberStatus, Status
+from crawler.admin.health import MemberStatus
+from crawler.admin.status import Status
 from crawler.change_signals import Signalled
 from crawler.clock import iso_time
 from crawler.crawl.blocked_hosts import add_blocked, remove_blocked

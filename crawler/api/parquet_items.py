@@ -77,11 +77,7 @@ class ParquetItems:
         self._rows.sync()
 
     def close(self) -> None:
-        """Write the Parquet file and delete the rows.
-
-        Raises:
-            StoreError: the file could not be written; the rows are kept.
-        """
+        """Write the Parquet file and delete the rows; keep them and raise StoreError if the file cannot be written."""
         import pyarrow
 
         self._rows.close()
@@ -117,10 +113,7 @@ class ParquetItems:
 
 
 class ItemColumns:
-    """The names and types of the columns of all rows seen.
-
-    The type is None if the values of a column have no common type; such a column is written as text.
-    """
+    """The names and types of the columns of all rows seen. The type None means that a column is written as text."""
 
     def __init__(self) -> None:
         self._types: dict[str, pyarrow.DataType | None] = {}

@@ -126,10 +126,7 @@ def _broken_off(directory: CrawlDirectory) -> int:
 
 
 def _misses_files(args: argparse.Namespace, config: Config, report: dict[str, Any]) -> bool:
-    """Return whether a requested file is incomplete.
-
-    With --mirror or --accept, every file counts as requested; otherwise, only the seeds do.
-    """
+    """Return whether a requested file is incomplete: any file with --mirror or --accept, otherwise a seed."""
     wants_files = args.mirror or bool(config.filter.accept)
     return bool(
         incomplete(report) if wants_files else report["run"].get("bodies", {}).get("asked_incomplete")
@@ -297,9 +294,8 @@ def _is_pattern(word: str) -> bool:
 def seeds(config: Config, args: argparse.Namespace, layers: Layers, directory: CrawlDirectory) -> Seeds:
     """Return all seeds of a run.
 
-    Raises:
-        UsageError: a seed of the command line is outside the part of the web for which the directory's relaxed
-            settings were given. Seeds of a file are checked while they are read.
+    Raise UsageError if a seed of the command line is outside the part of the web for which the directory's
+    relaxed settings were given. Seeds of a file are checked while they are read.
     """
     places = directory.settings.seed_places(config, directory.settings.given(layers))
     places.check(args.urls)

@@ -112,10 +112,7 @@ async def _demo(args: argparse.Namespace) -> None:
 
 
 def _renders(config: Config) -> bool:
-    """Return whether a browser is installed.
-
-    The demo's shop needs one, because its pages are built by scripts. If none is installed, print a line.
-    """
+    """Return whether a browser is installed, which shows the pages of the demo's shop; if none is, print a line."""
     from crawler.render.browser import find_program
     from crawler.render.protocol import BrowserError
 

@@ -86,10 +86,9 @@ def _words(fail_on: list[str]) -> list[str]:
 
 
 def _refuse_unmade(audit: "Audit", fail_on: list[str]) -> None:
-    """Check that `--fail-on` names no check that could not be made, which would always pass.
+    """Raise UsageError if `--fail-on` names a check that could not be made, which would always pass.
 
-    Raises:
-        UsageError: `--fail-on` names such a check. A severity stands for the checks that were made.
+    A severity stands for the checks that were made.
     """
     for word in _words(fail_on):
         name = word.removeprefix("new-").replace("-", "_")

@@ -11,11 +11,7 @@ from crawler.urls.typed_url import not_a_url, split_login
 
 
 def checked(text: str) -> str:
-    """Return `text` unchanged if it is a URL that can be crawled.
-
-    Raises:
-        UsageError: it is not; if possible, the message suggests the URL that was meant.
-    """
+    """Return `text` if it is a URL that can be crawled; otherwise raise UsageError, if possible with a suggestion."""
     plain, _ = split_login(text)
     if why := not_a_url(plain):
         is_not = "is " if why.startswith("not a") else ""

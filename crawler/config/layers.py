@@ -36,11 +36,7 @@ def read_file(path: Path) -> dict[str, Any]:
 
 @lru_cache(maxsize=4)
 def _parsed(text: str) -> dict[str, Any]:
-    """Parse the text of a file.
-
-    The result is cached, because a command reads the settings of its crawl several times, and each parse
-    takes 2 ms.
-    """
+    """Parse the text of a file. A command reads the settings of its crawl several times; each parse takes 2 ms."""
     return tomllib.loads(text)
 
 
@@ -90,10 +86,7 @@ def _field_type(section: str, key: str) -> Any:
 
 
 def _from_text(text: str, kind: Any) -> Any:
-    """Convert `text`, which is in TOML syntax, to a value of type `kind`.
-
-    If the type is text, accept plain text, too.
-    """
+    """Convert `text`, which is in TOML syntax, or plain if the type is text, to a value of type `kind`."""
     if kind is str:
         return text
     if kind == tuple[str, ...] and not text.lstrip().startswith("["):
@@ -118,10 +111,7 @@ def set_key(tree: dict[str, Any], path: str, value: object) -> None:
 
 
 class Layers:
-    """Configuration layers, the weakest first. They are merged key by key.
-
-    The source of each value is recorded.
-    """
+    """Configuration layers, the weakest first. They are merged key by key, and the source of each value is recorded."""
 
     def __init__(self) -> None:
         self.tree: dict[str, Any] = {}

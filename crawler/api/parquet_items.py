@@ -162,15 +162,11 @@ class ItemColumns:
         """Return the rows as a table with the schema of the file."""
         import pyarrow
 
-        rows = list(rows)
-        schema, texts = self.schema(), self._texts()
-        arrays = []
-        for name in schema.names:
-            values = [row.get(name) for row in rows]
-            if name in texts:
-                values = [_as_text(value) for value in values]
-            arrays.append(pyarrow.array(values, type=schema.field(name).type))
-        return pyarrow.Table.from_arrays(arrays, schema=schema)
+        texts = self._texts()
+        plain = [
+            {name: _as_text(value) if name in texts else value for name, value in row.items()} for row in rows
+        ]
+        return pyarrow.Table.from_pylist(plain, schema=self.schema())
 
 
 def _wider(kind: "pyarrow.DataType | None", values: list[Any]) -> "pyarrow.DataType | None":

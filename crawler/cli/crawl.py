@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from crawler.cli import flags, options
-from crawler.cli.parsing import add_option
+from crawler.cli.parsing import add_option, listed
 from crawler.cli.summary import exit_code, incomplete, summary
 from crawler.cli.url_arguments import add_logins, checked
 from crawler.config import Config, Layers
@@ -264,10 +264,10 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     setattr(args, "refresh.endless", False)
     args.stdin, args.prog = None, "crawl"
     args.urls = [checked(url) for url in args.urls]
-    if accepted := _words(args.accept):
+    if accepted := listed(args.accept):
         setattr(args, "filter.accept", accepted)
         setattr(args, "crawl.requisites", True)  # as in wget, the pictures on a page also count as files
-    rejected = _words(args.reject)
+    rejected = listed(args.reject)
     if endings := [each.lstrip("*.") for each in rejected if not _is_pattern(each)]:
         setattr(args, "filter.exclude_extensions", [f".{each}" for each in endings if each])
     if patterns := [each for each in rejected if _is_pattern(each)]:
@@ -280,10 +280,6 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     if (file := getattr(args, "fetch.cookies_file", None)) is not None:
         setattr(args, "fetch.cookies_file", str(Path(file).absolute()))
     return args
-
-
-def _words(lists: list[str]) -> list[str]:
-    return [word.strip() for text in lists for word in text.split(",") if word.strip()]
 
 
 def _is_pattern(word: str) -> bool:

@@ -7,7 +7,6 @@ its server knows the current version of every page and counts the stored copies 
 """
 
 import argparse
-import asyncio
 import math
 import os
 import shutil
@@ -128,15 +127,11 @@ def _renders(config: Config) -> bool:
 
 async def _crawl(config: Config, args: argparse.Namespace, seeds: list[str]) -> dict[str, Any]:
     from crawler.api import Crawl
-    from crawler.cli.progress import show
+    from crawler.cli.progress import shown
 
-    async with Crawl(config, directory=args.dir, seeds=seeds) as crawl:
-        shown = asyncio.create_task(show(crawl, "none" if args.quiet else args.progress))
-        try:
-            return await crawl.run()
-        finally:
-            shown.cancel()
-            await asyncio.gather(shown, return_exceptions=True)
+    mode = "none" if args.quiet else args.progress
+    async with Crawl(config, directory=args.dir, seeds=seeds) as crawl, shown(crawl, mode):
+        return await crawl.run()
 
 
 def _refreshed(report: dict[str, Any], current: int, changing: int, changes: int) -> str:

@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 import msgspec
 
 from crawler.config.checks import convert
-from crawler.config.key_words import fields
+from crawler.config.key_words import fields, keys
 from crawler.config.schema import Config
 from crawler.errors import ConfigError
 
@@ -61,14 +61,9 @@ def environment_overrides(environ: Mapping[str, str] = os.environ) -> dict[str, 
 
 def _with_two_underscores(name: str) -> str:
     """Return the correct name of a variable `CRAWLER_SECTION_KEY`; "" if it does not name a key."""
-    if not name.startswith("CRAWLER_"):
-        return ""
-    rest = name[len("CRAWLER_") :].lower()
-    for section in fields(Config):
-        key = rest.removeprefix(f"{section.name}_")
-        if key != rest and _field_type(section.name, key) is not None:
-            return f"CRAWLER_{section.name.upper()}__{key.upper()}"
-    return ""
+    named = keys() if name.startswith("CRAWLER_") else ()
+    right = (f"CRAWLER_{key.replace('.', '__').upper()}" for key in named)
+    return next((each for each in right if each.replace("__", "_") == name), "")
 
 
 def _field_type(section: str, key: str) -> Any:
@@ -212,9 +207,9 @@ def to_toml(config: Config, *, skip: Collection[str] = ()) -> str:
     tree = msgspec.to_builtins(config, enc_hook=lambda value: value + 0)
     overrides = tree.pop("override")
     lines = [f"seeds = {_toml_value(tree.pop('seeds'))}"]
-    for section, keys in tree.items():
+    for section, values in tree.items():
         lines += ["", f"[{section}]"]
-        kept = {key: value for key, value in keys.items() if f"{section}.{key}" not in skip}
+        kept = {key: value for key, value in values.items() if f"{section}.{key}" not in skip}
         lines += [f"{key} = {_toml_value(value)}" for key, value in kept.items()]
     for override in overrides:
         lines += ["", "[[override]]"]

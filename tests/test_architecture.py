@@ -378,7 +378,6 @@ MANY_METHODS = {
     "ChangingWeb": 30,
     "Client": 27,
     "ClockCache": 27,
-    "Delivery": 25,
     "FetchTasks": 27,
     "OperatorActs": 26,
     "Outbox": 26,

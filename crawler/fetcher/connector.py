@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 import aiohappyeyeballs
 
-from crawler.config.checks import PROXY
+from crawler.config.forms import PROXY
 from crawler.errors import ConfigError
 from crawler.fetcher import tls
 from crawler.fetcher.address_guard import AddressGuard
@@ -237,7 +237,7 @@ def check_proxy(text: str) -> "tuple[URL | None, str]":
         url = URL(text)
     except ValueError:
         url = URL()
-    if not re.match(PROXY, text) or not url.host:
+    if not PROXY.match(text) or not url.host:
         raise ConfigError(
             "configuration: fetch.proxy: not a proxy URL such as http://proxy:3128 or socks5://proxy:1080"
         )

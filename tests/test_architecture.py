@@ -147,7 +147,6 @@ SHELL = {
     "fetcher/fetchers.py",
     "fetcher/connection.py",
     "fetcher/connector.py",
-    "fetcher/tunnels.py",
     "fetcher/resolver.py",
     "fetcher/tls_transport.py",
     "extract/worker.py",

@@ -112,11 +112,9 @@ class Client:
         while len(self._idle):
             self._idle.expire(math.inf, _CLOSED_MAX)
             await asyncio.sleep(0)
-        for connector in (self._connector, *self._connectors.values()):
-            await connector.close()
 
     def _connector_of(self, request: FetchRequest) -> Connector:
-        """Return the connector for the request's proxy. Above `request_proxies_max` connectors, close the oldest one."""
+        """Return the connector for the request's proxy. Above `request_proxies_max` connectors, drop the oldest one."""
         if not request.proxy:
             return self._connector
         connector = self._connectors.pop(request.proxy, None)
@@ -124,8 +122,7 @@ class Client:
             connector = self._connector.through(request.proxy)
         self._connectors[request.proxy] = connector
         if len(self._connectors) > self._config.request_proxies_max:
-            oldest = self._connectors.pop(next(iter(self._connectors)))
-            asyncio.get_running_loop().create_task(oldest.close())
+            del self._connectors[next(iter(self._connectors))]
         return connector
 
     async def fetch(self, request: FetchRequest) -> Fetch:

@@ -26,7 +26,6 @@ import select
 import socket
 import struct
 import time
-from collections.abc import Callable
 from typing import Any, Protocol
 
 from crawler.fetcher.answer import Answer, AnswerState
@@ -68,7 +67,7 @@ class Connection(asyncio.BufferedProtocol):
 
     `sock` is the socket, if it is known. `opened` says how the connection was opened: "plain", or with a
     "full" or "resumed" TLS handshake. `took` is the duration of the last exchange in seconds, and `read_time`
-    is the part of it that we spent reading the answer. `on_close` is called once, when the connection ends.
+    is the part of it that we spent reading the answer.
     """
 
     __slots__ = (
@@ -90,7 +89,6 @@ class Connection(asyncio.BufferedProtocol):
         "idle_until",
         "key",
         "lost",
-        "on_close",
         "opened",
         "read_time",
         "sock",
@@ -123,7 +121,6 @@ class Connection(asyncio.BufferedProtocol):
         self.opened = "plain"
         self.address = ""
         self.sock: socket.socket | None = None
-        self.on_close: Callable[[], None] | None = None
         self.transport: Any = None
 
     def connection_made(self, transport: Any) -> None:
@@ -311,8 +308,6 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._client.parts(self, transport)
         transport.abort()
-        if self.on_close is not None:
-            self.on_close()
 
     def fail(self, error: Exception) -> None:
         """Make `exchange` raise `error`. An error raised by a callback would be lost, and the fetch would hang."""

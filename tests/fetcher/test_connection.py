@@ -64,19 +64,15 @@ class World:
         monkeypatch.setattr(connection, "time", clock)
         self.has_time = lambda: True
         self.told: list[tuple[str, Any]] = []
-        self.needed, self.given, self.closed = False, 0, 0
+        self.needed, self.given = False, 0
         self.wire = Wire()
         self.connection = Connection(("http", "a.test", 80, ""), memoryview(bytearray(1 << 20)), self)  # type: ignore[arg-type]
         self.connection.connection_made(self.wire)
-        self.connection.on_close = self._close
         self.answer = Answer(LIMITS)
 
     def _spend(self) -> float:
         self.cpu += 0.25
         return self.cpu
-
-    def _close(self) -> None:
-        self.closed += 1
 
     # -- the owner
 

@@ -370,7 +370,7 @@ METHODS_MAX = 24
 MANY_METHODS = {
     "Answer": 29,
     "ChangingWeb": 30,
-    "Client": 27,
+    "Client": 26,
     "ClockCache": 27,
     "Delivery": 25,
     "FetchTasks": 27,

@@ -28,8 +28,9 @@ import struct
 import time
 from typing import Any, Protocol
 
+from crawler.config import FetchConfig
 from crawler.fetcher.answer import Answer, AnswerState
-from crawler.fetcher.fetch_request import FetchLimits, HeldSlot
+from crawler.fetcher.fetch_request import HeldSlot
 from crawler.fetcher.idle_pool import Authority
 
 READ_BYTES = 64 << 10
@@ -108,7 +109,7 @@ class Connection(asyncio.BufferedProtocol):
         self._answer: Answer | None = None
         self._error: Exception | None = None
         self._waiter: asyncio.Future[None] | None = None
-        self._limits: FetchLimits | None = None
+        self._limits: FetchConfig | None = None
         self._slot: HeldSlot | None = None
         self._unrested_bytes = 0
         self._asked_at = self._heard_at = self._deadline = 0.0
@@ -146,7 +147,7 @@ class Connection(asyncio.BufferedProtocol):
         self,
         request: bytes,
         answer: Answer,
-        limits: FetchLimits,
+        limits: FetchConfig,
         deadline: float,
         slot: HeldSlot | None = None,
     ) -> None:

@@ -23,13 +23,14 @@ from urllib.parse import unquote, urlsplit
 
 import aiohappyeyeballs
 
+from crawler.config import FetchConfig
 from crawler.config.checks import PROXY
 from crawler.errors import ConfigError
 from crawler.fetcher import tls
 from crawler.fetcher.address_guard import AddressGuard
 from crawler.fetcher.connection import READ_BYTES, Connection
 from crawler.fetcher.connection_error import ConnectionNotOpened, one_line
-from crawler.fetcher.fetch_request import FetchLimits, Target
+from crawler.fetcher.fetch_request import Target
 from crawler.fetcher.framing import HEAD_END, BadAnswer, parse_head
 from crawler.fetcher.throttle import WINDOW_BYTES
 from crawler.fetcher.tls import tls_outcome
@@ -154,7 +155,7 @@ class Connector:
         connection: Connection,
         target: Target,
         addresses: tuple[str, ...],
-        limits: FetchLimits,
+        limits: FetchConfig,
         deadline: float,
         *,
         verify: bool,
@@ -245,7 +246,7 @@ class Connector:
         except (ValueError, ssl.SSLError) as error:
             raise ConnectionNotOpened(tls_outcome(error), one_line(error)) from error
 
-    async def _handshake(self, stream: TlsTransport, limits: FetchLimits, deadline: float) -> None:
+    async def _handshake(self, stream: TlsTransport, limits: FetchConfig, deadline: float) -> None:
         try:
             async with asyncio.timeout(min(limits.tls_timeout, deadline - time.monotonic())):
                 await stream.handshake()

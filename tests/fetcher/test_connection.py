@@ -13,12 +13,9 @@ from crawler.config import FetchConfig
 from crawler.fetcher import connection
 from crawler.fetcher.answer import Answer, AnswerState
 from crawler.fetcher.connection import MEMORY, RATE, REST_BYTES, SHORT_BYTES, Connection
-from crawler.fetcher.fetch_request import FetchLimits
 from crawler.records import Outcome
 
-LIMITS = msgspec.structs.replace(
-    FetchLimits.of(FetchConfig()), header_timeout=5.0, silence_timeout=3.0, total_timeout=20.0
-)
+LIMITS = msgspec.structs.replace(FetchConfig(), header_timeout=5.0, silence_timeout=3.0, total_timeout=20.0)
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n"
 WHOLE = HEAD % 5 + b"hello"
 

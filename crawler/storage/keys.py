@@ -106,9 +106,8 @@ FRONTIER = _family(b"m/frontier", "frontier", Travel.OWNER)
 # this key exists as long as y/ has an entry for each key of t/
 WAITING_WHOLE = _family(b"m/waiting", "frontier", Travel.ANEW, sealed=False)
 REFRESH_LEVEL = _family(b"m/refresh", "frontier", Travel.OWNER)  # the latest level of the refresh schedule
-REFRESH_REVISIT = _family(
-    b"m/revisit", "frontier", Travel.OWNER
-)  # the mean time between two crawls of a page
+# the mean time between two crawls of a page
+REFRESH_REVISIT = _family(b"m/revisit", "frontier", Travel.OWNER)
 # weight of the pages of this process, relative to pages of other processes
 REFRESH_TILT = _family(b"m/tilt", "frontier", Travel.ANEW)
 REFRESH_HAZARD = _family(b"m/hazard", "frontier", Travel.ANEW)  # correction of P[fresh]
@@ -121,9 +120,8 @@ LIVE_BYTES = _family(b"m/live", "pages", Travel.ANEW)
 SCOPE_STATE = _family(b"m/scope", "urlfilter", Travel.OWNER)  # the scope of the seeds and their redirects
 # pairs of authorities that are proven to be names of one site
 EQUIVALENCES = _family(b"m/equivalences", "urls", Travel.OWNER)
-RUN = _family(
-    b"m/run", "process", Travel.ANEW
-)  # the current run, and the counters as they were when it began
+# the current run, and the counters as they were when it began
+RUN = _family(b"m/run", "process", Travel.ANEW)
 # number of the latest start of this process; peers refuse earlier starts
 INCARNATION = _family(b"m/incarnation", "process", Travel.ANEW)
 # followed by the name of a peer: the epoch and the entry numbers of the outbox for this peer

@@ -154,7 +154,6 @@ SHELL = {
     "extract/loop_share.py",
     "turn_share.py",
     "splitter/peers.py",
-    "serve/server.py",
     "serve/sibling_client.py",
     "serve/http_server.py",
     "serve/listening_socket.py",

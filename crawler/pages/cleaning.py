@@ -25,10 +25,12 @@ import msgspec
 
 from crawler.errors import DamageError, reason_of
 from crawler.pages import released
+from crawler.pages.archive import Archive
 from crawler.pages.captures import end_of, pack, payload_key, segment_key, unpack_capture
 from crawler.pages.live_captures import CapturePlace, Found, Places, Survey, own_key
 from crawler.pages.page_cache import PageCache
 from crawler.pages.record_rewriting import Rewriting
+from crawler.pages.segment_writers import SegmentWriters
 from crawler.pages.shipping import note_of
 from crawler.records import Capture
 from crawler.storage import keys
@@ -79,11 +81,11 @@ class Moved(Rewriting):
     renewed: list[tuple[bytes, Capture]] = []
     failed: str = ""
 
-    def write(self, pages: PageCache) -> None:
+    def write(self, archive: Archive, segments: SegmentWriters) -> None:
         """Copy the records."""
         for key, capture in self.captures:
             try:
-                self.renewed.append((key, pages.segments.mover.move(pages, key, capture, self.now)))
+                self.renewed.append((key, segments.mover.move(archive, key, capture, self.now)))
             except DamageError as error:
                 self.failed = reason_of(error)
         reach("copies moved")
@@ -99,10 +101,10 @@ class Finished(Rewriting):
 
     segments: list[str]
 
-    def write(self, pages: PageCache) -> None:
+    def write(self, archive: Archive, segments: SegmentWriters) -> None:
         """Complete those of the segments that are open."""
         for segment in self.segments:
-            pages.segments.finish(segment)
+            segments.finish(segment)
 
 
 class Dropping:
@@ -248,7 +250,12 @@ class Cleaner:
             survey = Survey(self._pages, self.copies)
             yield from survey.repeated()
             lengths = dict(self._pages.committed_lengths())
-            cleanable = {name: length for name, length in lengths.items() if self._can_clean(name)}
+            # what was shipped is an archive elsewhere
+            cleanable = {
+                name: length
+                for name, length in lengths.items()
+                if name not in self._spoiled and note_of(self._pages.folder, name) is None
+            }
             yield from self._dropping(survey.count(cleanable), {})
             fixed = sum(lengths.values()) - sum(cleanable.values())
             yield partial(self._note, LiveBytes(self.copies, survey.live, fixed))
@@ -262,10 +269,6 @@ class Cleaner:
         self._pages.repeated = set()
         return Change()
 
-    def _can_clean(self, segment: str) -> bool:
-        """Return whether a segment can be read and was not shipped: what was shipped is an archive elsewhere."""
-        return segment not in self._spoiled and note_of(self._pages.folder, segment) is None
-
     def _note(self, latest: LiveBytes) -> Change:
         self._latest = latest
         change = Change()
@@ -274,7 +277,7 @@ class Cleaner:
 
     def _clean(self, survey: Survey) -> Iterator[Maker | None]:
         chosen = {segment: Places() for segment in survey.chosen(self._slack)}
-        yield partial(self._finish, list(chosen))
+        yield partial(_rewriting, Finished(list(chosen)))
         yield from self._dropping(survey.find(chosen), chosen)
         for segment, places in chosen.items():
             yield from self._clean_segment(segment, places)
@@ -283,11 +286,6 @@ class Cleaner:
                     return
                 yield None
                 yield from self._delete()
-
-    def _finish(self, segments: list[str]) -> Change:
-        change = Change(sync=True)
-        change.captures.append(Finished(segments))
-        return change
 
     def _dropping(
         self, scan: Iterator[list[Found] | None], chosen: dict[str, Places]
@@ -349,7 +347,7 @@ class Cleaner:
         if not due:
             return
         deleted = released.Deleted(due)
-        yield partial(self._deletion, deleted)
+        yield partial(_rewriting, deleted)
         self._note_readers(not deleted.done, now)
         gone = set(due) if deleted.done else set[str]()
         # if another program reads the folder, the deletion is tried again later
@@ -371,7 +369,8 @@ class Cleaner:
                 "`crawler serve` beside a crawl reads it as long as it runs"
             )
 
-    def _deletion(self, deleted: released.Deleted) -> Change:
-        change = Change(sync=True)
-        change.captures.append(deleted)
-        return change
+
+def _rewriting(step: Rewriting) -> Change:
+    change = Change(sync=True)
+    change.captures.append(step)
+    return change

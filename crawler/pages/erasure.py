@@ -13,7 +13,6 @@ when the archive is next opened. The remaining copies are erased when the comman
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
@@ -29,14 +28,12 @@ from crawler.pages.captures import (
 )
 from crawler.pages.erased_bytes import overwrite
 from crawler.pages.record_rewriting import Rewriting
+from crawler.pages.segment_writers import SegmentWriters
 from crawler.pages.withdrawals import Erased, Withdrawal, url_digest
 from crawler.records import Capture, Outcome, PageRecord, PageState
 from crawler.storage import keys
 from crawler.storage.faults import reach
 from crawler.storage.kv import Batch, KeyValue, after_prefix, scan_prefix, seal, unseal
-
-if TYPE_CHECKING:
-    from crawler.pages.page_cache import PageCache
 
 # Key families that hold what the crawl knows about a URL, under the URL's fingerprint.
 _OF_A_PAGE = (keys.PAGE, keys.REFRESH, keys.ASKED, keys.READINGS, keys.BIRTHS)
@@ -55,21 +52,21 @@ class Detached(Rewriting):
     original: Original | None
     renewed: Capture | None = None
 
-    def write(self, pages: "PageCache") -> None:
+    def write(self, archive: Archive, segments: SegmentWriters) -> None:
         """Append the records of this copy to the archive. Runs in the writer thread.
 
         Raises:
             DamageError: the bytes of the copy cannot be read.
         """
         capture = self.capture
-        raw = b"".join(pages.raw_pieces(capture))
+        raw = b"".join(archive.raw_pieces(capture))
         where = f"{capture.segment} at {capture.offset}"
         old = reading.parse_record(reading.expand(raw[: capture.length], where=where), where)
         # the id is kept, because the request and metadata records use it to refer to the response
         rest = raw[capture.length :]
-        made, status = self._answer(pages, old)
-        first = pages.compress(made)
-        place = pages.segments.new.writer.append([first, rest] if rest else [first], capture.fetched_at)[0]
+        made, status = self._answer(archive, old)
+        first = segments.compress(made)
+        place = segments.new.writer.append([first, rest] if rest else [first], capture.fetched_at)[0]
         self.renewed = replace(
             capture,
             segment=place.segment,
@@ -122,12 +119,12 @@ class Blanked(Rewriting):
 
     listed: dict[bytes, int]
 
-    def write(self, pages: "PageCache") -> None:
+    def write(self, archive: Archive, segments: SegmentWriters) -> None:
         """Overwrite the bytes in the folders of all processes.
 
         A reshard may have linked the same segment into several of these folders.
         """
-        blank(pages.folder, self.listed)
+        blank(archive.folder, self.listed)
 
     def stage(self, batch: Batch) -> None:
         """Remove the bytes from the list."""

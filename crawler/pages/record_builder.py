@@ -98,10 +98,13 @@ class RecordBuilder:
     def _answer(self, capturing: Capturing, of: warc.Heading, head: bytes) -> bytes | warc.LargeRecord:
         fetch, with_block = capturing.fetch, self._block_digests
         if capturing.original is not None and capturing.profile:
+            digest = capturing.payload_digest
+            if capturing.profile == warc.NOT_MODIFIED and capturing.record is not None:
+                digest = capturing.record.digest  # of the payload that the answer confirms
             return warc.revisit(
                 of,
                 head,
-                self._repeated_digest(capturing),
+                digest,
                 profile=capturing.profile,
                 refers_to_url=capturing.original.url,
                 refers_to_date=warc.date_text(capturing.original.fetched_at),
@@ -115,13 +118,6 @@ class RecordBuilder:
         return warc.large_response(
             of, head, pieces, length, digest, truncated=truncated, block_digest=with_block
         )
-
-    @staticmethod
-    def _repeated_digest(capturing: Capturing) -> bytes:
-        """Return the SHA-1 of the payload that a revisit repeats."""
-        if capturing.profile == warc.NOT_MODIFIED and capturing.record is not None:
-            return capturing.record.digest
-        return capturing.payload_digest
 
     def _facts(self, capturing: Capturing) -> list[tuple[str, object]]:
         fetch, fetch_task, stamp = capturing.fetch, capturing.fetch_task, capturing.stamp

@@ -1,13 +1,10 @@
 """The interface of a step that changes records which are stored already, as part of a commit group."""
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
+from crawler.pages.archive import Archive
+from crawler.pages.segment_writers import SegmentWriters
 from crawler.storage.kv import Batch
-
-if TYPE_CHECKING:
-    from crawler.pages.page_cache import PageCache
 
 
 class Rewriting(msgspec.Struct):
@@ -16,7 +13,7 @@ class Rewriting(msgspec.Struct):
     Like a capture, a step is carried out by the writer thread: it writes files first, and keys afterwards.
     """
 
-    def write(self, pages: "PageCache") -> None:
+    def write(self, archive: Archive, segments: SegmentWriters) -> None:
         """Change files.
 
         Raises:

@@ -15,17 +15,15 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
 
+from crawler.pages.archive import Archive
 from crawler.pages.record_rewriting import Rewriting
+from crawler.pages.segment_writers import SegmentWriters
 from crawler.pages.shipping import NOTE
 from crawler.storage import keys
 from crawler.storage.faults import reach
 from crawler.storage.files import opened, sync_directory
 from crawler.storage.kv import Batch, KeyValue, scan_prefix, seal
-
-if TYPE_CHECKING:
-    from crawler.pages.page_cache import PageCache
 
 
 def stage_release(batch: Batch, segment: str, length: int) -> None:
@@ -103,9 +101,9 @@ class Deleted(Rewriting):
     segments: list[str]
     done: bool = False
 
-    def write(self, pages: "PageCache") -> None:
+    def write(self, archive: Archive, segments: SegmentWriters) -> None:
         """Delete the files, unless another program reads the folder."""
-        self.done = delete(pages.folder, self.segments)
+        self.done = delete(archive.folder, self.segments)
 
     def stage(self, batch: Batch) -> None:
         """Delete the keys of the deleted segments."""

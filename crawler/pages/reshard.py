@@ -102,7 +102,10 @@ class _Segments:
         for portion in _portions(divided, all_of):
             for source, captures in self._captures_of(portion):
                 self._divide(source, captures)
-        self._bring_originals(repeated)
+        self._about = None
+        for key in sorted(repeated):
+            self._bring_original(key)
+        self._finish()
         sync_directory(self._folder)
 
     def _survey(self) -> tuple[Counter[str], Counter[str], set[bytes]]:
@@ -171,17 +174,8 @@ class _Segments:
         for segment, length in self._writer.take_lengths().items():
             self._to.put(segment_key(segment), seal(length.to_bytes(8, "big")))
 
-    def _bring_originals(self, repeated: Iterable[bytes]) -> None:
-        """Copy the responses with the keys `repeated` from other processes.
-
-        The places of the copies are put under `v/`.
-        """
-        self._about = None
-        for key in sorted(repeated):
-            self._bring_original(key)
-        self._finish()
-
     def _bring_original(self, key: bytes) -> None:
+        """Copy a response from another process, and put the place of the copy under `v/`."""
         elsewhere = ELSEWHERE + key[2:]
         for source in self._to.sources:
             value = source.store.get(key) or source.store.get(elsewhere)

@@ -46,7 +46,7 @@ class SegmentSeries:
 
 
 class SegmentWriters:
-    """Writes the segments of one process, and knows the lengths of all its segments.
+    """Writes the segments of one process, and knows the lengths of all its segments. `compress` compresses a record.
 
     `committed` maps the segments in the store to their lengths. `mover` copies captures to segments for kept
     captures. These are always synced, because the former segments of the captures are deleted.
@@ -65,6 +65,7 @@ class SegmentWriters:
         sync: bool,
     ) -> None:
         self._lengths = dict(committed)
+        self.compress = compress
         name = f"{config.prefix}-{about.process}"
         series = partial(
             SegmentSeries,

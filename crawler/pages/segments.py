@@ -254,7 +254,10 @@ class SegmentWriter:
                 self._gather(member)
                 length = len(member)
             else:
-                self._append_pieces(member)
+                self._flush()
+                assert self._file is not None
+                for piece in member:
+                    self._file.append(piece)
                 length = self._end - offset
             places.append(RecordPlace(name, offset, length))
             offset += length
@@ -282,12 +285,6 @@ class SegmentWriter:
     def _gather(self, member: bytes) -> None:
         self._gathered.append(member)
         self._gathered_bytes += len(member)
-
-    def _append_pieces(self, pieces: Iterator[bytes]) -> None:
-        self._flush()
-        assert self._file is not None
-        for piece in pieces:
-            self._file.append(piece)
 
     def _flush(self) -> None:
         if self._file and self._gathered:

@@ -176,7 +176,7 @@ class Withdrawals:
             elif rule.host:
                 self._hosts.setdefault(rule.host, []).append(rule)
             elif rule.prefix:
-                self._prefixes.setdefault(_host_of_place(rule.prefix), []).append(rule)
+                self._prefixes.setdefault(hostname(f"http://{rule.prefix}"), []).append(rule)
             else:
                 self._everywhere.append(rule)
 
@@ -210,10 +210,6 @@ class Withdrawals:
 
     def __repr__(self) -> str:
         return f"Withdrawals({len(self.rules)} rules)"
-
-
-def _host_of_place(place: str) -> str:
-    return hostname(f"http://{place}")
 
 
 # -- the file

@@ -29,7 +29,7 @@ from crawler.serve.conditions import conditional
 from crawler.serve.dates import dates_of
 from crawler.serve.disk_cache import BODY_BYTES_MIN, open_disk_cache
 from crawler.serve.http_error import HttpError
-from crawler.serve.interfaces import Ahead, AheadState, Located, ServedCrawl
+from crawler.serve.interfaces import AheadState, Located, ServedCrawl
 from crawler.serve.reply import Reply
 from crawler.serve.representation import CopyForm, Rewriter, represent, represent_view
 from crawler.serve.request_parsing import ParsedRequest, Route, accept_datetime
@@ -340,7 +340,9 @@ class PageHandler:
         """Queue a page that has no copy if the client requests this. Return the error."""
         ahead = self._crawl.request_fetch(asked.url, located.fingerprint) if asked.refresh else None
         if ahead is not None and ahead.state in _AHEAD:
-            return _said_ahead(ahead)
+            status, wait = _AHEAD[ahead.state], str(math.ceil(ahead.wait))
+            retry = (("Retry-After", wait),) if ahead.wait > 0.0 else ()
+            return HttpError(status, ahead.state, ahead.why, fields=retry, queued=ahead.queued)
         state, why = self._crawl.missing(asked.url, located.fingerprint)
         fields: tuple[tuple[str, str], ...] = ()
         if asked.door in (Route.TIMEGATE, Route.PROXY):
@@ -459,11 +461,6 @@ _AHEAD = {
     AheadState.RETIRED: 410,
     AheadState.FULL: 503,
 }
-
-
-def _said_ahead(ahead: Ahead) -> HttpError:
-    fields = (("Retry-After", str(math.ceil(ahead.wait))),) if ahead.wait > 0.0 else ()
-    return HttpError(_AHEAD[ahead.state], ahead.state, ahead.why, fields=fields, queued=ahead.queued)
 
 
 def _accepted_instant(client_headers: ClientHeaders) -> float | None:

@@ -185,6 +185,7 @@ def represent(
     line = header_fields.head(status, copy.head.reason, ())
     ready.fields_at = len(line)
     ready.lasting_at = len(line) + len(passed.of_body) + len(coding)
+    links = memento.link_field(form.base, capture.url, capture.fetched_at).encode("latin-1", "replace")
     location = _location(copy, capture.url, form) if status in REDIRECT_STATUSES else b""
     ready.head = b"".join(
         (
@@ -195,7 +196,7 @@ def represent(
             note,
             b"" if passed.has_lifetime else b"Cache-Control: no-cache\r\n",
             b"ETag: %b\r\nLast-Modified: %b\r\nMemento-Datetime: %b\r\nX-Crawled-At: %b\r\nLink: %b\r\n"
-            % (ready.etag.encode(), dates.field, dates.field, dates.rfc3339, _link(form, capture)),
+            % (ready.etag.encode(), dates.field, dates.field, dates.rfc3339, links),
             vary,
             b"Accept-Ranges: bytes\r\n",
             sandbox,
@@ -249,10 +250,6 @@ def _digest(capture: Capture) -> str:
     if capture.dom_length:  # the DOM may differ although the answer of the server is the same
         return f"{capture.segment}-{capture.offset}"
     return capture.digest.hex() or f"{capture.segment}-{capture.offset}"
-
-
-def _link(form: CopyForm, capture: Capture) -> bytes:
-    return memento.link_field(form.base, capture.url, capture.fetched_at).encode("latin-1", "replace")
 
 
 def _rewrite(ready: Representation, rewriter: Rewriter, passed: PassedLines, url: str) -> bytes:

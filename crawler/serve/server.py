@@ -160,7 +160,8 @@ class PageServer:
         if asked.door is Route.FRONT:
             return front_page()
         if asked.door in (Route.HEALTHZ, Route.READYZ):
-            return self._health(asked.door)
+            why = self._ready() if asked.door is Route.READYZ else ""
+            return json_reply(503 if why else 200, b'{"ok": %s}\n' % (b"false" if why else b"true"))
         if self._receive is None:
             raise HttpError(503, "at_rest", "notifications are not accepted while the crawl is not running")
         body = b""
@@ -174,10 +175,6 @@ class PageServer:
         line_end = request.raw.find(b"\r\n")
         if _PLAIN_LINE.fullmatch(request.raw[:line_end]):
             self._client_headers.put(request.raw[line_end:], client_headers)
-
-    def _health(self, door: Route) -> Reply:
-        why = self._ready() if door is Route.READYZ else ""
-        return json_reply(503 if why else 200, b'{"ok": %s}\n' % (b"false" if why else b"true"))
 
 
 _PLAIN_LINE = re.compile(rb"GET (/page\?[!\"$-~]{1,500}) HTTP/1\.1")

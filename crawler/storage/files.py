@@ -415,32 +415,32 @@ def is_held(path: Path, boot_id: str = "") -> bool:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
-        return not boot_id or boot_id in path.read_text(encoding="utf-8", errors="replace").split()
+        return not boot_id or boot_id in (_words(path) or ())
     finally:
         os.close(descriptor)
     return False
 
 
+def _words(path: Path) -> list[str] | None:
+    """Return the words in a lock file: name, process id, boot id, and "brief" for a brief lock; None if unreadable."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").split()
+    except OSError:
+        return None
+
+
 def lock_holder(path: Path) -> str:
     """Return a text for messages that names the present or last holder of the lock, as stated in the lock file."""
-    try:
-        fields = path.read_text(encoding="utf-8", errors="replace").split()
-    except OSError:
-        fields = []
-    if len(fields) not in (3, 4):
-        return "another process"
-    return f"process {fields[0]} (pid {fields[1]})"
+    words = _words(path) or []
+    return f"process {words[0]} (pid {words[1]})" if len(words) in (3, 4) else "another process"
 
 
 def _is_brief(path: Path) -> bool:
     """Return whether the lock will be released soon: it is brief, its file is empty, or its process has ended."""
-    try:
-        fields = path.read_text(encoding="utf-8", errors="replace").split()
-    except OSError:
+    words = _words(path)
+    if words is None:
         return False
-    if len(fields) == 4 or not fields:
-        return True
-    return len(fields) == 3 and not Path("/proc", fields[1]).exists()
+    return len(words) in (0, 4) or (len(words) == 3 and not Path("/proc", words[1]).exists())
 
 
 _held: weakref.WeakSet[Lock] = weakref.WeakSet()

@@ -13,7 +13,7 @@ from crawler.pages.gzip_members import MemberParts
 from crawler.pages.withdrawals import RuleFile, Subject, Withdrawals
 from crawler.records import Extracted, Outcome, Rendering
 from crawler.serve import page_handler
-from crawler.serve.segment_files import SegmentFiles
+from crawler.serve.stored_copies import SegmentFiles
 from tests.pages.support import START, drop_old_copies
 from tests.serve.support import Response, Served
 from tests.serve.test_again import answers, asks

@@ -172,11 +172,6 @@ def delete_shipped(folders: Iterable[Path]) -> int:
     return freed
 
 
-def bring_back(path: Path, note: ShippingNote, store: ObjectStore) -> None:
-    """Download a segment from object storage to this disk; refuse it if its content is not what was shipped."""
-    store.fetch(path.name, path, note.sha256)
-
-
 def note_changes(folder: Path, segments: Iterable[str]) -> None:
     """Mark the notes of segments that are about to be altered, so that these segments are shipped again."""
     for segment in segments:

@@ -175,16 +175,15 @@ async def test_many_pipelined_requests_do_not_delay_other_clients(served: Served
 
 async def test_a_client_that_idles_after_a_long_answer_loses_its_slot(tmp_path: Path) -> None:
     """Once the answer is sent, the client counts as idle, so another client may get its slot."""
-    served = Served(tmp_path, idle_timeout=0.5, held_bytes_max=1000)
-    served.store(body=b"x" * 20_000_000)
-
-    async with served, served.connected() as (reader, writer):
-        writer.write(asks())
-        (response,) = await answers(reader, 1)
-        assert len(response.body) == 20_000_000
-        while len(served.server.listener.places):
-            await asyncio.sleep(0.05)
-        assert await reader.read() == b""
+    async with Served(tmp_path, idle_timeout=0.5, held_bytes_max=1000) as served:
+        served.store(body=b"x" * 20_000_000)
+        async with served.connected() as (reader, writer):
+            writer.write(asks())
+            (response,) = await answers(reader, 1)
+            assert len(response.body) == 20_000_000
+            while len(served.server.listener.places):
+                await asyncio.sleep(0.05)
+            assert await reader.read() == b""
 
 
 async def test_an_internal_error_gives_500_and_ends_the_connection(

@@ -88,10 +88,8 @@ async def test_slow_clients_lose_their_slots_to_others(tmp_path: Path) -> None:
     `ConnectionSlots` is tested with a manual clock elsewhere. Here, the honest clients only wait until the
     slow clients have used up the configured time.
     """
-    served = Served(tmp_path, connections_max=50, idle_timeout=2.0)
-    served.store()
-
-    async with served:
+    async with Served(tmp_path, connections_max=50, idle_timeout=2.0) as served:
+        served.store()
         slow = []
         for number in range(500):
             reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
@@ -114,10 +112,8 @@ async def test_a_client_that_does_not_read_is_disconnected(tmp_path: Path) -> No
 
     Until then, the answers to its pipelined requests do not fill the memory.
     """
-    served = Served(tmp_path, write_timeout=0.5)
-    served.store(body=b"x" * 500_000)
-
-    async with served:
+    async with Served(tmp_path, write_timeout=0.5) as served:
+        served.store(body=b"x" * 500_000)
         client = socket.socket()
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         client.setblocking(False)

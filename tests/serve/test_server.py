@@ -142,11 +142,9 @@ async def test_range_requests(served: Served) -> None:
 
 async def test_answers_are_counted_by_their_status(tmp_path: Path) -> None:
     """Answers with a range of a streamed body are counted, too, and so are time maps."""
-    served = Served(tmp_path, held_bytes_max=65_536)
-    body = bytes(range(256)) * 1024
-    served.store(body=body)
-
-    async with served:
+    async with Served(tmp_path, held_bytes_max=65_536) as served:
+        body = bytes(range(256)) * 1024
+        served.store(body=body)
         part = await served.get(AT, "Range: bytes=100-199999")
         assert (part.status, part.body) == (206, body[100:200_000])
         assert (await served.get("/timemap/link/http://site.example/")).status == 200
@@ -178,13 +176,11 @@ async def test_content_codings(served: Served, coding: bytes) -> None:
 
 
 async def test_a_large_body_is_streamed(tmp_path: Path) -> None:
-    served = Served(tmp_path, held_bytes_max=1000)
-    content = bytes(range(256)) * 4000  # 1 MB
-    wire = gzip.compress(content)
-    served.store(PAGE, content)
-    served.store(PAGE + "coded", wire, content=content, headers=(TYPE, (b"Content-Encoding", b"gzip")))
-
-    async with served:
+    async with Served(tmp_path, held_bytes_max=1000) as served:
+        content = bytes(range(256)) * 4000  # 1 MB
+        wire = gzip.compress(content)
+        served.store(PAGE, content)
+        served.store(PAGE + "coded", wire, content=content, headers=(TYPE, (b"Content-Encoding", b"gzip")))
         whole = await served.get(AT)
         assert whole.body == content and whole.fields["content-length"] == str(len(content))
         coded = await served.get(AT + "coded")
@@ -350,9 +346,8 @@ async def test_missing_withheld_and_stale_pages(served: Served) -> None:
 
 async def test_a_server_for_one_use_shows_only_copies_that_permit_it(tmp_path: Path) -> None:
     """The site of the copies has not said anything about the use, which counts as a refusal here."""
-    served = Served(tmp_path, allow="train-ai")
-    served.store()
-    async with served:
+    async with Served(tmp_path, allow="train-ai") as served:
+        served.store()
         for target in (AT, "/timegate/" + PAGE, "/timemap/link/" + PAGE, PAGE):
             refused = await served.get(target)
             assert refused.status == 451 and refused.json["state"] == "consent", target

@@ -113,11 +113,9 @@ async def test_the_fields_of_a_page_are_read_once(served: Served, monkeypatch: p
 
 async def test_the_memory_for_fields_of_pages_is_bounded(tmp_path: Path) -> None:
     """More pages than both caches can hold are requested twice, so bodies move from the first cache to the second."""
-    served = Served(tmp_path, ready_bytes_max=80_000, head_bytes_max=30_000)
-    for number in range(40):
-        served.store(f"{PAGE}{number}", TEXT + b"%d" % number)
-
-    async with served:
+    async with Served(tmp_path, ready_bytes_max=80_000, head_bytes_max=30_000) as served:
+        for number in range(40):
+            served.store(f"{PAGE}{number}", TEXT + b"%d" % number)
         for _ in range(2):
             for number in range(40):
                 for lines in ((), (GZIP,)):
@@ -188,12 +186,10 @@ async def test_directives_are_checked_at_each_request(
     This is true even if the page has been served before, and is perhaps cached.
     """
     on_disallow = "withhold" if withhold is _disallow else "keep"
-    served = Served(tmp_path, ready_bytes_max=ready_bytes_max, on_disallow=on_disallow)
-    served.site.cache.withdrawals = Withdrawals(tmp_path)
-    served.crawl.disallowed = lambda url: ""  # type: ignore[attr-defined]
-    served.store(body=TEXT)
-
-    async with served:
+    async with Served(tmp_path, ready_bytes_max=ready_bytes_max, on_disallow=on_disallow) as served:
+        served.site.cache.withdrawals = Withdrawals(tmp_path)
+        served.crawl.disallowed = lambda url: ""  # type: ignore[attr-defined]
+        served.store(body=TEXT)
         tag = (await served.get(AT, *[line for line in lines if line == GZIP])).fields["etag"]
         asked = [line.replace("TAG", tag) for line in lines]
         async with served.connected() as (reader, writer):

@@ -186,12 +186,9 @@ def redirect_target(url: str, location: str) -> str | None:
 
 def claim(folder: Path, places: MirrorPaths, url: str, content_type: str) -> str:
     """Create an empty file for a page; return the file's path relative to `folder`."""
-    path = mirror_path(url, content_type)
-    for candidate in (
-        path,
-        with_digest(path, url),
-        PurePosixPath(path.parts[0], f"{_digest(url)}{path.suffix}"),
-    ):
+    path, digest = mirror_path(url, content_type), _digest(url)
+    with_digest = path.with_name(_short(f"{path.stem}~{digest}{path.suffix}"))
+    for candidate in (path, with_digest, PurePosixPath(path.parts[0], f"{digest}{path.suffix}")):
         if places.reserve(candidate) and _create(folder / candidate):
             return str(candidate)
     raise StoreError(f"{folder / path}: cannot create a file for {url}")
@@ -272,11 +269,6 @@ def _short(name: str) -> str:
     suffix = suffix if len(suffix.encode()) <= 16 else ""
     kept = encoded[: _NAME_BYTES_MAX - 30].decode("utf-8", "ignore")
     return f"{kept}~{_digest(name)}{suffix}"
-
-
-def with_digest(path: PurePosixPath, url: str) -> PurePosixPath:
-    """Return `path` with a digest of `url` before its suffix."""
-    return path.with_name(_short(f"{path.stem}~{_digest(url)}{path.suffix}"))
 
 
 def _digest(text: str) -> str:

@@ -1,10 +1,4 @@
-"""The judge's rules about acts of the operator and about limits, which are checked in the web's log.
-
-over a limit      a page was requested that is beyond every limit on depth or pages per host so far
-not heeded        a blocked host, or a withdrawn page, was requested; or a withdrawn copy is still in a WARC file
-unheard           a known page was not requested again after a signal
-gave up           a page that always fails was requested too rarely or too often
-"""
+"""The judge's rules about acts of the operator and about limits, which are checked in the web's log."""
 
 import math
 from collections import deque

@@ -214,7 +214,7 @@ def refreshed(processes: int, *, seed: int, slow: bool = False, alone: bool = Fa
             START + REFRESHED,
             since=START + REFRESHED / 2,
         )
-    pages = Counter(cluster.owner(cluster.web.url(page)) for page in range(settings.web.pages))
+    pages = Counter(cluster.population.owner(cluster.web.url(page)) for page in range(settings.web.pages))
     return Refreshed(
         late, {name: _mean_level(told) for name, told in levels.items()}, dict(pages), verdict.flawless
     )

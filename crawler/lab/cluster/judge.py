@@ -1,27 +1,6 @@
-"""Judges a run by the web's log and the WARC files.
+"""Judges a run by the web's log and the WARC files, by the rules of `judge_notes.RULES`.
 
 The judge uses few of the numbers that the crawler itself reports (`README.md`).
-
-lost              a page was never answered although its parent, or the sitemap that lists it, was answered (pages that
-                  were given up or exceed a budget are exempt); or a sitemap was not requested although its host answered
-unstored          an answered page is in no WARC file
-unrendered        the archive lacks what a browser showed of a page, or the data that the page showed
-stored twice      a version of a page is in the WARC files more than once
-torn              a WARC file cannot be read to its end
-fetched too often more fetches were repeated than kills can have interrupted; without kills, any fetch was repeated
-impolite          a host received a request during an answer, or before its gap had passed
-two owners        two processes sent requests to a host; or two processes of one name did so together for too long
-forbidden         a page was requested that robots.txt forbids
-unfair rate       the crawl made more requests than its rate allows
-stale             a changing page was not requested again for a long time
-stalled           all requests stopped for a long time and then continued
-no end            a finite crawl did not end
-left behind       a process waited for others that had ended, although no fault kept the news of the end from it
-miscounted        a counting law did not hold when a process ended
-bug               an unexpected exception
-
-Rules about acts of the operator and about limits are in `act_rules.py`; rules about the stores are in
-`stored_rules.py`.
 """
 
 import gzip
@@ -202,7 +181,7 @@ def _judge_pages(
         if host.sitemap and answered and (host.name, SITEMAP) not in paths:
             notes.add("lost", f"{host.name}{SITEMAP}")
     found = Counter[tuple[str, int, int]]()
-    for machine in cluster.machines:
+    for machine in cluster.population.machines:
         for path in sorted(machine.folder.rglob("warc/*.gz*")):
             records, whole = _records(path)
             found.update(records)
@@ -256,14 +235,14 @@ def _judge_survivors(notes: Notes, asked: list[list[WebAsk]], cluster: Cluster) 
     its own pages again, and the peers recover the links that they had sent to it.
     """
     web, survivors = cluster.web, cluster.observed.survivors
-    copied = {machine.name for machine in cluster.machines if machine.label != machine.name}
+    copied = {machine.name for machine in cluster.population.machines if machine.label != machine.name}
     led = _led_to(web, cluster.log.rows, asked)
     for page, answers in enumerate(asked):
         if page == 0 or _has(answers) or web.hosts[web.host_of[page]].trap:
             continue
         of_survivors = [row for row in led[page] if survivors.get(row.name) == row.machine]
         given_up = sum(row.status != 200 for row in answers) >= TRIES
-        if _has(of_survivors) and not given_up and cluster.owner(web.url(page)) not in copied:
+        if _has(of_survivors) and not given_up and cluster.population.owner(web.url(page)) not in copied:
             notes.add("lost", f"page {page}, {web.url(page)}, requested {len(answers)} times")
 
 
@@ -328,7 +307,7 @@ def _judge_hosts(notes: Notes, rows: Sequence[WebAsk], cluster: Cluster) -> None
     gives the gap of each host. After any other end, only the minimum gap is required. If a fault has copied a
     process to another machine, the gaps between requests are judged for each machine alone.
     """
-    config = cluster.config.politeness
+    config = cluster.population.config.politeness
     delay, factor, most = float(config.delay), config.delay_factor, float(config.delay_max)
     ends = {
         life.life: START + life.at
@@ -426,7 +405,7 @@ def _judge_rate(notes: Notes, rows: Sequence[WebAsk], settings: ClusterSettings)
 
 def _judge_age(notes: Notes, web: SyntheticWeb, asked: list[list[WebAsk]], cluster: Cluster) -> None:
     """Record a violation for each known page whose last request is much older than the maximum age of copies."""
-    most = STALE_AFTER * float(cluster.config.refresh.max_age)
+    most = STALE_AFTER * float(cluster.population.config.refresh.max_age)
     end = START + cluster.observed.elapsed
     if not most or end - START < 2 * most:
         return

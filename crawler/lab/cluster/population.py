@@ -8,6 +8,7 @@ has lost links that it had confirmed (`BehindError`), the peer that reports the 
 """
 
 import asyncio
+import gc
 import random
 from collections import Counter
 from collections.abc import Callable
@@ -437,6 +438,8 @@ class Population:
         self.opened.clear()
         self.world.wire.listening.clear()
         self.world.wire.ends.clear()
+        gc.unfreeze()
+        gc.collect()
 
 
 def _seconds() -> float:

@@ -31,6 +31,7 @@ from crawler.lab.cluster.cluster_settings import ClusterSettings, Observed
 from crawler.lab.cluster.judge import RunVerdict, judge
 from crawler.lab.cluster.synthetic_web import WebSpec
 from crawler.lab.commands import synthetic
+from crawler.lab.figures import drawing
 from crawler.lab.progress_line import ProgressLine
 from crawler.lab.refresh import pages_file
 
@@ -101,9 +102,9 @@ def run(args: argparse.Namespace) -> int:
 def _table(args: argparse.Namespace, settings: ClusterSettings) -> int:
     """Make `--seeds` runs for each kind of fault and for all kinds together. Print a row for each set of runs."""
     kinds: dict[str, tuple[str, ...]] = {kind: (kind,) for kind in fault_plan.KINDS}
-    kinds |= {"all but copies": fault_plan.USUAL, "all": fault_plan.KINDS}
+    kinds |= {"all but copies": fault_plan.USUAL, "all": tuple(fault_plan.KINDS)}
     kinds |= {kind: (kind,) for kind in fault_plan.ACTS}
-    kinds["acts and faults"] = fault_plan.ACTS + fault_plan.USUAL
+    kinds["acts and faults"] = (*fault_plan.ACTS, *fault_plan.USUAL)
     rows, broken = [], False
     print(_line(TABLE_COLUMNS, TABLE_WIDTHS))
     for name, faults in kinds.items():
@@ -152,8 +153,6 @@ def _curve(args: argparse.Namespace) -> int:
         rows.append(row)
         print(" ".join(_short(getattr(row, name)) for name in names), flush=True)
     if args.out:
-        from crawler.lab.figures import drawing  # needs matplotlib
-
         caption = f"{args.pages} pages and {args.hosts} hosts per process"
         pages_file.write_records(args.out, curves.CurveRow, rows, f"command: {args.command_line}", caption)
         figure = curves.picture(rows, drawing.sheet)

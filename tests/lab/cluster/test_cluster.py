@@ -21,6 +21,7 @@ from crawler.lab.cluster.cluster import Cluster, memory_folder
 from crawler.lab.cluster.cluster_settings import ClusterSettings
 from crawler.lab.cluster.fault_plan import Fault
 from crawler.lab.cluster.judge import judge
+from crawler.lab.cluster.population import Population
 from crawler.lab.cluster.synthetic_web import WebSpec
 from crawler.process.opening.stages import Stages
 from tests.faults.planted import OWN
@@ -203,13 +204,13 @@ def test_a_planted_bug_is_found(bug: str, monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_no_file_of_a_world_stays_open_even_if_referenced(monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory maps and files of a killed process are closed when it ends, even if references to them remain."""
-    kept, bury = [], Cluster._bury
+    kept, bury = [], Population.bury
 
-    def bury_all_but_stages(self: Cluster) -> None:
-        kept.extend(self.population.opened.values())
+    def bury_all_but_stages(self: Population) -> None:
+        kept.extend(self.opened.values())
         bury(self)
 
-    monkeypatch.setattr(Cluster, "_bury", bury_all_but_stages)
+    monkeypatch.setattr(Population, "bury", bury_all_but_stages)
     calls = os.write, os.fsync, os.open
     with memory_folder() as folder:
         world = Cluster(msgspec.structs.replace(TINY, seed=1), Path(folder))
@@ -246,20 +247,8 @@ def _is_open(descriptor: str) -> bool:
 
 def test_the_command_shows_a_table_and_writes_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "runs.csv"
-    arguments = [
-        "cluster",
-        "--pages",
-        "20",
-        "--hosts",
-        "4",
-        "--faults",
-        "kill",
-        "--count",
-        "1",
-        "--out",
-        str(out),
-    ]
-    assert lab.main("lab", arguments) == 0
+    words = "cluster --pages 20 --hosts 4 --faults kill --count 1 --out"
+    assert lab.main("lab", [*words.split(), str(out)]) == 0
     assert "flawless" in capsys.readouterr().out
     assert out.read_text().splitlines()[-1].startswith("1,20,")
 
@@ -267,25 +256,12 @@ def test_the_command_shows_a_table_and_writes_it(tmp_path: Path, capsys: pytest.
 def test_a_table_has_a_row_for_each_kind_of_fault(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fault_plan, "KINDS", ("kill", "clone"))
+    monkeypatch.setattr(fault_plan, "KINDS", {"kill": "", "clone": ""})
     monkeypatch.setattr(fault_plan, "USUAL", ("kill",))
-    monkeypatch.setattr(fault_plan, "ACTS", ("term",))
+    monkeypatch.setattr(fault_plan, "ACTS", {"term": ""})
     out = tmp_path / "faults.csv"
-    table = [
-        "cluster",
-        "--table",
-        "--seeds",
-        "1",
-        "--processes",
-        "2",
-        "--pages",
-        "10",
-        "--hosts",
-        "3",
-        "--count",
-        "1",
-    ]
-    assert lab.main("lab", [*table, "--out", str(out)]) == 0
+    words = "cluster --table --seeds 1 --processes 2 --pages 10 --hosts 3 --count 1"
+    assert lab.main("lab", [*words.split(), "--out", str(out)]) == 0
     kinds = [line.split(",")[0] for line in out.read_text().splitlines()[2:]]
     assert kinds == ["kill", "clone", "all but copies", "all", "term", "acts and faults"]
     assert capsys.readouterr().out.count("1 of 1") == 6

@@ -26,7 +26,7 @@ def verdict_on(tmp_path: Path, change=lambda cluster: None, settings: ClusterSet
     """Run a cluster without faults, alter the records of the run with `change`, and return the verdict."""
     cluster = Cluster(settings, tmp_path / "cluster")
     cluster.log.rows = [asked(cluster.web, 0, 1.0), asked(cluster.web, 1, 3.0)]
-    folder = cluster.machines[0].folder / "p0" / "warc"
+    folder = cluster.population.machines[0].folder / "p0" / "warc"
     folder.mkdir(parents=True)
     (folder / "a.warc.gz").write_bytes(gzip.compress(cluster.web.body(0, 0) + cluster.web.body(1, 0)))
     cluster.observed.ended, cluster.observed.elapsed = True, 10.0
@@ -48,7 +48,7 @@ def _rows(*make):  # type: ignore[no-untyped-def]
 
 def _warc(content: bytes):  # type: ignore[no-untyped-def]
     def change(cluster: Cluster) -> None:
-        (cluster.machines[0].folder / "p0/warc/b.warc.gz").write_bytes(content)
+        (cluster.population.machines[0].folder / "p0/warc/b.warc.gz").write_bytes(content)
 
     return change
 
@@ -62,13 +62,13 @@ def _set(**values: object):  # type: ignore[no-untyped-def]
 
 
 def _double(cluster: Cluster) -> None:
-    path = cluster.machines[0].folder / "p0/warc/a.warc.gz"
+    path = cluster.population.machines[0].folder / "p0/warc/a.warc.gz"
     path.with_name("b.warc.gz").write_bytes(path.read_bytes())
 
 
 BROKEN = {
     "lost": _rows(lambda web: asked(web, 0, 1.0)),
-    "unstored": lambda cluster: (cluster.machines[0].folder / "p0/warc/a.warc.gz").unlink(),
+    "unstored": lambda cluster: (cluster.population.machines[0].folder / "p0/warc/a.warc.gz").unlink(),
     "stored twice": _double,
     "torn": _warc(b"\x1f\x8b\x08\x00 torn"),
     "fetched too often": _rows(
@@ -137,7 +137,7 @@ def test_pages_listed_only_in_a_sitemap_are_lost_if_it_was_read_or_never_request
             missing = [asked(web, 7, 1000.0, path="/missing/7", status=404, page=-1)]
             maps = [asked(web, 0, 900.0, path="/sitemap.xml", page=-1)] if with_map else []
             cluster.log.rows = [*rows, *maps, *missing]
-            folder = cluster.machines[0].folder / "p0" / "warc"
+            folder = cluster.population.machines[0].folder / "p0" / "warc"
             bodies = b"".join(web.body(page, 0) for page in range(2, 14) if page != left_out)
             (folder / "b.warc.gz").write_bytes(gzip.compress(bodies))
 
@@ -157,7 +157,7 @@ def test_with_copies_only_links_found_by_survivors_count_as_lost(tmp_path: Path,
     )
 
     def change(cluster: Cluster) -> None:
-        foreign = [n for n in range(1, 4) if cluster.owner(cluster.web.url(n)) != "p0"]
+        foreign = [n for n in range(1, 4) if cluster.population.owner(cluster.web.url(n)) != "p0"]
         assert any(cluster.web.parent[page] == 0 for page in foreign)
         cluster.observed.cloned_at = START + 0.5
         cluster.observed.survivors = {

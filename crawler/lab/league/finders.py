@@ -1,18 +1,7 @@
-"""The policies of the living league.
+"""The policies of the living league, which `lab/league/README.md`, "The living league" describes.
 
-    round-robin, nutch, stormcrawler   the rules of `rivals.py`, with hubs treated as pages; new URLs go first
-    fifth         a fixed fifth of the fetches goes to hubs, the longest unvisited first; pages are chosen as in proto-0
-    proto-W       GREEDY with rates pooled by site, recomputed daily; the value of a hub is W nu theta tau^2 / 2 higher,
-                  so proto-0 treats a hub as a page
-    exact-W       the crawler's estimators, neighbourhood clock and `freshness/discovery.py` without its schedule; all
-                  values are recomputed daily, and every page may be a hub
-    ncis, ...     the crawler's own frontier; new URLs go first
-    ncis-W        like ncis, but a new page is worth W known pages, if the schedule knows hubs
-    ncis-tenth    like ncis, but new URLs get a tenth of the fetches
-    ncis-free, proto-free   births are announced and no hub is needed: the upper bound
-
-New URLs go first, because a new URL has the value mu/Delta, and hardly any known page of its site exceeds
-this value.
+`proto-free` is `proto-0` with announced births. New URLs go first, because a new URL has the value mu/Delta, and
+hardly any known page of its site exceeds this value.
 """
 
 from collections import deque

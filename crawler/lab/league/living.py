@@ -2,21 +2,9 @@
 
     World --grow(rule)--> LivingWorld --play(finder, rate)--> LivingResult
 
-The histories are those of the league, including births. All pages and hubs that exist at the start are
-crawled at time 0. A page born later becomes known when a hub that shows the page is fetched. The first fetch
-of the page counts against the budget. A page that is never found counts as stale. Hubs are made by one of
-these rules:
-
-    dir      each directory has a listing of its live pages; a root lists the directories
-    map      one list of all live pages per site
-    newest   a front page with the 20 newest pages and the directories, and the listings of `dir`
-    news     no history: a simulated news site whose sections each show their 20 newest articles
-
-A hub changes when its list changes. The freshness of hubs is reported, but does not count in the score. The
-score is that of the league: the share of page time in which copies are current, weighted by importance, from
-day 292 on. For pages born from day 292 on, the delay from birth to copy and the share that was never fetched
-are reported. Fetches are spread evenly over the time. Fetches of hubs, first fetches of pages, and refreshes
-share one budget.
+`lab/league/README.md`, "The living league" describes the rules by which hubs are made. A hub changes when its
+list changes. All pages and hubs that exist at the start are crawled at time 0. Fetches of hubs, first fetches of
+pages, and refreshes share one budget, and are spread evenly over the time.
 
 After the first fetch of a URL, the hub that was the first to show the URL gets a credit: 1 if there was a
 page, and 0 if the page was gone. The links in the first copy of a hub earn no credit, because their age is

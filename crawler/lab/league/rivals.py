@@ -1,18 +1,8 @@
 """The rules of other crawlers, and two reference policies, as policies of the league.
 
-    round-robin    the page fetched longest ago
-    believe        signalled pages first, by their last fetch; otherwise round robin
-    nutch          Apache Nutch, AdaptiveFetchSchedule, with its defaults
-    stormcrawler   Apache StormCrawler, AdaptiveScheduler, with its defaults
-    heritrix       Heritrix 1, WaitEvaluator of the adaptive revisit frontier, with its defaults
-    cho            Cho and Garcia-Molina: their estimate of the rate (TOIT 2003, section 5.3),
-                   and the optimal visit rates for it
-    oracle         GREEDY with each page's true long-run rate
-    clairvoyant    knows all changes: fetches the stale page whose copy will last longest
-
-After each fetch, a rule decides when the page is due again. If no page is due, the page that will be due next
-is fetched, so all policies spend the same budget. Only `believe` reads signals. `oracle` and `clairvoyant`
-have information that no crawler can have. These two policies serve as references.
+`lab/league/README.md`, "Players" lists the policies and the sources of their rules. After each fetch, a rule
+decides when the page is due again. If no page is due, the page that will be due next is fetched, so all policies
+spend the same budget. Only `believe` reads signals.
 """
 
 import heapq

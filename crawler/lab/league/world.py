@@ -1,28 +1,9 @@
 """The world of the refresh league: real pages that change, and a crawl with a budget.
 
-    histories --build--> World --play(policy, rate)--> Outcome: how long each page was current
+    histories --build--> World --play(policy, rate)--> GameResult: how long each page was current
 
-The last 1461 days of each site are shifted to a common start. A site shows 100 pages, those with the smallest
-hashes. Pages that exist at the start are crawled at time 0. A new page is found and fetched at its birth,
-outside the budget. A deleted page no longer counts in the score, but stays in the policy's queue until a
-fetch finds that it is gone. Fetches are spread evenly over the time. Signals are read at the end of each day
-and cost no fetches. If a page has several signals in a day, only the signal with the latest date is read.
-Budgets are multiples of the rate of all changes. Several changes of a page in a day count as one.
-
-Arms vary the signals, the changes that count, the importance or the politeness:
-
-    none        no signals
-    honest      a lastmod that is the time of the change
-    lying       a lastmod set on every page of the site at every publication
-    feed        signals of changes of more than 10 lines (and of 35 % of the changes of unknown size)
-    directory   any change in the page's directory
-    mixed       each site is one of honest, lying, feed, directory or none
-    minor       edits of at most 2 lines do not count; no signals
-    zipf        importance 1/(rank + 10), random ranks; no signals
-    polite      the request rate of a site is at most 1.5 times the mean over sites; no signals
-
-The score is the share of page time in which copies are current, weighted by importance, from day 292 on. The
-first fifth of the time does not count, because all copies are fresh at the start.
+`lab/league/README.md`, "Rules" describes the rules and the arms. The first fifth of the time does not count in
+the score, because all copies are fresh at the start.
 """
 
 from collections.abc import Sequence

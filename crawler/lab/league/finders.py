@@ -4,7 +4,6 @@
 hardly any known page of its site exceeds this value.
 """
 
-from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -17,9 +16,9 @@ from crawler.frontier.refresh import Settings
 from crawler.frontier.refresh.page_facts import LINKS_LEAST
 from crawler.lab.league import rivals
 from crawler.lab.league.exact import Exact
-from crawler.lab.league.living import Finder, LivingWorld
+from crawler.lab.league.living import LivingWorld, NewFirst
 from crawler.lab.league.shipped import SHIPPED, Shipped
-from crawler.lab.league.world import DAY, Policy
+from crawler.lab.league.world import DAY
 from crawler.lab.refresh.crawl_value import crawl_values
 
 EXPLORE = 0.05  # share of a prototype's fetches that go to the node with the oldest copy
@@ -31,45 +30,6 @@ HALF_LIFE = 90 * DAY
 # crawl
 PRIOR_DAYS = 60.0
 FREE = ("ncis-free", "proto-free")
-
-
-class NewFirst:
-    """Adds a first-in first-out queue of new URLs to any policy.
-
-    Up to a given share of the fetches goes to URLs of the queue.
-    """
-
-    def __init__(self, policy: Policy, share: float = 1.0) -> None:
-        self.policy = policy
-        self._share, self._credit = share, 0.0
-        self._new: deque[int] = deque()
-        self.add, self.record_outcome, self.remove = policy.add, policy.record_outcome, policy.remove
-        self.note_change, self.block = policy.note_change, policy.block
-
-    def find(self, node: int, now: float) -> None:
-        self._new.append(node)
-
-    def miss(self, node: int, now: float) -> None:
-        """Do nothing, because `claim_next` has already removed the URL from the queue."""
-
-    def expect(self, hub: int, links: int, now: float) -> None:
-        """Pass the number of links on to the wrapped policy, if that policy uses such numbers."""
-        if expect := getattr(self.policy, "expect", None):
-            expect(hub, links, now)
-
-    def credit(self, hub: int, found: float, now: float) -> None:
-        """Pass the credit on to the wrapped policy if it learns from credits."""
-        if credit := getattr(self.policy, "credit", None):
-            credit(hub, found, now)
-
-    def claim_next(self, now: float) -> int:
-        self._credit = min(self._credit + self._share, 1.0)
-        # a tolerance is needed because the sum of ten tenths, as floats, is less than 1
-        if self._new and self._credit > 1.0 - 1e-9:
-            self._credit -= 1.0
-            return self._new.popleft()
-        node = self.policy.claim_next(now)
-        return self._new.popleft() if node < 0 and self._new else node
 
 
 class Crediting(Shipped):
@@ -232,30 +192,30 @@ class Fifth(Prototype):
         return int(np.where(self._hubs & self.present, self.last, np.inf).argmin())
 
 
-def _rival(name: str) -> Callable[[LivingWorld, float], Finder]:
+def _rival(name: str) -> Callable[[LivingWorld, float], NewFirst]:
     return lambda world, rate: NewFirst(rivals.RIVALS[name](world, rate))
 
 
-def _prototype(weight: float) -> Callable[[LivingWorld, float], Finder]:
+def _prototype(weight: float) -> Callable[[LivingWorld, float], NewFirst]:
     return lambda world, rate: NewFirst(Prototype(world, rate, weight))
 
 
-def _exact(weight: float) -> Callable[[LivingWorld, float], Finder]:
+def _exact(weight: float) -> Callable[[LivingWorld, float], NewFirst]:
     return lambda world, rate: NewFirst(ExactHubs(world, rate, weight))
 
 
-def _shipped(name: str, share: float = 1.0, **more: Any) -> Callable[[LivingWorld, float], Finder]:
+def _shipped(name: str, share: float = 1.0, **more: Any) -> Callable[[LivingWorld, float], NewFirst]:
     settings = {
         key: value for key, value in (SHIPPED[name] | more).items() if key in Settings.__struct_fields__
     }
 
-    def made(world: LivingWorld, rate: float) -> Finder:
+    def made(world: LivingWorld, rate: float) -> NewFirst:
         return NewFirst(Crediting(world, rate, Settings(**settings)), share)
 
     return made
 
 
-FINDERS: dict[str, Callable[[LivingWorld, float], Finder]] = {
+FINDERS: dict[str, Callable[[LivingWorld, float], NewFirst]] = {
     **{name: _rival(name) for name in ("round-robin", "nutch", "stormcrawler")},
     "fifth": lambda world, rate: NewFirst(Fifth(world, rate)),
     **{f"proto-{weight}": _prototype(weight) for weight in WEIGHTS},

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from crawler.freshness.params import Pages
-from crawler.lab.league.world import DAY, Policy, World, WorldPages
+from crawler.lab.league.world import DAY, Policy, World
 from crawler.lab.refresh.crawl_value import crawl_values
 from crawler.lab.refresh.policies import deterministic_optimum
 
@@ -20,31 +20,10 @@ MINUTE = 60.0
 NEVER = float("inf")
 
 
-class Silent:
-    """A policy that ignores signals. If the game blocks sites, each site must have its own queue (`_apart`)."""
-
-    def __init__(self, world: WorldPages, rate: float) -> None:
-        self._site = world.site.tolist()
-        self._apart = world.gap(rate) > 0.0
-        self._until = [0.0] * len(world.sites)
-
-    def note_change(self, page: int, source: str, at: float, now: float) -> None:
-        pass
-
-    def remove(self, page: int, now: float) -> None:
-        pass
-
-    def block(self, site: int, until: float) -> None:
-        self._until[site] = until
-
-    def _free(self, page: int, now: float) -> bool:
-        return self._until[self._site[page]] <= now
-
-
-class DueFirst(Silent):
+class DueFirst(Policy):
     """Takes the page with the earliest due time, even if this time has not come yet.
 
-    A rule decides when a page is due again.
+    A rule decides when a page is due again. If the game blocks sites, each site has its own queue.
     """
 
     def __init__(self, world: World, rate: float) -> None:
@@ -280,7 +259,7 @@ class Cho(DueFirst):
             self._put(page, self._last[page] + float(self._interval[page]))
 
 
-class Ranked(Silent):
+class Ranked(Policy):
     """Takes pages in the order of their values, which are computed once a day."""
 
     def __init__(self, world: World, rate: float) -> None:
@@ -338,7 +317,7 @@ class Oracle(Ranked):
         return crawl_values(self._pages, np.maximum(now - self.last, 0.0), by="greedy")
 
 
-class Clairvoyant(Silent):
+class Clairvoyant(Policy):
     """Takes the stale page whose new copy will be current for the longest time, weighted by importance.
 
     If no page is stale, it takes none.
@@ -355,9 +334,6 @@ class Clairvoyant(Silent):
         self._seen = [0] * len(world)
         self._coming = sorted((at, page) for page, times in enumerate(world.changes) for at in times)
         self._happened = 0
-
-    def add(self, page: int, now: float) -> None:
-        pass
 
     def record_outcome(self, page: int, now: float, changed: bool) -> None:
         self._stale[page] = False

@@ -7,7 +7,6 @@ the score, because all copies are fresh at the start.
 """
 
 from collections.abc import Sequence
-from typing import Protocol
 from zlib import crc32
 
 import msgspec
@@ -95,12 +94,17 @@ class World(WorldPages, frozen=True, kw_only=True):
         return f"World({self.arm}: {len(self.sites)} sites, {len(self)} pages, {changes} changes)"
 
 
-class Policy(Protocol):
-    """A player of the league, which decides which page is fetched next.
+class Policy:
+    """A player of the league, which decides which page is fetched next. By default, it ignores all news but blocks.
 
     `claim_next` may return -1 to skip a fetch, and must not return a page of a blocked site.
     After `claim_next`, the caller calls `record_outcome`, or `remove` if the page was gone.
     """
+
+    def __init__(self, world: WorldPages, rate: float) -> None:
+        self._site = world.site.tolist()
+        self._apart = world.gap(rate) > 0.0  # the game blocks sites
+        self._until = [0.0] * len(world.sites)
 
     def add(self, page: int, now: float) -> None:
         """Add a page that was found and fetched at `now`."""
@@ -108,8 +112,24 @@ class Policy(Protocol):
     def note_change(self, page: int, source: str, at: float, now: float) -> None:
         """Record that `source` signals a change of the page at `at`."""
 
+    def expect(self, hub: int, links: int, now: float) -> None:
+        """Record that the first copy of a hub showed `links` nodes that no hub had shown before.
+
+        For a list of a whole site, `links` includes `SITE_LIST_LINKS`, as in a crawl.
+        """
+
+    def credit(self, hub: int, found: float, now: float) -> None:
+        """Record the first fetch of a URL that the hub was the first to show.
+
+        `found` is 1 if the URL was a page, and 0 if it was gone.
+        """
+
+    def peek(self, now: float) -> None:
+        """Look for the next page without taking it, as a crawl does after every event."""
+
     def claim_next(self, now: float) -> int:
         """Return the page to fetch now, or -1."""
+        raise NotImplementedError
 
     def record_outcome(self, page: int, now: float, changed: bool) -> None:
         """Record the fetch of the page from `claim_next`.
@@ -122,6 +142,10 @@ class Policy(Protocol):
 
     def block(self, site: int, until: float) -> None:
         """Take no page of the site before `until`."""
+        self._until[site] = until
+
+    def _free(self, page: int, now: float) -> bool:
+        return self._until[self._site[page]] <= now
 
 
 class GameResult(msgspec.Struct, frozen=True):

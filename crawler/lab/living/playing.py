@@ -107,8 +107,7 @@ def play(world: DrawnWorld, policy: Policy, calibration: Calibration | None = No
         """Let the host of an answer rest, and let the policy look for the next page, as a crawl does."""
         if spec.rest:
             policy.block(sites[page], now + spec.rest / rate)
-            if look := getattr(policy, "peek", None):
-                look(now)
+            policy.peek(now)
 
     for tick in range(total):
         now = (tick + 0.5) / rate
@@ -187,6 +186,6 @@ def judged(name: str, world: DrawnWorld) -> np.ndarray:
     policy = make(name, world, judged=True)
     assert isinstance(policy, Shipped)
     horizon = world.horizon
-    seen = Calibration(policy, world.changes, world.site, world.spec.warm_up * horizon, horizon)
+    seen = Calibration(policy.fresh, world.changes, world.site, world.spec.warm_up * horizon, horizon)
     play(world, policy, seen)
     return seen.sums

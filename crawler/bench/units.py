@@ -138,15 +138,22 @@ def run(arguments: argparse.Namespace) -> int:
             links.append(link_costs())
             partly.append(parts.measured())
     units = units_of(rounds, links, partly)
-    measured = set(MEASURED if certified else [name for name in MEASURED if name not in OVER_TLS])
-    for name in units.__struct_fields__[:-1]:
-        print(f"{name:<18}{_text(getattr(units, name))}{'' if name in measured else '   (reference)'}")
+    print(told(units))
     print(f"{'a pick':<18}{_text(CostRange.of([part['pick_cpu'] for part in partly]))}")
     for predicted, took in checks(rounds, units):
         print(f"check: {predicted:.2f} CPU s predicted, {took:.2f} measured, {predicted / took - 1:+.0%}")
     if arguments.out:
         atomic_write(arguments.out, msgspec.json.format(msgspec.json.encode(units)) + b"\n")
     return 0
+
+
+def told(units: UnitCosts) -> str:
+    """Return a line per unit cost. Costs that were not measured, but copied from `REFERENCE`, are marked."""
+    costs = {name: getattr(units, name) for name in units.__struct_fields__ if name != "machine"}
+    return "\n".join(
+        f"{name:<18}{_text(cost)}{'   (reference)' if cost is getattr(REFERENCE, name) else ''}"
+        for name, cost in costs.items()
+    )
 
 
 def shapes(pages: int) -> dict[str, CrawlShape]:
@@ -169,13 +176,6 @@ def shapes(pages: int) -> dict[str, CrawlShape]:
 
 
 PARTS = ("known_bits", "todo_disk", "host_memory", "refreshed_memory")
-OVER_TLS = ("handshake_cpu", "secure_cpu")
-MEASURED = (
-    "process_cpu", "page_cpu", "kilobyte_cpu", "link_cpu", "form_cpu", "new_cpu", "host_cpu", "handshake_cpu",
-    "secure_cpu", "lone_cpu", "unchanged_cpu", "page_store", "page_store_log", "page_journal", "capture_warc",
-    "body_warc", "coded_warc", "unchanged_warc", "process_memory", "large_memory", "tag_memory",
-    *PARTS,
-)  # fmt: skip
 
 
 def units_of(

@@ -1,13 +1,8 @@
 """Runs N processes of a crawl in a virtual world. The processes execute the crawler's own code (`README.md`).
 
-`Process` and `Stages` run unchanged; their surroundings are virtual:
-
-    time          virtual_loop.py
-    network       virtual_network.py between processes, fetching.py to the web
-    disk, power   machine.py, disk.py
-    randomness    one generator per life, seeded from the run's seed
-
-`population.py` manages the lives of processes, `fault_injection.py` injects the faults.
+`Process` and `Stages` run unchanged; time, network, disks, power and randomness are virtual. There is one random
+generator per life, seeded from the run's seed. `population.py` manages the lives of processes,
+`fault_injection.py` injects the faults.
 """
 
 import asyncio

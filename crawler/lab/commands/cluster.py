@@ -92,8 +92,7 @@ def run(args: argparse.Namespace) -> int:
         rows.append(row)
         broken = broken or not verdict.flawless
         print(_line(row), flush=True)
-        for rule, example in verdict.examples.items():
-            print(f"        {rule} x {verdict.found[rule]}, for example {example}")
+        _print_violations(verdict)
     if args.out:
         pages_file.write_rows(args.out, COLUMNS, rows, f"command: {args.command_line}")
     return int(broken)
@@ -126,13 +125,15 @@ def _table(args: argparse.Namespace, settings: ClusterSettings) -> int:
         broken = broken or bool(flawed)
         print(_line(row, TABLE_WIDTHS), flush=True)
         for seed, verdict in flawed.items():
-            for rule, example in verdict.examples.items():
-                print(
-                    f"        seed {seed}: {rule} x {verdict.found[rule]}, for example {example}", flush=True
-                )
+            _print_violations(verdict, f"seed {seed}: ")
     if args.out:
         pages_file.write_rows(args.out, TABLE_COLUMNS, rows, f"command: {args.command_line}")
     return int(broken)
+
+
+def _print_violations(verdict: RunVerdict, where: str = "") -> None:
+    for rule, example in verdict.examples.items():
+        print(f"        {where}{rule} x {verdict.found[rule]}, for example {example}", flush=True)
 
 
 def _curve(args: argparse.Namespace) -> int:

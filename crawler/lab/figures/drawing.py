@@ -136,25 +136,12 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"unknown figure {', '.join(unknown)}; choose from {', '.join(FIGURES)}")
     if args.seed < 0 or args.instances < 0:
         raise UsageError("--seed and --instances must be at least 0")
-    options = Options(args.seed, args.instances, args.quick, args.pages)
-    for name in names:
-        draw(name, options, args.out, args.command_line, args.format, args.dpi)
-    return 0
-
-
-def draw(
-    name: str,
-    options: Options,
-    folder: Path,
-    command: str,
-    form: str,
-    dpi: int,
-) -> None:
-    """Draw one figure. Write the picture to `folder` as NAME.png or NAME.pdf, and the data as NAME.csv."""
     require("matplotlib")
-    module, function = FIGURES[name]
-    options = msgspec.structs.replace(options, report=ProgressLine(name, SystemClock()))
-    write(name, figure(module, function)(options), folder, command, options.seed, form, dpi)
+    for name in names:
+        report = ProgressLine(name, SystemClock())
+        drawing = figure(*FIGURES[name])(Options(args.seed, args.instances, args.quick, args.pages, report))
+        write(name, drawing, args.out, args.command_line, args.seed, args.format, args.dpi)
+    return 0
 
 
 def figure(module: str, function: str) -> Callable[[Options], Drawing]:

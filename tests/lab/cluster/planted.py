@@ -471,12 +471,17 @@ def settings_of(plant: Plant | None, seed: int) -> ClusterSettings:
     return msgspec.structs.replace(SETTINGS, seed=seed, **(plant.settings if plant else {}))
 
 
-def run(settings: ClusterSettings) -> RunVerdict:
-    """Run the cluster and return the verdict."""
+def judged(settings: ClusterSettings) -> tuple[Cluster, RunVerdict]:
+    """Run a cluster; return it and the verdict."""
     with memory_folder() as folder:
         world = Cluster(settings, Path(folder))
         world.run()
-        return judge(world)
+        return world, judge(world)
+
+
+def run(settings: ClusterSettings) -> RunVerdict:
+    """Run a cluster and return the verdict."""
+    return judged(settings)[1]
 
 
 def first_seed(name: str, seeds: Sequence[int] = range(1, SEEDS + 1)) -> tuple[int, RunVerdict] | None:

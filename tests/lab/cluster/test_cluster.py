@@ -25,7 +25,7 @@ from crawler.lab.cluster.population import Population
 from crawler.lab.cluster.synthetic_web import WebSpec
 from crawler.process.opening.stages import Stages
 from tests.faults.planted import OWN
-from tests.lab.cluster.planted import PLANTS, planted, run, settings_of
+from tests.lab.cluster.planted import PLANTS, judged, planted, run, settings_of
 
 # With heartbeats each second, half of the CPU time would be spent on messages that change nothing.
 RARE_BEATS: dict[str, Any] = {"splitter": {"heartbeat": 5.0}}
@@ -64,12 +64,9 @@ def test_reshards_break_no_rule(refresh: bool) -> None:
     settings = msgspec.structs.replace(
         changes, seed=2, count=6, faults=("reshard", "kill", "power", "limits")
     )
-    with memory_folder() as folder:
-        world = Cluster(settings, Path(folder))
-        world.run()
-        verdict = judge(world)
-        assert verdict.flawless, verdict.examples
-        assert world.observed.resharded
+    world, verdict = judged(settings)
+    assert verdict.flawless, verdict.examples
+    assert world.observed.resharded
 
 
 def test_no_start_that_was_planned_before_a_power_cut_comes_before_the_machine_has_booted(
@@ -82,24 +79,18 @@ def test_no_start_that_was_planned_before_a_power_cut_comes_before_the_machine_h
         Fault(20.0, "power", (0,), 30.0),
     ]
     monkeypatch.setattr(fault_plan, "draw", lambda *_, **__: plan)
-    with memory_folder() as folder:
-        world = Cluster(TINY, Path(folder))
-        observed = world.run()
-        verdict = judge(world)
+    world, verdict = judged(TINY)
     assert verdict.flawless, verdict.examples
-    begun = sorted(at for life, at in observed.begun.items() if at > 12.0)
+    begun = sorted(at for at in world.observed.begun.values() if at > 12.0)
     assert begun[0] == pytest.approx(13.0)
-    assert begun[-1] == pytest.approx(20.0 + fault_plan.BOOT), observed.begun
+    assert begun[-1] == pytest.approx(20.0 + fault_plan.BOOT), begun
 
 
 def test_signals_to_any_process_lead_to_a_fetch() -> None:
     settings = shorter(settings_of(PLANTS["foreign-signals-ignored"], 1))
-    with memory_folder() as folder:
-        world = Cluster(settings, Path(folder))
-        world.run()
-        verdict = judge(world)
-        assert verdict.flawless, verdict.examples
-        assert sum(act.kind == "signal" for act in world.observed.acts) > 4
+    world, verdict = judged(settings)
+    assert verdict.flawless, verdict.examples
+    assert sum(act.kind == "signal" for act in world.observed.acts) > 4
 
 
 def test_known_pages_are_refetched_also_by_a_single_process() -> None:

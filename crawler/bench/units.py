@@ -54,6 +54,8 @@ from crawler.bench.planning import (
 )
 from crawler.cli.parsing import OptionParser
 from crawler.errors import CrawlerError, UsageError
+from crawler.pages.reading import RECORD_BYTES_MAX, parse_http, parse_record
+from crawler.pages.segments import contents
 from crawler.storage.engines import open_store
 from crawler.storage.files import atomic_write
 
@@ -61,7 +63,6 @@ HOSTS, HOSTS_MAX = 50, 2000
 # Links per page. With fewer links per page, a web is so deep that its crawl must often wait until new pages
 # become known.
 LINKS = 40
-PIECE = 16 << 10  # a segment is decompressed in pieces of this many bytes
 SAMPLE = 50  # this many bodies are compressed to estimate the compressed size of all bodies
 # refreshes per second; a process makes fewer, so this rate is not a limit
 AGAIN_RATE = 100_000
@@ -369,23 +370,18 @@ def _cost_of(directory: Path, shape: CrawlShape, cpu: float, memory: float) -> C
         handshakes=report["connections"].get("full", 0),
         page_bytes=report["bytes"]["decoded"] / fetches,
         links=report["urls"]["links"] / fetches,
-        packed=sum(packed(path.read_bytes()) for path in segments) / fetches,
+        packed=sum(map(packed, segments)) / fetches,
         url_bytes=sum(len(row["url"]) for row in rows) / fetches,
         new=report["due"]["new"] / fetches,
     )
 
 
-def packed(segment: bytes) -> float:
+def packed(segment: Path) -> float:
     """Estimate the gzip size of all bodies in a WARC segment. About `SAMPLE` evenly spaced bodies are compressed."""
-    bodies, position = [], 0
-    while position < len(segment):
-        member, record = zlib.decompressobj(31), b""
-        while not member.eof and position < len(segment):
-            piece = segment[position : position + PIECE]
-            record += member.decompress(piece)
-            position += len(piece) - len(member.unused_data)
-        if b"WARC-Type: response" in record[:200]:
-            bodies.append(record.split(b"\r\n\r\n", 2)[2][:-4])
+    records = (
+        parse_record(data) for _, _, data in contents(segment, bytes_max=RECORD_BYTES_MAX) if data is not None
+    )
+    bodies = [parse_http(record.block).payload for record in records if record.kind == "response"]
     sample = bodies[:: max(1, len(bodies) // SAMPLE)]
     return sum(len(zlib.compress(body)) for body in sample) / max(1, len(sample)) * len(bodies)
 

@@ -316,16 +316,19 @@ def test_links_that_miss_the_caches_cost_more() -> None:
     assert all(cost >= 0.0 for cost in link_costs())
 
 
-def test_bodies_of_a_segment_are_compressed_one_by_one() -> None:
+def test_bodies_of_a_segment_are_compressed_one_by_one(tmp_path: Path) -> None:
     """Records of other kinds do not count. Seven bodies take seven times the compressed size of one body."""
 
-    def member(kind: str, body: bytes) -> bytes:
-        head = f"WARC/1.1\r\nWARC-Type: {kind}\r\n\r\n".encode()
-        return gzip.compress(head + b"HTTP/1.1 200 OK\r\n\r\n" + body + b"\r\n\r\n")
+    def segment(*kinds: str) -> Path:
+        block = b"HTTP/1.1 200 OK\r\n\r\n" + bytes(9000)
+        heads = (f"WARC/1.1\r\nWARC-Type: {kind}\r\nContent-Length: {len(block)}\r\n\r\n" for kind in kinds)
+        path = tmp_path / "segment.warc.gz"
+        path.write_bytes(b"".join(gzip.compress(head.encode() + block + b"\r\n\r\n") for head in heads))
+        return path
 
-    segment = b"".join(member(kind, bytes(9000)) for kind in ["warcinfo", *["response", "request"] * 7])
-    assert packed(segment) == pytest.approx(7 * len(zlib.compress(bytes(9000))))
-    assert packed(member("revisit", b"")) == 0.0
+    seven = segment("warcinfo", *["response", "request"] * 7)
+    assert packed(seven) == pytest.approx(7 * len(zlib.compress(bytes(9000))))
+    assert packed(segment("revisit")) == 0.0
 
 
 def test_the_command_reads_units_and_prints_a_table(

@@ -18,7 +18,7 @@ from crawler.lab.league import rivals
 from crawler.lab.league.exact import Exact
 from crawler.lab.league.living import LivingWorld, NewFirst
 from crawler.lab.league.shipped import SHIPPED, Shipped
-from crawler.lab.league.world import DAY
+from crawler.lab.league.world import DAY, Policy
 from crawler.lab.refresh.crawl_value import crawl_values
 
 EXPLORE = 0.05  # share of a prototype's fetches that go to the node with the oldest copy
@@ -137,14 +137,7 @@ class ExactHubs(Exact):
 
     def record_outcome(self, page: int, now: float, changed: bool) -> None:
         elapsed = now - float(self.last[page])
-        self._discovery.watch(
-            int(self._where[page]),
-            int(self._folder[page]),
-            elapsed,
-            now,
-            bool(self._has_shown[page]),
-            float(self._links[page]),
-        )
+        self._learn(self._discovery.watch, page, elapsed, now)
         self._found[page] = faded(float(self._found[page]), elapsed, DAY)
         self._shown_for[page] = faded(float(self._shown_for[page]), elapsed, DAY) + watched_for(elapsed, DAY)
         super().record_outcome(page, now, changed)
@@ -152,30 +145,20 @@ class ExactHubs(Exact):
     def expect(self, hub: int, links: int, now: float) -> None:
         self._links[hub] = links if links >= LINKS_LEAST else 0
 
+    def _learn(self, learn: Callable[..., None], hub: int, value: float, now: float) -> None:
+        site, folder, has_shown = int(self._where[hub]), int(self._folder[hub]), bool(self._has_shown[hub])
+        learn(site, folder, value, now, has_shown, float(self._links[hub]))
+
     def credit(self, hub: int, found: float, now: float) -> None:
-        self._discovery.credit(
-            int(self._where[hub]),
-            int(self._folder[hub]),
-            found,
-            now,
-            bool(self._has_shown[hub]),
-            float(self._links[hub]),
-        )
+        self._learn(self._discovery.credit, hub, found, now)
         self._found[hub] += found
         self._has_shown[hub] |= found > 0.0
 
     def values(self, now: float) -> np.ndarray:
         tau = np.maximum(now - self.last, 0.0)
-        rows = zip(
-            self._where.tolist(), self._folder.tolist(), self._found.tolist(), self._shown_for.tolist(), tau.tolist(),
-            self._links.tolist(), strict=True,
-        )  # fmt: skip
-        theta = np.array(
-            [
-                self._discovery.theta(site, folder, found, shown_for, elapsed, now, links)
-                for site, folder, found, shown_for, elapsed, links in rows
-            ]
-        )
+        nows = np.full(len(tau), now)
+        facts = (self._where, self._folder, self._found, self._shown_for, tau, nows, self._links)
+        theta = np.array(list(map(self._discovery.theta, *(each.tolist() for each in facts))))
         return super().values(now) + 0.5 * self._nu * theta * tau**2
 
 
@@ -197,16 +180,8 @@ class Fifth(Prototype):
         return int(np.where(self._hubs & self.present, self.last, np.inf).argmin())
 
 
-def _rival(name: str) -> Callable[[LivingWorld, float], NewFirst]:
-    return lambda world, rate: NewFirst(rivals.RIVALS[name](world, rate))
-
-
-def _prototype(weight: float) -> Callable[[LivingWorld, float], NewFirst]:
-    return lambda world, rate: NewFirst(Prototype(world, rate, weight))
-
-
-def _exact(weight: float) -> Callable[[LivingWorld, float], NewFirst]:
-    return lambda world, rate: NewFirst(ExactHubs(world, rate, weight))
+def _new_first(policy: Callable[..., Policy], *more: float) -> Callable[[LivingWorld, float], NewFirst]:
+    return lambda world, rate: NewFirst(policy(world, rate, *more))
 
 
 def _shipped(name: str, share: float = 1.0, **more: Any) -> Callable[[LivingWorld, float], NewFirst]:
@@ -221,13 +196,13 @@ def _shipped(name: str, share: float = 1.0, **more: Any) -> Callable[[LivingWorl
 
 
 FINDERS: dict[str, Callable[[LivingWorld, float], NewFirst]] = {
-    **{name: _rival(name) for name in ("round-robin", "nutch", "stormcrawler")},
-    "fifth": lambda world, rate: NewFirst(Fifth(world, rate)),
-    **{f"proto-{weight}": _prototype(weight) for weight in WEIGHTS},
-    **{f"exact-{weight}": _exact(weight) for weight in WEIGHTS},
+    **{name: _new_first(rivals.RIVALS[name]) for name in ("round-robin", "nutch", "stormcrawler")},
+    "fifth": _new_first(Fifth),
+    **{f"proto-{weight}": _new_first(Prototype, weight) for weight in WEIGHTS},
+    **{f"exact-{weight}": _new_first(ExactHubs, weight) for weight in WEIGHTS},
     **{name: _shipped(name) for name in SHIPPED},
     **{f"ncis-{weight}": _shipped("ncis", new_page_weight=float(weight)) for weight in WEIGHTS if weight > 1},
     "ncis-tenth": _shipped("ncis", TENTH),
     "ncis-free": _shipped("ncis"),
-    "proto-free": _prototype(0.0),
+    "proto-free": _new_first(Prototype, 0.0),
 }

@@ -106,7 +106,17 @@ class Believe(DueFirst):
         self._last[page] = NEVER
 
 
-class Nutch(DueFirst):
+class Adaptive(DueFirst):
+    """Has an interval for each page, which a subclass shortens after a change and lengthens without one."""
+
+    FIRST = DAY  # the first interval of a page
+
+    def __init__(self, world: World, rate: float) -> None:
+        super().__init__(world, rate)
+        self._interval = [self.FIRST] * len(world)
+
+
+class Nutch(Adaptive):
     """The schedule of Nutch 1.x: `AdaptiveFetchSchedule.setFetchSchedule` with the defaults of nutch-default.xml.
 
     If the page is unmodified, the interval is multiplied by 1.4. If it is modified, the interval is
@@ -119,7 +129,6 @@ class Nutch(DueFirst):
 
     def __init__(self, world: World, rate: float) -> None:
         super().__init__(world, rate)
-        self._interval = [self.FIRST] * len(world)
         self._modified = [0.0] * len(world)
 
     def due(self, page: int, now: float, changed: bool | None) -> float:
@@ -135,19 +144,15 @@ class Nutch(DueFirst):
         return now - self.SYNC * delta + interval
 
 
-class StormCrawler(DueFirst):
+class StormCrawler(Adaptive):
     """The schedule of StormCrawler: `AdaptiveScheduler.schedule` with its default settings.
 
     After a change, the new interval is the mean of the interval and the minimum. Without a change, the
     interval is multiplied by 1.5, up to two weeks. The first interval is a day, the minimum an hour.
     """
 
-    FIRST, LEAST, MOST = 1440 * MINUTE, 60 * MINUTE, 20160 * MINUTE
+    LEAST, MOST = 60 * MINUTE, 20160 * MINUTE
     INCREASE, DECREASE = 0.5, 0.5
-
-    def __init__(self, world: World, rate: float) -> None:
-        super().__init__(world, rate)
-        self._interval = [self.FIRST] * len(world)
 
     def due(self, page: int, now: float, changed: bool | None) -> float:
         interval = self._interval[page]
@@ -159,23 +164,19 @@ class StormCrawler(DueFirst):
         return now + interval
 
 
-class Heritrix(DueFirst):
+class Heritrix(Adaptive):
     """Heritrix 1.x, `WaitEvaluator`, which divides or multiplies the wait by 1.5.
 
     The first wait is a day; waits are between an hour and four weeks.
     """
 
-    FIRST, LEAST, MOST, FACTOR = DAY, 3600.0, 28 * DAY, 1.5
-
-    def __init__(self, world: World, rate: float) -> None:
-        super().__init__(world, rate)
-        self._wait = [self.FIRST] * len(world)
+    LEAST, MOST, FACTOR = 3600.0, 28 * DAY, 1.5
 
     def due(self, page: int, now: float, changed: bool | None) -> float:
         if changed is not None:
-            wait = self._wait[page] / self.FACTOR if changed else self._wait[page] * self.FACTOR
-            self._wait[page] = min(max(wait, self.LEAST), self.MOST)
-        return now + self._wait[page]
+            wait = self._interval[page] * (1.0 / self.FACTOR if changed else self.FACTOR)
+            self._interval[page] = min(max(wait, self.LEAST), self.MOST)
+        return now + self._interval[page]
 
 
 def estimated_rate(visits: int, unchanged: int, watched: float) -> float:
@@ -287,16 +288,10 @@ class Ranked(Policy):
         if now >= self._day + DAY:
             self._day = now // DAY * DAY
             self._rank(now)
-        passed = []
-        found = -1
-        while self._order and found < 0:
-            page = self._order.pop()
-            if self._free(page, now):
-                found = page
-            else:
-                passed.append(page)
-        self._order.extend(reversed(passed))
-        return found
+        for place in reversed(range(len(self._order))):
+            if self._free(self._order[place], now):
+                return self._order.pop(place)
+        return -1
 
     def _rank(self, now: float) -> None:
         values = np.where(self.present, self.values(now), 0.0)

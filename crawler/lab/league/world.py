@@ -331,22 +331,18 @@ def play(world: World, policy: Policy, rate: float, calibration: Calibration | N
     Events of the same instant are processed in this order: births, the reading of
     signals, the fetch.
     """
-    size, horizon, warm = len(world), world.horizon, WARMUP * world.horizon
+    horizon, warm = world.horizon, WARMUP * world.horizon
     copies = Copies(world.changes, warm, np.minimum(world.died, horizon).tolist())
     copies.last = world.born.tolist()
-    births = sorted((at, page) for page, at in enumerate(world.born.tolist()))
-    nobody = (float("inf"), -1)
-    born, day, gap = 0, 0, world.gap(rate)
+    coming = sorted(((at, page) for page, at in enumerate(world.born.tolist())), reverse=True)
+    day, gap = 0, world.gap(rate)
     sites = world.site.tolist()
     fetches = changed = gone = idle = 0
-
-    coming = births[0] if births else nobody
     for tick in range(int(rate * horizon)):
         now = (tick + 0.5) / rate
-        while coming[0] <= now:
-            policy.add(coming[1], coming[0])
-            born += 1
-            coming = births[born] if born < size else nobody
+        while coming and coming[-1][0] <= now:
+            at, page = coming.pop()
+            policy.add(page, at)
         while (day + 1) * DAY <= now:
             heard = world.signals[day]
             day += 1

@@ -21,7 +21,6 @@ from crawler.lab.league.shipped import SHIPPED, Shipped
 from crawler.lab.league.world import DAY, Policy
 from crawler.lab.refresh.crawl_value import crawl_values
 
-EXPLORE = 0.05  # share of a prototype's fetches that go to the node with the oldest copy
 HUB_SHARE = 0.2
 TENTH = 0.1
 WEIGHTS = (0, 1, 3, 10)
@@ -43,7 +42,7 @@ class Crediting(Shipped):
             self.schedule.facts.credit_hub(self._number[hub], found, now)
 
 
-class Prototype(rivals.Ranked):
+class Prototype(rivals.Exploring):
     """GREEDY with rates pooled by site, plus D, the value of finding new pages.
 
     Theta is the rate at which a hub shows new pages. The theta of a hub is shrunk towards that of its site,
@@ -53,7 +52,7 @@ class Prototype(rivals.Ranked):
     def __init__(self, world: LivingWorld, rate: float, weight: float) -> None:
         super().__init__(world, rate)
         size = len(world)
-        self._where, self._weight = world.site, weight
+        self._weight = weight
         self._importance = world.importance / world.importance.mean()
         self._nu = float(self._importance[: world.pages].mean())
         self._hubs = np.arange(size) >= world.pages
@@ -64,7 +63,6 @@ class Prototype(rivals.Ranked):
         # for each node, the number of new pages that it has shown, and the seconds watched up to its last
         # fetch
         self._found, self._asked = (np.zeros(size), np.zeros(size))
-        self._explore = 0.0
 
     def record_outcome(self, page: int, now: float, changed: bool) -> None:
         site, elapsed = int(self._where[page]), now - float(self.last[page])
@@ -79,13 +77,6 @@ class Prototype(rivals.Ranked):
 
     def credit(self, hub: int, found: float, now: float) -> None:
         self._found[hub] += found
-
-    def claim_next(self, now: float) -> int:
-        self._explore += EXPLORE
-        if self._explore < 1.0:
-            return super().claim_next(now)
-        self._explore -= 1.0
-        return int(np.where(self.present, self.last, np.inf).argmin())
 
     def _rank(self, now: float) -> None:
         self._rates.renew_crawl()

@@ -299,6 +299,25 @@ class Ranked(Policy):
         self._order = order[values[order] > 0.0].tolist()
 
 
+class Exploring(Ranked):
+    """Spends the share `EXPLORE` of its fetches on the page with the oldest copy."""
+
+    EXPLORE = 0.05  # the default of the schedule
+
+    def __init__(self, world: World, rate: float) -> None:
+        super().__init__(world, rate)
+        self._where, self._explore = world.site, 0.0
+
+    def claim_next(self, now: float) -> int:
+        self._explore += self.EXPLORE
+        if self._explore < 1.0:
+            return super().claim_next(now)
+        self._explore -= 1.0
+        free = self.present & (np.array(self._until) <= now)[self._where]
+        page = int(np.where(free, self.last, np.inf).argmin())
+        return page if free[page] else -1
+
+
 class Oracle(Ranked):
     """GREEDY with the true rate of each page: the number of its changes divided by the time it existed."""
 

@@ -25,14 +25,7 @@ from crawler.lab.living.worlds import DrawnWorld
 
 UNIFORM, TRUE = "round-robin", "true"
 BAYES, BAYES_GAMMA = "bayes", "bayes-gamma"
-PLAYERS = (
-    UNIFORM,
-    *(name for name in rivals.RIVALS if name in ("nutch", "stormcrawler")),
-    *SHIPPED,
-    TRUE,
-    BAYES,
-    BAYES_GAMMA,
-)
+PLAYERS = (UNIFORM, "nutch", "stormcrawler", *SHIPPED, TRUE, BAYES, BAYES_GAMMA)
 STATING = (*SHIPPED, TRUE)  # the policies that state how likely a copy is current
 # the counted time is divided into this many equal parts, and the hosts' shares are computed in each
 SPANS = 20
@@ -43,16 +36,8 @@ class TrueRates(Shipped):
 
     def __init__(self, world: DrawnWorld, rate: float, *, judged: bool = False) -> None:
         super().__init__(world, rate, Settings(neighbourhood=False, pooling=False), judged=judged)
-        self._truth = [
-            PageParameters(*row)
-            for row in zip(
-                self._importance,
-                world.rates.tolist(),
-                world.recall.tolist(),
-                world.false_rate.tolist(),
-                strict=True,
-            )
-        ]
+        others = (each.tolist() for each in (world.rates, world.recall, world.false_rate))
+        self._truth = list(map(PageParameters, self._importance, *others))
 
     def add(self, page: int, now: float) -> None:
         super().add(page, now)

@@ -295,10 +295,7 @@ def measure(shape: CrawlShape, certificates: Path) -> CrawlCost:
     Raises:
         CrawlerError: the crawl failed.
     """
-    with (
-        tempfile.TemporaryDirectory(prefix="crawler-units-") as folder,
-        _served(shape, certificates) as seed,
-    ):
+    with tempfile.TemporaryDirectory(prefix="crawler-units-") as folder, _served(shape, certificates) as seed:
         directory = Path(folder, "crawl")
         cpu, memory = _crawl(["crawl", seed, "--dir", str(directory)], certificates)
         cost = _cost_of(directory, shape, cpu, memory)

@@ -72,9 +72,7 @@ def _simulate(args: argparse.Namespace) -> int:
     if not 0.0 < args.time < float("inf") or not 0.0 <= args.delay < DELAY_MAX:
         raise UsageError(f"--time must be above 0, --delay 0 to {DELAY_MAX:g}")
     setting = simulate.ExperimentSetting(
-        bandwidth=_bandwidth(args.bandwidth),
-        horizon=args.time,
-        delay=args.delay,
+        bandwidth=_bandwidth(args.bandwidth), horizon=args.time, delay=args.delay
     )
     if setting.crawls > CRAWLS_MAX or args.seed < 0:
         raise UsageError(f"a run may have at most {CRAWLS_MAX:,} crawls, and --seed must be 0 or more")

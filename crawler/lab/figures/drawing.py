@@ -152,13 +152,7 @@ def figure(module: str, function: str) -> Callable[[Options], Drawing]:
 
 
 def write(
-    name: str,
-    drawing: Drawing,
-    folder: Path,
-    command: str,
-    seed: int,
-    form: str = FORMATS[0],
-    dpi: int = DPI,
+    name: str, drawing: Drawing, folder: Path, command: str, seed: int, form: str = FORMATS[0], dpi: int = DPI
 ) -> None:
     """Write a drawing as NAME.png or NAME.pdf, and its data as NAME.csv; both contain the seed and the command."""
     comments = (f"command: {command}", f"seed: {seed}", f"figure {name}: {drawing.caption}")
@@ -182,13 +176,7 @@ def sheet(width: float, height: float, rows: int = 1, columns: int = 1, **more: 
 
 
 def save(
-    figure: Any,
-    path: Path,
-    command: str,
-    caption: str,
-    seed: int | None = None,
-    *,
-    dpi: int = DPI,
+    figure: Any, path: Path, command: str, caption: str, seed: int | None = None, *, dpi: int = DPI
 ) -> None:
     """Write a PNG or PDF, depending on the suffix of `path`, with a caption.
 

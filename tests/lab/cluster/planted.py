@@ -398,11 +398,7 @@ def same_epoch() -> Patches:
         self._written = msgspec.structs.replace(self._written, epoch=b"") if self.wanted else self._written
         return stage(self, batch, entries)
 
-    return [
-        (compaction.Compaction, "result", result_of_old),
-        (Spool, "stage", stage_any),
-        *tail_trusted(),
-    ]
+    return [(compaction.Compaction, "result", result_of_old), (Spool, "stage", stage_any), *tail_trusted()]
 
 
 @plant(

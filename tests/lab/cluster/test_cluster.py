@@ -130,11 +130,7 @@ def test_the_same_seed_reproduces_a_run_to_the_byte() -> None:
 
 
 # For each bug, a seed that finds it in little time.
-CHEAP = {
-    "tail-trusted": 6,
-    "share-forgotten": 1,
-    "blocks-in-memory": 1,
-}
+CHEAP = {"tail-trusted": 6, "share-forgotten": 1, "blocks-in-memory": 1}
 # These bugs are found in a web of 30 pages, too.
 CHEAP_IN_A_SMALL_WEB = {
     "results-dropped": 1,
@@ -258,9 +254,7 @@ def test_a_table_has_a_row_for_each_kind_of_fault(
     assert capsys.readouterr().out.count("1 of 1") == 6
 
 
-def test_a_curve_has_rows_with_and_without_a_slow_process(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_curve_has_rows_with_and_without_a_slow_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(curves, "REFRESHED", 1200.0)
     monkeypatch.setattr(curves, "SCALES", {1: curves.Scale(1.0, 30.0, 12)})
     one, two, slow = curves.rows([1, 2], seed=1, pages=8, hosts=3)

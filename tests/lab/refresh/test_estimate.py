@@ -7,14 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from crawler.lab.refresh.estimate import (
-    RATE_MAX,
-    RATE_MIN,
-    SIGNAL_WEIGHT_MAX,
-    fit,
-    naive_quality,
-    rate_of,
-)
+from crawler.lab.refresh.estimate import RATE_MAX, RATE_MIN, SIGNAL_WEIGHT_MAX, fit, naive_quality, rate_of
 
 GOLDEN = json.loads((Path(__file__).parent.parent.parent / "golden" / "refresh_values.json").read_text())[
     "estimator"

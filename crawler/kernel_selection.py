@@ -24,7 +24,7 @@ BOUND = (
     "extract.link_scanner",
     "freshness.residuals",
     "freshness.value_kernel",
-    "lab.refresh.value_columns",
+    "lab.refresh.crawl_value",
     "freshness.change_rates",
     "freshness.neighbourhood",
     "freshness.seasons",

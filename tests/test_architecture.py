@@ -380,7 +380,7 @@ MANY_METHODS = {
     "FetchTasks": 27,
     "OperatorActs": 26,
     "Outbox": 26,
-    "Population": 33,
+    "Population": 32,
     "RobotsCache": 26,
     "Spool": 26,
 }

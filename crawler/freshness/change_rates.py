@@ -29,11 +29,9 @@ shrunk towards that of the next larger group:
     m_s = (sum k + 5) / (sum T + 5 / m)                                              pages of the site
     c_s = (sum[(k - m_s T)^2 - m_s T] + 50 c) / (m_s^2 sum T^2 + 50)
 
-There is no constant prior rate. A wrong constant would starve most pages of a crawl: a page believed to
-change fast has a low ceiling mu/Delta and is never fetched again. So the prior rate, 0.5 / T0, follows from
-the crawl: T0 is the crawl's mean revisit interval, but at most 25 days. When the constants of the prior were
-fixed numbers of days instead, pages that change hourly and are fetched every 40 minutes lost a sixth of the
-possible gain.
+There is no constant prior rate (`freshness/README.md`, "Learning"): the prior rate, 0.5 / T0, follows from
+the crawl. When the constants of the prior were fixed numbers of days instead, pages that change hourly and
+are fetched every 40 minutes lost a sixth of the possible gain.
 
 In the estimate of a site's mean, the crawl's mean has the weight of five changes. The pages of a site change
 together: a hundred changes found on a site may be a single event. A site whose pages are fetched only once in

@@ -19,14 +19,11 @@ V alone would reach the level at A = V^-1(level), and D alone at tau = sqrt(2 le
 due no later than either of these two times. While tau is small, V and D are nearly proportional to the square
 of tau. So Newton's method is applied to the square root of V + D, within a bracket (`hub_wait`).
 
-*theta* is learned from credits for new pages. The hub that was the first to show a URL gets a credit of 1 if
-that URL became a new page, and 0 if it was an error, a duplicate or a redirect to a known page. So credits
-count the new pages that would be found later if this hub were not fetched and the other hubs were fetched as
-often as now. The first copy of a hub earns nothing, because it is unknown how long its links had been there.
-For each hub, two numbers are kept in single precision, as of the hub's last crawl: the pages found, and the
-time watched. The two numbers decay with a half-life of 90 days. The resulting rate is shrunk towards a rate
-of the hub's directory. The directory's rate, theta_d, is the rate at which a page that has not shown a new
-page yet shows its first new page:
+*theta* is learned from credits for new pages (`freshness/README.md`, "Discovery"). For each hub, two numbers
+are kept in single precision, as of the hub's last crawl: the pages found, and the time watched. The two
+numbers decay with a half-life of 90 days. The resulting rate is shrunk towards a rate of the hub's directory.
+The directory's rate, theta_d, is the rate at which a page that has not shown a new page yet shows its first
+new page:
 
     theta_c = (first_c + 1/2) / (watched_c + 365 d)
     theta_s = (first_s + 60 d theta_c) / (watched_s + 60 d)
@@ -44,10 +41,9 @@ For a page that never showed a new page, no numbers are stored: `found` is 0, an
 for which the page was watched for changes. When a page shows its first new page, its `watched` starts from
 its T at that time.
 
-*Lists.* A page is a list if its first copy showed URLs that no other page had shown before (links > 0). A
-list is expected to show new pages even before it has shown any. On the histories of the league, a list of n
-pages shows about 0.0003 n new pages per day, from n = 2 to n = 60. Therefore the prior rate of a list is
-proportional to n, the number of URLs that the list's first copy was the first to show:
+*Lists.* The prior rate of a list is proportional to n, the number of URLs that the list's first copy was the first
+to show. On the histories of the league, a list of n pages shows about 0.0003 n new pages per day, from n = 2 to
+n = 60:
 
     beta_c = (found_c + 1/2) / (sum of n watched_c + 1500 d)
     beta_s = (found_s + 1500 d beta_c) / (sum of n watched_s + 1500 d)

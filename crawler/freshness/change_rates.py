@@ -114,11 +114,7 @@ class ChangeRates:
     def _grow(self) -> cython.void:
         self.sums = np.zeros((0, 5))  # release the memory maps before they grow
         self.means = self.variations = np.zeros(0)
-        self.sums, self.means, self.variations = (
-            self._columns[0].grow(self.size + 1),
-            self._columns[1].grow(self.size + 1),
-            self._columns[2].grow(self.size + 1),
-        )
+        self.sums, self.means, self.variations = [column.grow(self.size + 1) for column in self._columns]
 
     def rate(self, site: cython.Py_ssize_t, k: cython.double, t: cython.double) -> cython.double:
         """Return the page's change rate, K / B (see the module docstring)."""
@@ -213,17 +209,6 @@ class ChangeRates:
             _variation(sums, self.crawl_mean, _VARIATION_PRIOR), _CRAWL_VARIATION_LOW, _CRAWL_VARIATION_HIGH
         )
 
-    def rebuild(self, site: np.ndarray, k: np.ndarray, t: np.ndarray) -> None:
-        """Recompute all sums from the columns of the pages (arrays of shape (m,)), and all means from the sums."""
-        k, t = k.astype(np.float64), t.astype(np.float64)
-        sums = np.asarray(self.sums)
-        for column, part in enumerate((k, t, k * k, k * t, t * t)):
-            sums[:, column] = np.bincount(site, weights=part, minlength=len(sums))
-        self.totals = rows_of(sums.sum(axis=0))
-        self.renew_crawl()
-        for number in range(self.size):
-            self.renew(number)
-
     def set_revisit(self, revisit: cython.double) -> cython.void:
         """Set the pseudo time of the prior.
 
@@ -232,21 +217,13 @@ class ChangeRates:
         """
         self.prior_time = min(revisit, _CRAWL_DAYS * self.unit)
 
-    @property
-    def mean(self) -> np.ndarray:
-        """The means m_s of the rates, by site, as an array."""
-        return np.asarray(self.means)[: self.size]
-
-    @property
-    def variation(self) -> np.ndarray:
-        """The squared coefficients of variation c_s, by site, as an array."""
-        return np.asarray(self.variations)[: self.size]
-
     def _check(self) -> None:
-        sums = np.asarray(self.sums)
+        sums, variations = np.asarray(self.sums), np.asarray(self.variations)[: self.size]
         assert np.allclose(sums[: self.size].sum(axis=0), self.totals, rtol=1e-6, atol=1e-3)
         assert not sums[self.size :].any()
-        assert ((self.variation >= 0.2) & (self.variation <= 5.0)).all() and (self.mean > 0.0).all()
+        assert ((variations >= 0.2) & (variations <= 5.0)).all() and (
+            np.asarray(self.means)[: self.size] > 0.0
+        ).all()
 
     def __repr__(self) -> str:
         return (

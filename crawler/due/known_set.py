@@ -21,7 +21,7 @@ from typing import Protocol
 import numpy as np
 
 from crawler.due import sorting
-from crawler.due.block_fences import FENCE_STEP
+from crawler.due.elias_fano import FENCE_STEP
 from crawler.due.merging import merge
 from crawler.due.runs import Fingerprints, Run
 from crawler.errors import DamageError

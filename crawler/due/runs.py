@@ -29,7 +29,7 @@ from isal import isal_zlib
 
 from crawler import bus_errors
 from crawler.due import elias_fano, sorting
-from crawler.due.block_fences import FENCE_STEP
+from crawler.due.elias_fano import FENCE_STEP
 from crawler.errors import DamageError
 from crawler.storage.files import closed_on_error, new_file, write_all
 

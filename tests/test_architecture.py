@@ -147,7 +147,6 @@ SHELL = {
     "fetcher/fetchers.py",
     "fetcher/connection.py",
     "fetcher/connector.py",
-    "fetcher/tunnels.py",
     "fetcher/resolver.py",
     "fetcher/tls_transport.py",
     "extract/worker.py",
@@ -376,9 +375,8 @@ METHODS_MAX = 24
 MANY_METHODS = {
     "Answer": 29,
     "ChangingWeb": 30,
-    "Client": 27,
+    "Client": 26,
     "ClockCache": 27,
-    "Delivery": 25,
     "FetchTasks": 27,
     "OperatorActs": 26,
     "Outbox": 26,

@@ -94,12 +94,7 @@ def test_units_do_not_matter() -> None:
     assert days.variations[0] == pytest.approx(seconds.variations[0], rel=1e-6)
 
 
-@given(
-    k=st.floats(0.0, 50.0),
-    t=st.floats(0.0, 1e4),
-    clock=st.floats(1e-3, 1e4),
-    more=st.floats(0.01, 1e3),
-)
+@given(k=st.floats(0.0, 50.0), t=st.floats(0.0, 1e4), clock=st.floats(1e-3, 1e4), more=st.floats(0.01, 1e3))
 @settings(max_examples=100, deadline=None)
 def test_a_change_raises_the_rate_and_quiet_time_lowers_it(
     k: float, t: float, clock: float, more: float

@@ -7,14 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crawler.freshness.neighbourhood import (
-    Counts,
-    Credence,
-    clock_of,
-    elapsed_of,
-    offset_of,
-    scale_of,
-)
+from crawler.freshness.neighbourhood import Counts, Credence, clock_of, elapsed_of, offset_of, scale_of
 
 times = st.floats(-3, 4).map(lambda e: 10.0**e)
 excesses = st.one_of(st.just(0.0), st.floats(-1.99, 50.0))

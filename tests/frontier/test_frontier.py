@@ -223,10 +223,7 @@ def test_a_second_address_is_used_while_the_first_is_busy() -> None:
 
 
 def test_addresses_are_looked_up_again_when_they_expire() -> None:
-    crawl = crawled(
-        numbered(6),
-        config(politeness={"delay": "30 min"}, crawl={"patience": "1 h"}),
-    )
+    crawl = crawled(numbered(6), config(politeness={"delay": "30 min"}, crawl={"patience": "1 h"}))
     # The addresses of a host are valid for an hour.
     assert [fetch_task.kind for fetch_task in crawl.handed].count(TaskKind.RESOLVE) == 3
 
@@ -323,9 +320,7 @@ def test_denied_urls_cost_no_request_and_almost_no_gap() -> None:
 
 def test_urls_wait_while_robots_txt_is_unreachable() -> None:
     crawl = crawled(
-        numbered(20),
-        robots=Robots(unreachable_until=1e6 + 100.0),
-        settings=config(crawl={"patience": 200}),
+        numbered(20), robots=Robots(unreachable_until=1e6 + 100.0), settings=config(crawl={"patience": 200})
     )
     assert min(r.began for r in crawl.requests if r.task is TaskKind.PAGE) >= 1e6 + 100.0
 
@@ -428,10 +423,7 @@ def test_a_name_that_does_not_exist_is_given_up_for_this_run() -> None:
             return failed("", Outcome.DNS_NOT_FOUND, Blame.NONE)
         return ("10.0.0.1",)
 
-    crawl = crawled(
-        ["https://gone.org/1", "https://gone.org/2", "https://a.org/"],
-        addresses=addresses,
-    )
+    crawl = crawled(["https://gone.org/1", "https://gone.org/2", "https://a.org/"], addresses=addresses)
     assert crawl.done == ["https://a.org/"]
     found = crawl.frontier.views.explain("https://gone.org/x", crawl.now)
     assert (found["state"], found["cause"], found["todo"]) == ("given_up", "dns_not_found", 2)
@@ -694,8 +686,7 @@ def test_a_host_with_endless_links_starves_no_other_host() -> None:
 def test_an_address_with_many_hosts_starves_no_other_host() -> None:
     """The 200 hosts of one domain on one address do not occupy the whole front permanently."""
     crawl = Crawl(
-        concurrency=4,
-        addresses=lambda name: ("10.0.0.1",) if name.endswith("crowd.org") else (name,),
+        concurrency=4, addresses=lambda name: ("10.0.0.1",) if name.endswith("crowd.org") else (name,)
     )
     crawl.checking = False
     crawl.add([f"https://h{n}.crowd.org/{k}" for n in range(200) for k in range(3)])

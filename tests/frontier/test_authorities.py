@@ -89,10 +89,10 @@ def test_authorities_are_bounded() -> None:
     for port in range(ENTRIES_MAX + 9):
         authorities.failed(1, f"http://a.org:{port}", 0.0, politeness, Outcome.CONNECT_ERROR)
     assert len(authorities) == ENTRIES_MAX
-    assert authorities.ready_at("http://a.org:3") == 0.0
-    assert authorities.ready_at("http://a.org:900") == 60.0
+    assert authorities.charged("http://a.org:3").until == 0.0
+    assert authorities.charged("http://a.org:900").until == 60.0
     authorities.answered(1, "http://a.org:900")
-    assert authorities.ready_at("http://a.org:900") == 0.0
+    assert authorities.charged("http://a.org:900").until == 0.0
 
 
 def test_ports_are_distinguished_from_ipv6_addresses() -> None:

@@ -43,8 +43,7 @@ sum (k - m T)^2 = sum k^2 - 2 m sum k T + m^2 sum T^2.
 `observe` updates a page's part of the sums; `renew` computes new means from the sums. The caller keeps
 k and T in single precision, and the sums use these rounded values.
 
-Prior work: Cho and Ntoulas (VLDB 2002) sample a site's pages; Tan and Mitra (TOIS 2010) pool
-clusters.
+Prior work: Cho and Ntoulas (VLDB 2002) sample a site's pages; Tan and Mitra (TOIS 2010) pool clusters.
 """
 
 import cython

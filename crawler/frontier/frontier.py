@@ -13,13 +13,10 @@ becomes slow (`outstanding.py`). The numbers of slots, of tasks aside and of slo
 crash repeats a bounded number of requests (`frontier/README.md`, "Invariants"). A politeness gap begins when
 `record_outcome` is called.
 
-The parts of this class: `claiming.py` (what to do next), `host_turns.py` (a host's turn),
-`outstanding.py` (fetch tasks given out), `hosts/dispatch_gates.py` (the conditions for a request),
-`refetches.py` (known pages) and `outcomes.py` (the end of a fetch task).
-Callers use these parts directly: `intake`, `hops`, `under_way`, `pauses`, `blocks`, `views`, `host_list`, `claims`.
+`frontier/README.md` lists the parts of this class. Callers use these directly: `intake`, `hops`, `under_way`,
+`pauses`, `blocks`, `views`, `host_list`, `claims`.
 
-All methods run in one thread; only `stage` and the writing of batches may run
-in another. Rules for the caller:
+All methods run in one thread; only `stage` and the writing of batches may run in another. Rules for the caller:
 
 * Write batches in the order of the calls that filled them, with one first-in, first-out commit queue. These
   calls are `enqueue`, `retire`, `flush` and, if the decision is staged, `record_outcome`. The counts

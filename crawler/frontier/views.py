@@ -298,10 +298,8 @@ class FrontierViews:
         verdict = self.permission.verdict(name, authority, target, now)
         if verdict.kind is VerdictKind.WAIT:
             return UrlWait("waits_for_robots", verdict.cause, verdict.until)
-        if (
-            verdict.kind is not VerdictKind.DENIED
-            and (charged := self.authorities.charged(authority)).until > now
-        ):
+        charged = self.authorities.charged(authority)
+        if verdict.kind is not VerdictKind.DENIED and charged.until > now:
             return UrlWait("backing_off", charged.outcome, charged.until)
         return UrlWait("retries", "", retry_at) if retry_at > now else None
 

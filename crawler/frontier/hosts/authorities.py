@@ -1,12 +1,10 @@
 """If an authority cannot be connected to, only this authority waits, not its whole host.
 
-Anybody may link to a dead port, for example to `http://host:1/`. A failure before any answer (connection,
-TLS, no answer for robots.txt) is charged to the scheme and port of the URL, that is, to its authority. The waits of a
-failing authority grow like those of a failing host. Meanwhile, the host's other authorities are tried first.
-After a request to an unknown port of a host, no other unknown port of this host is requested for
-`STRANGER_GAPS` gaps. During these gaps, the host's other URLs are fetched. So even a thousand dead ports take
-only one ninth of the host's turns. A failure is charged to the host only if the host has no other authority
-to try and the port is the default port of the scheme.
+`frontier/README.md`, "Failures", says which failures are charged to an authority, and how dead ports are kept from
+taking the turns of a host. Even a thousand dead ports take only one ninth of the host's turns. The waits of a
+failing authority grow like those of a failing host. Meanwhile, the host's other authorities are tried first. A
+failure is charged to the host only if the host has no other authority to try and the port is the default port of
+the scheme.
 
 Only the `ENTRIES_MAX` authorities that failed last are kept in memory. If an authority is forgotten, it is
 requested again. The number of failures and the last outcome are also stored, under `z/`, for the verdicts of

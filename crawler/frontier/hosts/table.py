@@ -39,7 +39,7 @@ NO_ORDER = (1 << 64) - 1  # greater than the order of any queue entry
 
 
 def _dtype(layout: struct.Struct, names: str) -> np.dtype:
-    """Return the type of a row with this layout, whose fields have these names."""
+    """Return the type of rows with this layout and these names of fields."""
     return np.dtype([(name, f"<{code}") for name, code in zip(names.split(), layout.format[1:], strict=True)])
 
 

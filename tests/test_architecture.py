@@ -113,7 +113,6 @@ SHELL = {
     "lab/cluster/serving.py",
     "lab/commands/web.py",
     "process/committing/commit_loop.py",
-    "process/committing/queued_changes.py",
     "process/lifecycle/background_tasks.py",
     "process/lifecycle/old_copies.py",
     "process/lifecycle/run_end.py",

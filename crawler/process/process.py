@@ -6,7 +6,7 @@
     seeds         piece by piece, never far ahead of the commits              seed_feed.py
     watch         time, disk space                                            limits.py
 
-Any part may stop the run (`run_end.py`) or queue a change (`queued_changes.py`). `fetch_tasks.py` runs fetch
+Any part may stop the run (`run_end.py`) or queue a change (`commit_loop.py`). `fetch_tasks.py` runs fetch
 tasks, `result_processor.py` turns their results into changes, and `stages.py` opens the stages. The stages
 make all decisions, synchronously and in the thread of the event loop.
 
@@ -27,7 +27,6 @@ from crawler.fetcher.fetch_request import FetchRequest
 from crawler.forked_children import ForkedChild
 from crawler.process.answering.commands import Commands
 from crawler.process.committing.commit_loop import CommitLoop
-from crawler.process.committing.queued_changes import QueuedChanges
 from crawler.process.exchange.exchange import Loops, Member
 from crawler.process.exchange.peer_exchange import make_exchange
 from crawler.process.fetching.fetch_slots import FetchSlots
@@ -88,10 +87,9 @@ class Process:
         self.commits = CommitLoop(
             stages.commits, config, pages_file, self, self.run_end, self._environment.in_thread
         )
-        self.changes = QueuedChanges(stages.commits, self.commits, self.run_end)
         self.seed_feed = SeedFeed(
             _seeds(stages, seeds, shared=member.supervised),
-            self.changes.queue,
+            self.commits.queue,
             lambda: len(self.point) <= SEEDS_AHEAD and not self._due.full,
             self.run_end,
         )
@@ -115,8 +113,8 @@ class Process:
             self.run_end,
         )
         cleaner = make_cleaner(stages.context, stages.pages)
-        self._old_copies = OldCopies(cleaner, self.changes.queue, self.run_end) if cleaner.has_work else None
-        self.commands = Commands(stages, self.changes.queue, self.exchange.status)
+        self._old_copies = OldCopies(cleaner, self.commits.queue, self.run_end) if cleaner.has_work else None
+        self.commands = Commands(stages, self.commits.queue, self.exchange.status)
         self.last_changes: list[Callable[[], None]] = []  # the functions that queue the last changes of a run
         # called when no URL can be fetched now; if it returns True, it may have queued work, and the run
         # continues
@@ -133,7 +131,8 @@ class Process:
             earlier=stages.decisions.earlier,
             key=stages.fingerprinter.key,
             trusts=stages.decisions.knowledge.trusts,
-            loops=LoopCalls(self.changes.queue, self.commits.queue_heavy, self.run_end.wake),
+            in_scope=stages.decisions.admission.in_scope,
+            loops=LoopCalls(self.commits.queue, self.commits.queue_heavy, self.run_end.wake),
             files=make_file_bodies(stages.context, stages.pages),
             sink=sink,
         )
@@ -141,7 +140,7 @@ class Process:
     def _loops(self) -> Loops:
         """Return the parts of this process's loops that the exchange uses."""
         return Loops(
-            queue=self.changes.queue,
+            queue=self.commits.queue,
             wake=self.run_end.wake,
             fail=self.run_end.fail,
             idle=lambda: not self.busy() and bool(self._frontier.finished(self._clock.now())),
@@ -161,7 +160,6 @@ class Process:
         """
         watchdog = self._environment.watchdog(self.context.config.crawl.stall_max)
         watchdog.start()
-        self.changes.loop_runs = True
         loops = Tasks(self.run_end.fail)
         loops.start(self.commits.run())
         loops.start(self._watch())
@@ -332,8 +330,7 @@ class Process:
         await self.commits.close(limit)
         if self.commits.writing:
             self.run_end.failure = self.run_end.failure or StoreError("disk: a write did not finish")
-        self.changes.commit_rest()
-        self.changes.loop_runs, self.changes.over = False, True
+        self.commits.commit_rest()
 
 
 def _seeds(stages: Stages, pieces: Pieces, *, shared: bool) -> Iterator[Maker]:

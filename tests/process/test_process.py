@@ -485,22 +485,22 @@ def test_queued_changes_become_durable_at_any_time(alone: Callable[..., Alone], 
     async def play() -> None:
         process = one.process
         if when == "before":
-            process.changes.queue(counting())
-            assert counted(one) == 0 and await process.changes.kept() and counted(one) == 1, "no loop runs"
+            process.commits.queue(counting())
+            assert counted(one) == 0 and await process.commits.kept() and counted(one) == 1, "no loop runs"
             return
         running = asyncio.create_task(process.run())
         if when == "behind":
             process.run_end.stop("stopped")
             await running
-            process.changes.queue(counting)
+            process.commits.queue(counting)
             assert counted(one) == 1, "the change is committed at once"
             return
         await asyncio.sleep(0)
         if when == "stopping":
             process.run_end.stop("stopped")
-        process.changes.queue(counting)
+        process.commits.queue(counting)
         if when == "during":
-            assert await process.changes.kept() and counted(one) == 1
+            assert await process.commits.kept() and counted(one) == 1
             process.run_end.stop("stopped")
         await running
 

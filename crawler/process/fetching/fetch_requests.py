@@ -18,7 +18,8 @@ _SITEMAP, _EXTERNAL = LinkFlag.SITEMAP, LinkFlag.EXTERNAL
 class FetchParts(NamedTuple):
     """The parts of a process that all its requests use, for pages, hops, files of sites, and subresources.
 
-    `queue` passes a change to the commit loop. `wake` wakes the loop that starts fetch tasks.
+    `in_scope` returns whether a URL (request form) is in the scope of the crawl. `queue` passes a change to the
+    commit loop. `wake` wakes the loop that starts fetch tasks.
     """
 
     config: Config
@@ -27,6 +28,7 @@ class FetchParts(NamedTuple):
     fetcher: Fetcher
     resolver: NameResolver
     results: ResultProcessor
+    in_scope: Callable[[str], bool]
     queue: Callable[[Change | Maker], None]
     wake: Callable[[], None]
 

@@ -113,6 +113,7 @@ class FetchTasks:
         earlier: EarlierCopies,
         key: Callable[[str], bytes],
         trusts: Callable[[str], bool],
+        in_scope: Callable[[str], bool],
         loops: LoopCalls,
         files: FileBodies,
         sink: Sink | None = None,
@@ -128,7 +129,7 @@ class FetchTasks:
         self._unexpected = results.unexpected
         self._queue, self._queue_heavy, self._wake = loops
         self._parts = FetchParts(
-            config, clock, frontier, self._fetcher, self._resolver, results, loops.queue, loops.wake
+            config, clock, frontier, self._fetcher, self._resolver, results, in_scope, loops.queue, loops.wake
         )
         self.sink = sink
         # Adds a note to the `Change` of a page. The note says that the sink must receive the page.
@@ -188,7 +189,7 @@ class FetchTasks:
         return PageRendering(
             self._config,
             read=self._reader.read,
-            in_scope=self._results.in_scope,
+            in_scope=self._parts.in_scope,
             subresources=self._subresources,
             step_aside=self._leave_network,
             known=self._earlier.known_record,

@@ -48,6 +48,7 @@ class HopRequests:
         self._fetcher, self._resolver = parts.fetcher, parts.resolver
         self._direct = DirectRequests(parts.fetcher, parts.resolver, proxied=bool(self._fetch.proxy))
         self._requests, self._key, self._step_aside = requests, key, step_aside
+        self._in_scope = parts.in_scope
 
     async def follow(
         self,
@@ -144,7 +145,7 @@ class HopRequests:
         This method is used for requests made by the user, who waits for the final answer.
         """
         target = resolve(fetch.url, fetch.location)
-        if target is None or not self._results.in_scope(target):
+        if target is None or not self._in_scope(target):
             return ""
         if len(chain) > self._fetch.redirects_max:
             fetch.outcome, fetch.error = Outcome.BAD_REDIRECT, REDIRECT_LOOP

@@ -163,7 +163,7 @@ class Load:
                 results and len(self.stages.point) < 12 and (not heed or self.process.fetch_slots.room() > 0)
             ):
                 results -= 1  # more than a group is queued, so the queue is never empty
-                self.process.changes.queue(self.result(links))
+                self.process.commits.queue(self.result(links))
                 self.clock.advance(apart)
             await asyncio.sleep(0)
             self.pending_max = max(self.pending_max, self.due.pending)
@@ -204,7 +204,7 @@ def test_no_link_waits_longer_than_max_wait(tmp_path: Path) -> None:
 def test_no_group_is_larger_than_allowed(tmp_path: Path) -> None:
     load = Load(tmp_path)
     for _ in range(50):
-        load.process.changes.queue(load.result(1))
+        load.process.commits.queue(load.result(1))
     asyncio.run(load.stream(50, 1, 0.01))
     load.close()
     assert sum(load.groups) >= 100 and max(load.groups) == 8

@@ -108,6 +108,7 @@ class Run:
             earlier=joint.stages.decisions.earlier,
             key=joint.stages.fingerprinter.key,
             trusts=joint.stages.decisions.knowledge.trusts,
+            in_scope=joint.admission.in_scope,
             loops=LoopCalls(self.makers.append, self._queue_heavy, self._wake),
             files=make_file_bodies(joint.stages.context, joint.stages.pages),
             **options,

@@ -373,7 +373,7 @@ MANY_METHODS = {
     "Client": 27,
     "ClockCache": 27,
     "Delivery": 25,
-    "FetchTasks": 27,
+    "FetchTasks": 26,
     "OperatorActs": 26,
     "Outbox": 26,
     "Population": 33,

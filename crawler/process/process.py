@@ -1,4 +1,4 @@
-"""One crawling process: connects the loops that drive the stages.
+"""One crawling process: connects the loops that drive the stages (`process/README.md` has the picture).
 
     schedule      frontier.claim_next -> a fetch task for each free slot      fetch_slots.py
     commit        decisions on results, their writes, flushes of the DUE      commit_loop.py
@@ -6,13 +6,8 @@
     seeds         piece by piece, never far ahead of the commits              seed_feed.py
     watch         time, disk space                                            limits.py
 
-Any part may stop the run (`run_end.py`) or queue a change (`commit_loop.py`). `fetch_tasks.py` runs fetch
-tasks, `result_processor.py` turns their results into changes, and `stages.py` opens the stages. The stages
-make all decisions, synchronously and in the thread of the event loop.
-
-    run: schedule until there is a reason to stop
-         -> drain: fetches in flight end, all results are committed
-         -> part: peers learn of it -> everything is closed, each step within its time limit
+Any part may stop the run (`run_end.py`) or queue a change (`commit_loop.py`). The stages make all decisions,
+synchronously and in the thread of the event loop.
 """
 
 import asyncio
@@ -287,14 +282,12 @@ class Process:
         for put in self.last_changes:
             put()
         limit = self.context.config.crawl.drain_max
-        timer = self._end_grace_later()
+        left = max(0.0, self.run_end.time_left())
+        timer = asyncio.get_running_loop().call_later(left, self._end_grace)
         in_hand = not await within(limit, "commit", self._commit_rest())
         timer.cancel()
         if in_hand and (len(self.point) or self.commits.busy):
             self.run_end.fail(StoreError(f"disk: accepted results could not be committed within {limit:g} s"))
-
-    def _end_grace_later(self) -> asyncio.TimerHandle:
-        return asyncio.get_running_loop().call_later(max(0.0, self.run_end.time_left()), self._end_grace)
 
     def _end_grace(self) -> None:
         """Leave heavy results and pending links to the next run, unless a limit of pages or bytes ended this run."""

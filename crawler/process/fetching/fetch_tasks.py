@@ -9,9 +9,7 @@
 holds no fetch slot while it waits for a hop, for memory, or for the decision on a large answer. So while one
 fetch task waits, as many other fetch tasks as `concurrency` allows can transfer data.
 
-An unexpected exception ends only its own fetch task, with the outcome `internal_error`. The host, the address
-and the slot of the task are released, as after any other failure. But a `StoreError`, or an exception in the
-user's page sink, ends the process.
+An unexpected exception ends only its own fetch task (`process/README.md`, "A fetch task").
 """
 
 import asyncio
@@ -251,7 +249,8 @@ class FetchTasks:
 
     async def _resolve(self, fetch_task: FetchTask) -> None:
         patient = fetch_task.attempt > 0 or not self._frontier.under_way.look_ups_waiting
-        found = await self._ended(fetch_task, self._look_up(fetch_task.hostname, patient), _not_resolved)
+        look_up = self._resolver.resolve(fetch_task.hostname, patient=patient)
+        found = await self._ended(fetch_task, look_up, _not_resolved)
         now = self._clock.now()
         if found.addresses:
             self._frontier.resolved(fetch_task, found.addresses, found.expires, now)
@@ -259,9 +258,6 @@ class FetchTasks:
         failure = no_address(fetch_task.url, found)
         _say(failure)
         self._queue(lambda: self._results.unresolved(fetch_task, failure, now))
-
-    async def _look_up(self, name: str, patient: bool) -> Resolution:
-        return await self._resolver.resolve(name, patient=patient)
 
     async def _denied(self, fetch_task: FetchTask) -> None:
         now = self._clock.now()

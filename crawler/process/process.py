@@ -282,12 +282,15 @@ class Process:
         for put in self.last_changes:
             put()
         limit = self.context.config.crawl.drain_max
-        left = max(0.0, self.run_end.time_left())
-        timer = asyncio.get_running_loop().call_later(left, self._end_grace)
+        timer = self._end_grace_later()
         in_hand = not await within(limit, "commit", self._commit_rest())
         timer.cancel()
         if in_hand and (len(self.point) or self.commits.busy):
             self.run_end.fail(StoreError(f"disk: accepted results could not be committed within {limit:g} s"))
+
+    def _end_grace_later(self) -> asyncio.TimerHandle:
+        left = max(0.0, self.run_end.time_left())
+        return asyncio.get_running_loop().call_later(left, self._end_grace)
 
     def _end_grace(self) -> None:
         """Leave heavy results and pending links to the next run, unless a limit of pages or bytes ended this run."""

@@ -1,14 +1,16 @@
 """Open real stages in a folder, on a virtual clock, with canned answers instead of a network."""
 
+import shutil
+from collections.abc import Generator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from crawler.clock import VirtualClock
-from crawler.config import convert
+from crawler.config import Config, convert
 from crawler.crawl.topology import Topology
 from crawler.process.opening.stages import Stages
-from crawler.records import Extracted, Fetch, FetchTask, Link, Outcome, TaskKind
+from crawler.records import Extracted, Fetch, FetchTask, Link, Outcome, PageRecord, TaskKind
 from crawler.splitter.partition import Partition
 from crawler.storage.commit import Change, Making, steps
 
@@ -38,8 +40,8 @@ def redirect(url: str, location: str, **values: Any) -> Fetch:
     return fetch(url, b"", outcome=Outcome.REDIRECT, status=301, location=location, **values)
 
 
-def made(making: Change | Making) -> tuple[Change, int]:
-    """Run the generator to its end; return the change that it made and the number of its pauses."""
+def made(making: Change | Generator[None, None, Any]) -> tuple[Any, int]:
+    """Run the generator to its end; return its result, such as a change, and the number of its pauses."""
     pauses, making = 0, steps(making)
     while True:
         try:
@@ -61,16 +63,37 @@ class Joint:
         config = convert({"cache": {"bits": 8}, "store": {"durability": "process"}} | tree)
         self.clock = VirtualClock()
         topology = Topology(me, Partition.equal_ranges(list(names)))
-        self.stages = Stages(config, folder / me, SEED, clock=self.clock, name=me, topology=topology)
+        self._use(Stages(config, folder / me, SEED, clock=self.clock, name=me, topology=topology))
         self.clock.advance(5.0)  # the delay after an unclean stop is over at this time
-        self.frontier, self.results, self.admission = (
-            self.stages.frontier,
-            self.stages.decisions.results,
-            self.stages.decisions.admission,
-        )
-        self.frontier.limit_requests(1 << 40)
         self._names: dict[str, str] = {}
         self.users = ExitStack()  # the users of the stages, which are closed before the stages
+
+    def _use(self, stages: Stages) -> None:
+        self.stages, self.frontier = stages, stages.frontier
+        self.results, self.admission = stages.decisions.results, stages.decisions.admission
+        self.frontier.limit_requests(1 << 40)
+
+    def opened_again(self, folder: Path | None = None, config: Config | None = None) -> Stages:
+        """Open the same process, in `folder` and with `config` if they are given."""
+        old = self.stages
+        where = {"clock": self.clock, "name": old.name, "topology": old.topology}
+        return Stages(config or old.config, folder or old.directory, SEED, **where)
+
+    def reopen(self, config: Config | None = None) -> None:
+        """Close the stages and open them again, as at the next start of the process."""
+        self.stages.close()
+        self._use(self.opened_again(config=config))
+
+    def killed(self, folder: Path) -> Stages:
+        """Return the stages as the next start of the process would find them if it were killed now."""
+        shutil.copytree(self.stages.directory, folder, ignore=shutil.ignore_patterns("*.sock", "LOCK"))
+        return self.opened_again(folder)
+
+    def record(self, url: str) -> PageRecord:
+        """Return the record of a page, which must have one."""
+        record = self.stages.pages.record(self.fingerprint(url))
+        assert record is not None
+        return record
 
     def fingerprint(self, url: str) -> int:
         return self.stages.fingerprinter.fingerprint(url)
@@ -118,13 +141,13 @@ class Joint:
         """Process the result of a page and commit the change."""
         return self.commit(self.results.page(fetch_task, answer, extracted, self.clock.now()))
 
-    def store(self, *urls: str, **values: Any) -> None:
+    def store(self, *urls: str, extracted: Extracted | None = None, **values: Any) -> None:
         """Fetch seeds, and store pages with the fields `values`; the body of each page is its URL."""
         self.seeds(*urls)
         for _ in urls:
             fetch_task = self.fetch_task()
             answer = fetch(fetch_task.url, fetch_task.url.encode(), began=self.clock.now(), **values)
-            self.page(fetch_task, answer)
+            self.page(fetch_task, answer, extracted)
 
     def commit(self, making: Change | Making) -> Change:
         change = made(making)[0]

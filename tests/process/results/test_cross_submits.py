@@ -14,6 +14,7 @@ from crawler.records import FetchTask, Outcome, TaskKind
 from crawler.robots import cache as cache_module
 from crawler.robots.cache import RobotsCache
 from crawler.storage.kv import MemoryStore
+from tests.process.support import made
 
 MAP = "http://evil.test/map.xml"
 
@@ -28,12 +29,8 @@ def robots(**files: str) -> RobotsCache:
 
 
 def among(cache: RobotsCache, locs: list[str]) -> list[str]:
-    making = CrossSubmits(FetchTask(TaskKind.PAGE, 1, "evil.test", MAP), cache.names).among(locs)
-    while True:
-        try:
-            next(making)
-        except StopIteration as end:
-            return end.value
+    submits = CrossSubmits(FetchTask(TaskKind.PAGE, 1, "evil.test", MAP), cache.names)
+    return list(made(submits.among(locs))[0])
 
 
 @pytest.mark.parametrize(

@@ -56,8 +56,7 @@ def test_requisites_come_with_their_flag(open_joint: OpenJoint) -> None:
         ("http://cdn.org/s.png", 0, 0, REQUISITE),
     ]
     assert {link.via for link in change.links} == {joint.fingerprint(HOME)}
-    record = joint.stages.pages.record(joint.fingerprint(HOME))
-    assert record is not None and record.links == 3
+    assert joint.record(HOME).links == 3
 
 
 def test_links_out_of_scope_are_checked_if_configured(open_joint: OpenJoint) -> None:
@@ -92,8 +91,7 @@ def test_a_meta_refresh_is_a_redirect_relative_to_the_base(home: Joint) -> None:
     found = extracted("/x", refresh="y", base="http://a.org/q/")
     change = home.follow(HOME + "p", fetch(HOME + "p"), found, depth=2, redirects=3)
     assert links_of(change) == [("http://a.org/x", 3, 0, 0), ("http://a.org/q/y", 2, 4, REDIRECT)]
-    record = home.stages.pages.record(home.fingerprint(HOME + "p"))
-    assert record is not None and record.links == 2
+    assert home.record(HOME + "p").links == 2
 
 
 def test_the_query_of_a_meta_refresh_is_in_the_encoding_of_the_page(home: Joint) -> None:
@@ -106,8 +104,7 @@ def test_links_of_a_page_with_nofollow_are_not_followed(home: Joint) -> None:
     change = home.follow(HOME + "p", fetch(HOME + "p"), extracted(nofollow=True))
     assert not change.links and "urls.links" not in change.counts
     assert change.counts["pages.links_not_taken"] == 1
-    record = home.stages.pages.record(home.fingerprint(HOME + "p"))
-    assert record is not None and record.links == 0
+    assert home.record(HOME + "p").links == 0
 
 
 @pytest.mark.parametrize("values", [{"hrefs": ["/x"]}, {"requisites": ["/x"]}, {"refresh": "/x"}])
@@ -131,8 +128,7 @@ def test_a_page_beyond_the_parsers_bound_is_counted(home: Joint) -> None:
 def test_a_page_that_was_not_read_has_no_links(home: Joint) -> None:
     change = home.follow(HOME + "p", fetch(HOME + "p"))
     assert "urls.links" not in change.counts and "pages.links_not_taken" not in change.counts
-    record = home.stages.pages.record(home.fingerprint(HOME + "p"))
-    assert record is not None and record.links == 0
+    assert home.record(HOME + "p").links == 0
 
 
 def test_links_of_too_many_copies_on_a_host_are_not_followed(open_joint: OpenJoint) -> None:
@@ -198,8 +194,7 @@ def test_a_redirect_is_a_hop_of_the_same_depth(home: Joint) -> None:
     assert links_of(change) == [("http://a.org/q", 3, 2, REDIRECT)]
     assert change.links[0].via == home.fingerprint(HOME + "p")
     assert change.counts["pages.redirect"] == change.counts["urls.links"] == 1
-    record = home.stages.pages.record(home.fingerprint(HOME + "p"))
-    assert record is not None and record.links == 1
+    assert home.record(HOME + "p").links == 1
 
 
 @pytest.mark.parametrize("flag", [0, FEED, REQUISITE, SITEMAP, REDIRECT, REFRESH])
@@ -217,8 +212,7 @@ def test_the_end_of_a_chain(open_joint: OpenJoint) -> None:
     over = joint.follow(HOME + "r", redirect(HOME + "r", "/s"), redirects=3)
     assert not over.links and over.counts["urls.filtered.redirect_chain"] == 1
     assert "urls.links" not in over.counts
-    record = joint.stages.pages.record(joint.fingerprint(HOME + "r"))
-    assert record is not None and record.links == 0
+    assert joint.record(HOME + "r").links == 0
 
 
 def test_the_target_of_a_seed_is_a_seed_and_widens_the_scope(joint: Joint) -> None:
@@ -267,8 +261,7 @@ def test_the_maps_of_an_index(open_joint: OpenJoint) -> None:
     change = sitemap(joint, "/x", maps=maps, depth=1)
     assert links_of(change) == [("http://a.org/x", 1, 0, 0), ("http://a.org/1.xml", 2, 0, SITEMAP)]
     assert {link.via for link in change.links} == {joint.fingerprint(HOME + "map.xml")}
-    record = joint.stages.pages.record(joint.fingerprint(HOME + "map.xml"))
-    assert record is not None and record.links == 1, "linked sitemaps are not counted as pages"
+    assert joint.record(HOME + "map.xml").links == 1, "linked sitemaps are not counted as pages"
 
 
 def test_an_index_too_deep(open_joint: OpenJoint) -> None:

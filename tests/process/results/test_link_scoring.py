@@ -100,12 +100,7 @@ def test_opic_cash_accumulates_and_moves_a_waiting_url(open_joint: OpenJoint) ->
 
 
 def _entry(joint: Joint, url: str) -> dict[str, int]:
-    steps = joint.frontier.views.entry(url)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            return end.value  # type: ignore[no-any-return]
+    return dict(made(joint.frontier.views.entry(url))[0])
 
 
 def test_targets_of_redirects_and_sitemaps_have_classes_of_their_own(open_joint: OpenJoint) -> None:

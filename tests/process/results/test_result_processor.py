@@ -57,8 +57,8 @@ def test_a_page_is_recorded_captured_counted_and_done(joint: Joint) -> None:
         "bytes.decoded": 11,
         "urls.done": 1,
     }
-    record = joint.stages.pages.record(fetch_task.fingerprint)
-    assert record is not None and (record.state, record.links) == (PageState.STORED, 2)
+    record = joint.record(fetch_task.url)
+    assert (record.state, record.links) == (PageState.STORED, 2)
     assert record.flags == SEED and not record.depth
     page = joint.stages.pages.get(fetch_task.fingerprint)
     assert page is not None and page.capture.status == 200
@@ -156,8 +156,8 @@ def test_a_page_to_be_tried_again_is_not_done(
     assert not change.captures[0].stored and not change.links
     counts = joint.stages.views.frontier_counts()
     assert counts.todo + counts.parked == 1
-    record = joint.stages.pages.record(joint.fingerprint(HOME))
-    assert record is not None and record.state is PageState.FAILED and record.attempts == 1
+    record = joint.record(HOME)
+    assert record.state is PageState.FAILED and record.attempts == 1
 
 
 def test_a_denied_url_is_recorded_without_a_request(joint: Joint) -> None:
@@ -166,8 +166,8 @@ def test_a_denied_url_is_recorded_without_a_request(joint: Joint) -> None:
     denied = Fetch(url=HOME, outcome=Outcome.ROBOTS_DENIED, began=now)
     change = joint.commit(joint.results.page(joint.fetch_task(), denied, None, now))
     assert counted(change) == {"pages.robots_denied": 1, "urls.done": 1}
-    record = joint.stages.pages.record(joint.fingerprint(HOME))
-    assert record is not None and (record.state, record.depth, record.via) == (PageState.DENIED, 2, 7)
+    record = joint.record(HOME)
+    assert (record.state, record.depth, record.via) == (PageState.DENIED, 2, 7)
     assert not change.captures[0].stored
     assert msgspec.json.decode(change.line)["ts"].startswith("1970-01-12T13:46:4")
 
@@ -228,8 +228,8 @@ def test_links_that_trigger_a_bug_are_lost_and_counted(joint: Joint, monkeypatch
     assert len(change.links) == change.counts["urls.to_due"] == 256
     assert change.counts["pages.links_lost"] == change.counts["urls.done"] == 1
     assert len(joint.results.unexpected.counts) == 1
-    record = joint.stages.pages.record(fetch_task.fingerprint)
-    assert record is not None and record.links == 0
+    record = joint.record(fetch_task.url)
+    assert record.links == 0
     assert not [problem for problem in joint.stages.views.problems() if "accepted" in problem]
 
 
@@ -371,16 +371,10 @@ def test_retiring_in_portions_counts_all_and_commits_each(joint: Joint) -> None:
         changes.append(change)
         joint.stages.commits.commit(change)
 
-    portions = retiring(joint.frontier, joint.clock.now, re.compile("/x").search, commit)
-    pauses = 0
-    while True:
-        try:
-            next(portions)
-            pauses += 1
-        except StopIteration as end:
-            assert end.value == 2
-            break
-    assert pauses >= len(changes) and all(change.counts["urls.retired"] for change in changes)
+    retired, pauses = made(retiring(joint.frontier, joint.clock.now, re.compile("/x").search, commit))
+    assert (
+        retired == 2 and pauses >= len(changes) and all(change.counts["urls.retired"] for change in changes)
+    )
     assert sum(change.counts["urls.done"] for change in changes) == 2
     assert joint.fetch_task().url == HOME + "y"
 
@@ -551,8 +545,8 @@ def test_an_unchanged_refresh_adds_no_links(refreshing: Joint) -> None:
         "bytes.wire": 105,
         "bytes.decoded": 5,
     }
-    record = joint.stages.pages.record(joint.fingerprint(HOME))
-    assert record is not None and (record.links, record.noindex, record.fetches) == (2, True, 2)
+    record = joint.record(HOME)
+    assert (record.links, record.noindex, record.fetches) == (2, True, 2)
     assert not joint.stages.views.problems()
 
 
@@ -571,8 +565,8 @@ def test_a_refresh_answered_304(refreshing: Joint) -> None:
     known(joint)
     change = refresh(joint, fetch(HOME, b"", outcome=Outcome.UNCHANGED, status=304))
     assert counted(change) == {"refresh.unchanged": 1, "refresh.done": 1, "bytes.wire": 100}
-    record = joint.stages.pages.record(joint.fingerprint(HOME))
-    assert record is not None and (record.links, record.not_modified) == (2, 1)
+    record = joint.record(HOME)
+    assert (record.links, record.not_modified) == (2, 1)
 
 
 @pytest.mark.parametrize("status", [200, 304])
@@ -604,8 +598,8 @@ def test_new_links_of_a_changed_page_are_discovery(refreshing: Joint) -> None:
         "bytes.decoded": 6,
     }
     assert links_of(change) == [("http://a.org/new", 1, 0, LinkFlag.NEWS)]
-    record = joint.stages.pages.record(joint.fingerprint(HOME))
-    assert record is not None and (record.links, record.changes) == (2, 1)
+    record = joint.record(HOME)
+    assert (record.links, record.changes) == (2, 1)
     assert not joint.stages.views.problems()
 
 

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from crawler.clock import VirtualClock
@@ -30,6 +29,7 @@ from crawler.process.lifecycle.run_end import RunEnd
 from crawler.process.opening.stages import Stages
 from crawler.records import Fetch, FetchTask, Link, Outcome, TaskKind
 from crawler.storage.commit import Change
+from tests.process.support import hosts, new_links
 
 
 class Loop:
@@ -69,14 +69,7 @@ class Loop:
         self.told.append("committed")
 
     def links(self, count: int, first: int = 1) -> Change:
-        """Return a change with `count` new links, which are admitted to the DUE."""
-        change = Change()
-        change.links = [
-            Link(n * 0x9E3779B97F4A7C15 & (1 << 64) - 1, f"http://h{n}.org/")
-            for n in range(first, first + count)
-        ]
-        self.stages.due.admit(np.array([link.fingerprint for link in change.links], np.uint64))
-        return change
+        return new_links(self.stages, hosts(count, first))
 
     def do(self, step: Callable[[], Any]) -> None:
         async def play() -> None:

@@ -132,6 +132,13 @@ class Run:
         self.makers.clear()
         return self.joint.commit(maker if isinstance(maker, Change) else made(maker())[0])
 
+    def request(self, options: RequestOptions) -> Change:
+        """Run the next fetch task as a request of the user with its own options."""
+        self.fetch_tasks.request_options_of = lambda fetch_task: options
+        fetch_task = self.joint.fetch_task()
+        fetch_task.flags |= LinkFlag.OWN_REQUEST
+        return self.see_through(fetch_task)
+
     def fetched(self, fetch_task: FetchTask) -> Fetch:
         return self.see_through(fetch_task).captures[0].fetch
 
@@ -142,8 +149,7 @@ def run(joint: Joint) -> Run:
     return Run(joint)
 
 
-@pytest.fixture(autouse=True)
-def _no_waiting(monkeypatch: pytest.MonkeyPatch, joint: Joint) -> None:
+def advance_instead(monkeypatch: pytest.MonkeyPatch, joint: Joint) -> None:
     """Make `sleep` advance the virtual clock."""
 
     async def sleep(seconds: float) -> None:
@@ -151,6 +157,11 @@ def _no_waiting(monkeypatch: pytest.MonkeyPatch, joint: Joint) -> None:
         joint.clock.advance(seconds)
 
     monkeypatch.setattr("crawler.process.fetching.hop_requests.asyncio.sleep", sleep)
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch: pytest.MonkeyPatch, joint: Joint) -> None:
+    advance_instead(monkeypatch, joint)
 
 
 # ---- pages ----
@@ -364,14 +375,9 @@ def test_a_released_slot_wakes_the_schedule(joint: Joint, frees: int, wakes: int
 
 def test_the_users_request_options_are_applied(run: Run) -> None:
     """The options of the user are added to the configured headers. A redirect is followed within the scope."""
-    run.fetch_tasks.request_options_of = lambda fetch_task: RequestOptions(
-        "POST", b"q=1", ("X-Own: 1", "Content-Type: a/b")
-    )
     seen_elsewhere = fetch(HOME, b"", outcome=Outcome.REDIRECT, status=303, location="http://a.org/found")
     run.answer(seen_elsewhere, fetch("http://a.org/found", b"found"))
-    fetch_task = run.joint.fetch_task()
-    fetch_task.flags |= LinkFlag.OWN_REQUEST
-    asyncio.run(run.fetch_tasks.run(fetch_task))
+    run.request(RequestOptions("POST", b"q=1", ("X-Own: 1", "Content-Type: a/b")))
     first, second = run.canned.requests
     assert (first.url, first.method, first.body) == (HOME, "POST", b"q=1")
     assert first.headers == ("X-Own: 1", "Content-Type: a/b")
@@ -380,11 +386,8 @@ def test_the_users_request_options_are_applied(run: Run) -> None:
 
 @pytest.mark.parametrize("location", ["http://elsewhere.example/", "http://[broken"])
 def test_a_redirect_that_cannot_be_followed_is_the_answer(run: Run, location: str) -> None:
-    run.fetch_tasks.request_options_of = lambda fetch_task: RequestOptions("POST", b"q=1")
     run.answer(redirect(HOME, location))
-    fetch_task = run.joint.fetch_task()
-    fetch_task.flags |= LinkFlag.OWN_REQUEST
-    asyncio.run(run.fetch_tasks.run(fetch_task))
+    run.request(RequestOptions("POST", b"q=1"))
     assert not run.joint.results.unexpected.counts and len(run.canned.requests) == 1
 
 
@@ -394,12 +397,9 @@ def test_the_hops_of_a_users_request_are_bounded(
 ) -> None:
     limited = msgspec.structs.replace(run.joint.stages.config.fetch, redirects_max=most)
     monkeypatch.setattr(run.fetch_tasks._hops, "_fetch", limited)
-    run.fetch_tasks.request_options_of = lambda fetch_task: RequestOptions("GET", b"", ("X: 1",))
     urls = [HOME, *(f"http://a.org/{n}" for n in range(5))]
     run.answer(*(redirect(url, then) for url, then in zip(urls, urls[1:], strict=False)))
-    fetch_task = run.joint.fetch_task()
-    fetch_task.flags |= LinkFlag.OWN_REQUEST
-    asyncio.run(run.fetch_tasks.run(fetch_task))
+    run.request(RequestOptions("GET", b"", ("X: 1",)))
     assert [request.url for request in run.canned.requests] == urls[: most + 1]
 
 
@@ -503,18 +503,15 @@ def test_a_page_that_first_sets_a_cookie_is_requested_again_with_it(run: Run) ->
 
 
 @pytest.mark.parametrize("most", [0, 2])
-def test_a_chain_with_ever_new_cookies_ends(open_joint: Callable[..., Joint], most: int) -> None:
+def test_a_chain_with_ever_new_cookies_ends(
+    open_joint: Callable[..., Joint], monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
     joint = open_joint(fetch={"redirects_max": most}, crawl={"scope": "any"})
     joint.seeds(HOME)
     run = Run(joint)
     run.answer(*[redirect(HOME, HOME, headers=((b"Set-Cookie", b"a=%d" % n),)) for n in range(9)])
-
-    async def sleep(seconds: float) -> None:
-        joint.clock.advance(seconds)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("crawler.process.fetching.hop_requests.asyncio.sleep", sleep)
-        assert run.fetched(joint.fetch_task()).outcome is Outcome.BAD_REDIRECT
+    advance_instead(monkeypatch, joint)
+    assert run.fetched(joint.fetch_task()).outcome is Outcome.BAD_REDIRECT
     assert len(run.canned.requests) == most + 1
 
 
@@ -743,16 +740,13 @@ def test_links_out_of_scope_have_a_bound_of_their_own(run: Run) -> None:
 
 @pytest.mark.parametrize("longer", [0, 1])
 def test_earlier_answers_of_a_users_request_are_kept_shortened(run: Run, longer: int) -> None:
-    run.fetch_tasks.request_options_of = lambda fetch_task: RequestOptions("GET", b"")
     body = b"x" * (HOP_BODY_BYTES_MAX + longer)
     found = "http://a.org/found"
     moved = fetch(HOME, body, outcome=Outcome.REDIRECT, status=301, location=found)
     run.answer(moved, fetch(found, b"found"))
-    fetch_task = run.joint.fetch_task()
-    fetch_task.flags |= LinkFlag.OWN_REQUEST
     seen: list[Fetch] = []
     run.fetch_tasks.promise = lambda fetch_task, answer, change: seen.append(answer)
-    run.see_through(fetch_task)
+    run.request(RequestOptions("GET", b""))
     ((earlier,),) = [answer.earlier for answer in seen]
     assert earlier.url == HOME and earlier.body == b"x" * HOP_BODY_BYTES_MAX and not earlier.content
     assert earlier.truncated == ("length" if longer else "")

@@ -217,8 +217,7 @@ def test_a_page_that_is_fetched_again_earns_no_second_credit(open_joint: Open) -
     """
     joint = open_joint(**TREE)
     hub, article = HUBS[0], HUBS[0] + "article"
-    joint.seeds(hub)
-    joint.page(joint.fetch_task(), fetch(hub), Extracted(hub))
+    joint.visit(fetch(hub), Extracted(hub))
     via = joint.fingerprint(hub)
     joint.follow(article, fetch(article, b"1"), Extracted(article), via=via, flags=_NEWS)
     joint.stages.commits.commit_now(

@@ -60,8 +60,7 @@ def test_words_judges_by_the_text_of_the_first_anchor_that_has_one(
 def test_without_an_order_no_anchor_is_read_and_no_class_given(joint: Joint) -> None:
     assert not joint.stages.decisions.reads_anchors
     assert extract_page(PAGE, Context(HOME), ExtractConfig()).anchors == []
-    joint.seeds(HOME)
-    change = joint.page(joint.fetch_task(), fetch(HOME), extract_page(PAGE, Context(HOME), ExtractConfig()))
+    change = joint.visit(fetch(HOME), extract_page(PAGE, Context(HOME), ExtractConfig()))
     assert set(classes(change.links).values()) == {NEUTRAL} and not any(link.flags for link in change.links)
 
 

@@ -88,8 +88,7 @@ def is_new(joint: Joint, url: str) -> bool:
 def test_new_pages_are_expected_of_a_list_of_a_whole_site_even_if_it_is_empty(
     on: Joint, url: str, told_by: str, is_list: bool
 ) -> None:
-    on.seeds(url)
-    on.page(on.fetch_task(), fetch(url, b"empty"), Extracted(url, told_by=told_by))
+    on.visit(fetch(url, b"empty"), Extracted(url, told_by=told_by))
     assert bool(why(on.stages, url)) == is_list
 
 
@@ -109,8 +108,7 @@ def test_a_refetched_hub_gets_credit_for_its_new_links(on: Joint) -> None:
 
 def test_links_in_the_first_copy_of_a_page_earn_no_credit(on: Joint) -> None:
     """The links in the first copy of a page may have been there for any length of time."""
-    on.seeds(HUB)
-    on.page(on.fetch_task(), fetch(HUB), Extracted(HUB, hrefs=[ARTICLE]))
+    on.visit(fetch(HUB), Extracted(HUB, hrefs=[ARTICLE]))
     answer(on, ARTICLE)
     assert why(on.stages, HUB) == {} and news(on)["found"] == 0
     assert not is_new(on, ARTICLE)

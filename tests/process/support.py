@@ -69,7 +69,7 @@ def new_links(stages: Stages, urls: Iterable[str]) -> Change:
 
 
 class Fetching:
-    """Fetches pages with open stages, whose clock is virtual."""
+    """Open stages on a virtual clock; their fetch tasks get canned answers."""
 
     def __init__(self, stages: Stages) -> None:
         self.clock: VirtualClock = stages.clock  # type: ignore[assignment]

@@ -222,7 +222,7 @@ def test_conditions_are_those_of_the_copy_and_are_checked_periodically(on: Joint
     asked = []
     for _ in range(12):
         fetch_task = on.fetch_task()
-        pair = on.stages.decisions.earlier.conditions(fetch_task, on.clock.now())
+        pair = on.earlier.conditions(fetch_task, on.clock.now())
         asked.append(pair)
         answer: Fetch = (
             fetch(fetch_task.url, b"", outcome=Outcome.UNCHANGED, status=304, **tagged)
@@ -240,7 +240,7 @@ def test_a_host_with_wrong_validators_gets_unconditional_requests(on: Joint) -> 
     refetch(on, b"1", **tagged)
     for n in range(30):
         fetch_task = on.fetch_task()
-        if any(on.stages.decisions.earlier.conditions(fetch_task, on.clock.now())):
+        if any(on.earlier.conditions(fetch_task, on.clock.now())):
             on.page(fetch_task, fetch(fetch_task.url, b"", outcome=Outcome.UNCHANGED, status=304, **tagged))
         else:
             on.page(fetch_task, fetch(fetch_task.url, b"changed %d" % n, **tagged))
@@ -248,7 +248,7 @@ def test_a_host_with_wrong_validators_gets_unconditional_requests(on: Joint) -> 
     assert refresh_of(on).validators.lies == 1
     for n in range(10):
         fetch_task = on.fetch_task()
-        assert on.stages.decisions.earlier.conditions(fetch_task, on.clock.now()) == ("", "")
+        assert on.earlier.conditions(fetch_task, on.clock.now()) == ("", "")
         on.page(fetch_task, fetch(fetch_task.url, b"again %d" % n, **tagged))
 
 

@@ -24,8 +24,9 @@ from crawler.process.answering.commands import Commands
 from crawler.process.committing.commit_loop import CommitLoop
 from crawler.process.exchange.exchange import Loops, Member
 from crawler.process.exchange.peer_exchange import make_exchange
+from crawler.process.fetching.fetch_requests import FetchParts
 from crawler.process.fetching.fetch_slots import FetchSlots
-from crawler.process.fetching.fetch_tasks import FetchTasks, LoopCalls, Network, Sink
+from crawler.process.fetching.fetch_tasks import FetchTasks, Network, Sink
 from crawler.process.fetching.reader import Extractor, Reader
 from crawler.process.lifecycle.background_tasks import Tasks, wait_for
 from crawler.process.lifecycle.disk_watch import DiskWatch
@@ -88,7 +89,7 @@ class Process:
             lambda: len(self.point) <= SEEDS_AHEAD and not self._due.full,
             self.run_end,
         )
-        self.fetch_tasks = self._fetch_tasks(stages, network, sink)
+        self.fetch_tasks = FetchTasks(self._fetch_parts(stages, network), sink)
         self._fetching = asyncio.Event()  # set once the fetcher has started
         self.exchange = make_exchange(stages, member, self._loops())
         self.fetch_slots = FetchSlots(
@@ -115,21 +116,23 @@ class Process:
         # continues
         self.before_end: Callable[[], Awaitable[bool]] | None = None
 
-    def _fetch_tasks(self, stages: Stages, network: Network, sink: Sink | None) -> FetchTasks:
-        return FetchTasks(
+    def _fetch_parts(self, stages: Stages, network: Network) -> FetchParts:
+        decisions = stages.decisions
+        return FetchParts(
             stages.config,
-            clock=stages.clock,
-            frontier=stages.frontier,
-            network=network,
+            stages.clock,
+            stages.frontier,
+            *network,
             store=stages.store,
-            results=stages.decisions.results,
-            earlier=stages.decisions.earlier,
-            key=stages.fingerprinter.key,
-            trusts=stages.decisions.knowledge.trusts,
-            in_scope=stages.decisions.admission.in_scope,
-            loops=LoopCalls(self.commits.queue, self.commits.queue_heavy, self.run_end.wake),
             files=make_file_bodies(stages.context, stages.pages),
-            sink=sink,
+            results=decisions.results,
+            earlier=decisions.earlier,
+            key=stages.fingerprinter.key,
+            trusts=decisions.knowledge.trusts,
+            in_scope=decisions.admission.in_scope,
+            queue=self.commits.queue,
+            queue_heavy=self.commits.queue_heavy,
+            wake=self.run_end.wake,
         )
 
     def _loops(self) -> Loops:

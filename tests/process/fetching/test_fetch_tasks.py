@@ -15,14 +15,12 @@ from crawler.config import Overrides
 from crawler.errors import StoreError
 from crawler.fetcher.dns_cache import Resolution
 from crawler.fetcher.fetch_request import HTTP, FetchRequest, split
-from crawler.process.fetching.fetch_requests import FetchTaskSlot
+from crawler.process.fetching.fetch_requests import FetchParts, FetchTaskSlot
 from crawler.process.fetching.fetch_tasks import (
     HEAVY_BYTES,
     HEAVY_LINKS,
     HEAVY_ROBOTS,
     FetchTasks,
-    LoopCalls,
-    Network,
     is_heavy,
     size_of,
 )
@@ -98,21 +96,27 @@ class Run:
         self.makers: list[Change | Maker] = []
         self.heavy: list[Maker] = []
         self.woken = 0
-        self.fetch_tasks = FetchTasks(
-            joint.stages.config,
-            clock=joint.clock,
-            frontier=joint.frontier,
-            network=Network(self.canned, self.canned, Reader(joint.stages.config), Environment().renderer),
-            store=joint.stages.store,
-            results=joint.stages.decisions.results,
-            earlier=joint.stages.decisions.earlier,
-            key=joint.stages.fingerprinter.key,
-            trusts=joint.stages.decisions.knowledge.trusts,
+        stages = joint.stages
+        parts = FetchParts(
+            stages.config,
+            joint.clock,
+            joint.frontier,
+            self.canned,
+            self.canned,
+            Reader(stages.config),
+            Environment().renderer,
+            store=stages.store,
+            files=make_file_bodies(stages.context, stages.pages),
+            results=joint.results,
+            earlier=joint.earlier,
+            key=stages.fingerprinter.key,
+            trusts=stages.decisions.knowledge.trusts,
             in_scope=joint.admission.in_scope,
-            loops=LoopCalls(self.makers.append, self._queue_heavy, self._wake),
-            files=make_file_bodies(joint.stages.context, joint.stages.pages),
-            **options,
+            queue=self.makers.append,
+            queue_heavy=self._queue_heavy,
+            wake=self._wake,
         )
+        self.fetch_tasks = FetchTasks(parts, **options)
 
     def _wake(self) -> None:
         self.woken += 1

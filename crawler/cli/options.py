@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from crawler.storage.rotating_file import RotatingFile
 
 
+STDOUT = Path("-")  # stands for standard output in `--report`
+
+
 def url(argument: str) -> str:
     """Return an argument as valid text: bytes that are not UTF-8 become `?`."""
     return argument.encode("utf-8", "replace").decode()

@@ -7,13 +7,13 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from crawler.audit.compared_settings import compared_settings
 from crawler.audit.comparison import (
     ComparedPage,
     PageFate,
     compare_findings,
     compare_pages,
     compare_settings,
+    compared_settings,
     decode,
 )
 from crawler.audit.findings import LISTED_MAX, TO_DO, Audit, Auditor, Section, answer_in_words, unreachable

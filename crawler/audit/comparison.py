@@ -18,6 +18,8 @@ import msgspec
 from crawler.audit.check_table import CHECKS, Check, Severity
 from crawler.audit.findings import Audit, Section
 from crawler.audit.on_page import Finding
+from crawler.config import Config
+from crawler.config.credentials import redacted
 
 COMPARED_MAX = 100_000  # maximum number of compared findings per check
 NEW, REPAIRED, SETTINGS = "new_", "repaired_", "different_settings"
@@ -50,6 +52,38 @@ _SETTINGS = Check(
     "earlier:",
 )
 
+# Sections of which every setting counts, and single settings of other sections.
+_SECTIONS = ("urls", "extract", "filter", "traps", "sitemaps", "robots", "render", "hooks")
+_KEYS = {
+    "crawl": (
+        "scope",
+        "surts",
+        "depth",
+        "pages_per_host",
+        "pages_per_domain",
+        "hosts_per_domain",
+        "requisites",
+        "check_external",
+    ),
+    "identity": ("token", "contact", "accept", "accept_language", "headers", "signature"),
+    "frontier": ("tries",),
+    "fetch": (
+        "total_timeout",
+        "body_bytes_max",
+        "wire_bytes_max",
+        "files",
+        "file_bytes_max",
+        "redirects_max",
+        "cookies",
+        "cookies_file",
+        "tls",
+        "proxy",
+    ),
+    "network": ("allow_networks", "allow_ports"),
+    "pages": ("store",),
+}
+_LISTS = ("seeds", "override")
+
 
 class ComparedPage(NamedTuple):
     """A page of a crawl, given by its URL and the digest of its content."""
@@ -80,6 +114,23 @@ def row_of(name: str) -> Check:
     check = CHECKS[name.removeprefix(kind)]
     title = f"{check.title}, {'new' if kind == NEW else 'repaired'}"
     return check._replace(title=title, severity=check.severity if kind == NEW else Severity.NOTICE)
+
+
+def compared_settings(config: Config) -> dict[str, str]:
+    """Return the settings that decide which pages a crawl finds and what it receives, as JSON texts.
+
+    Such texts are also saved in the JSON report. The values of credentials are hidden.
+    """
+    tree = msgspec.to_builtins(redacted(config), enc_hook=lambda kind: kind + 0)
+    return {key: msgspec.json.encode(value).decode() for key, value in _values(tree)}
+
+
+def _values(tree: dict[str, dict[str, object]]) -> Iterator[tuple[str, object]]:
+    for name in _LISTS:
+        yield name, tree[name]
+    for section, values in tree.items():
+        for key in values if section in _SECTIONS else _KEYS.get(section, ()):
+            yield f"{section}.{key}", values[key]
 
 
 def compare_settings(audit: Audit, earlier: Audit) -> dict[str, Section]:

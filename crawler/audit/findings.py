@@ -90,7 +90,7 @@ class Audit(msgspec.Struct):
     unstored: int = 0  # number of HTML pages without a stored copy
     not_made: dict[str, str] = {}  # the checks that could not be made, with the reason
     not_compared: dict[str, str] = {}  # the checks that could not be made for the earlier crawl
-    settings: dict[str, str] = {}  # settings of the crawl that a comparison looks at (`compared_settings.py`)
+    settings: dict[str, str] = {}  # settings of the crawl that a comparison looks at (`comparison.py`)
     compared_left: int = 0  # number of URLs that the earlier crawl had not fetched yet
 
 

@@ -10,7 +10,7 @@ import hashlib
 
 import msgspec
 
-from crawler.signing.message_signatures import Component, byte_sequence, parameters, signature_base
+from crawler.signing.message_signatures import Component, byte_sequence, signature_values
 from crawler.signing.signing_keys import Keys, published
 
 PATH = "/.well-known/http-message-signatures-directory"
@@ -35,12 +35,9 @@ def proof_fields(body: bytes, keys: Keys, agent: str, now: float) -> list[tuple[
     components: list[Component] = [('"@authority";req', authority_of(agent)), ('"content-digest"', digest)]
     created, inputs, signatures = int(now), [], []
     for number, key in enumerate(published(keys, now)):
-        signed = parameters(
-            components,
-            [("created", created), ("expires", created + PROOF_LIFETIME), ("keyid", key.id), ("tag", TAG)],
-        )
+        signed, signature = signature_values(components, key, created, created + PROOF_LIFETIME, TAG)
         inputs.append(f"binding{number}={signed}")
-        signatures.append(f"binding{number}={byte_sequence(key.sign(signature_base(components, signed)))}")
+        signatures.append(f"binding{number}={signature}")
     return [
         ("Content-Digest", digest),
         ("Signature-Input", ", ".join(inputs)),

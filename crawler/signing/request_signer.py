@@ -22,7 +22,7 @@ from typing import Any, NamedTuple
 from crawler.config import IdentityConfig
 from crawler.errors import ConfigError
 from crawler.signing.key_file import OFF, KeyFile
-from crawler.signing.message_signatures import Component, byte_sequence, parameters, signature_base
+from crawler.signing.message_signatures import Component, signature_values
 from crawler.signing.signing_keys import signing
 
 log = logging.getLogger("crawler")
@@ -86,16 +86,8 @@ class RequestSigner:
         else:
             identifier, header = '"signature-agent"', agent
         components: list[Component] = [('"@authority"', authority.lower()), (identifier, agent)]
-        signed = parameters(
-            components,
-            [
-                ("created", created),
-                ("expires", created + int(self._identity.signature_lifetime)),
-                ("keyid", key.id),
-                ("tag", TAG),
-            ],
-        )
-        signature = byte_sequence(key.sign(signature_base(components, signed)))
+        expires = created + int(self._identity.signature_lifetime)
+        signed, signature = signature_values(components, key, created, expires, TAG)
         lines = (
             f"Signature-Agent: {header}\r\n"
             f"Signature-Input: {LABEL}={signed}\r\n"

@@ -1,5 +1,6 @@
 """Test that after a mistake on the command line, one line suggests what the user probably meant."""
 
+import json
 import subprocess
 from pathlib import Path
 
@@ -61,12 +62,18 @@ def test_options_and_urls_in_any_order(tmp_path: Path) -> None:
 
 
 def test_report_to_standard_output(tmp_path: Path) -> None:
-    """Only the report goes to standard output, so a program can read it."""
-    import msgspec
-
+    """Only the report goes to standard output, so a program can read it. `refresh` once added its summary."""
     with Web({"/": page()}) as web:
-        ran = run("crawl", web.url(), "--dir", tmp_path, "--report", "-", *FAST)
-    assert msgspec.json.decode(ran.out)["pages"]["fetched"] == 1
+        for words in (["crawl", web.url(), *FAST], ["refresh", "--max-time", "0.2", "--progress", "none"]):
+            ran = run(*words, "--dir", tmp_path, "--report", "-")
+            assert json.loads(ran.out)["pages"]["fetched"] == 1
+
+
+@pytest.mark.parametrize("command", ["crawl", "refresh", "node"])
+def test_a_report_file_is_checked_before_the_run(tmp_path: Path, command: str) -> None:
+    """`crawler node` once found only at its end that it could not write its report."""
+    ran = run(command, "--dir", tmp_path / "crawl", "--report", tmp_path / "none" / "report.json")
+    assert ran.code == 2 and ran.err.startswith("crawler: --report "), ran
 
 
 def test_cached_reuses_the_answers_of_earlier_runs(tmp_path: Path) -> None:

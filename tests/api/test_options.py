@@ -93,12 +93,13 @@ def test_a_wrong_field_of_a_request_is_named(wrong: dict[str, Any]) -> None:
         crawler.Request(**{"url": "http://localhost/"} | wrong)
 
 
-@pytest.mark.parametrize("follow", [True, False])
-def test_without_links_no_sitemap_or_feed_is_requested(tmp_path: Path, follow: bool) -> None:
+@pytest.mark.parametrize("follow", [True, False, ["/a$"]])
+def test_sitemaps_and_feeds_are_read_only_if_all_links_are_followed(tmp_path: Path, follow: Any) -> None:
     """`follow=False` also holds for URLs that are found in sitemaps and feeds."""
     feed = '<link rel="alternate" type="application/rss+xml" href="/feed">'
     with Web({"/": page("/a", head=feed)}, other=page()) as web:
         web.routes["/robots.txt"] = f"Sitemap: {web.url('/map.xml')}\n"
         settings = SETTINGS | {"sitemaps": {"guess": True}}
         crawler.run(web.url(), follow=follow, directory=tmp_path, config=settings)
-        assert set(web.paths()) == ({"/", "/a", "/feed", "/map.xml", "/sitemap.xml"} if follow else {"/"})
+        read = {"/feed", "/map.xml", "/sitemap.xml"} if follow is True else set()
+        assert set(web.paths()) == {"/", *(["/a"] if follow else []), *read}

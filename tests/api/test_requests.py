@@ -99,9 +99,9 @@ def home(asked: ReceivedRequest) -> Answer:
 
 
 def test_a_request_as_a_seed_gets_the_page_that_it_is_redirected_to(tmp_path: Path) -> None:
-    """The login is a POST request, a 303 answer, and a GET request with the cookie.
+    """The login is a POST request, a 303 answer, and a GET request with the cookie, which such a crawl keeps.
 
-    The archive and the logs contain neither the password nor the API key.
+    The archive and the logs contain neither the password nor the API key. Only the user can read the store.
     """
     seen: list[Any] = []
 
@@ -116,8 +116,7 @@ def test_a_request_as_a_seed_gets_the_page_that_it_is_redirected_to(tmp_path: Pa
             body={"user": "me", "password": "Sesame"},
             headers={"Authorization": "Bearer Sesame"},
         )
-        settings = SETTINGS | {"fetch": {"cookies": True}}
-        crawl(seed, tmp_path, None, config=settings)
+        crawl(seed, tmp_path, None)
         assert seen == [(web.url("/home"), True, {"n": 1})]
         methods = [(asked.method, asked.path, asked.body != b"") for asked in web.asked]
         assert methods[1:] == [("POST", "/login", True), ("GET", "/home", False)]

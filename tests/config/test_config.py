@@ -7,16 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from crawler.config import (
-    ByteCount,
-    Config,
-    Layers,
-    Seconds,
-    convert,
-    environment_overrides,
-    read_file,
-    to_toml,
-)
+from crawler.config import Config, Layers, convert, environment_overrides, read_file, to_toml
 from crawler.config.schema import Override
 from crawler.errors import ConfigError
 
@@ -54,19 +45,6 @@ def test_a_caller_may_change_what_it_has_read(tmp_path: Path) -> None:
         tree["seeds"].append("http://b/")
         tree["crawl"]["depth"] = 3
         tree["override"][0]["hosts"].clear()
-
-
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [("5 min", 300.0), ("1.5h", 5400.0), ("250 ms", 0.25), (3, 3.0), ("7d", 604800.0), ("90", 90.0)],
-)
-def test_times_are_parsed(text: Any, value: float) -> None:
-    assert Seconds.parse(text) == value
-
-
-@pytest.mark.parametrize(("text", "value"), [("10 MiB", 10 << 20), ("1GB", 10**9), (17, 17), ("4 KiB", 4096)])
-def test_sizes_are_parsed(text: Any, value: int) -> None:
-    assert ByteCount.parse(text) == value
 
 
 @pytest.mark.parametrize(

@@ -53,6 +53,7 @@ VALUES = [
     Bad("[serve]\nwebsub = ['http://a.org/f ftp://h/']", 2, "serve.websub: 'http://a.org/f ftp://h/': expected"),
     Bad("[serve]\nwebsub = ['http://a.org/f http://h.org/']", 2, "serve.websub: hubs call back"),
     Bad("[serve]\nwebsub = ['http://a.org/f http://h.org/']\npublic_url = 'us.example:80'", 2, "serve.websub: hubs call"),
+    Bad("[network]\nallow_networks = ['10.0.0.0/99']", 2, "network.allow_networks: '10.0.0.0/99' does not appear"),
     Bad("[network]\nallow_ports = [99999]", 2, "network.allow_ports[0]: expected a whole number <= 65535"),
     Bad("seeds = ['http://a.org/', 'htp:/x']", 1, "seeds: 'htp:/x' is not an http(s) URL"),
     Bad("seeds = ['http://u:p@a.org/']", 1, "seeds: 'http://a.org/': a login in a URL is read only by"),

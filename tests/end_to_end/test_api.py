@@ -1,7 +1,6 @@
 """Test `crawler.Crawl` and its hooks."""
 
 import asyncio
-import json
 import os
 import subprocess
 import sys
@@ -41,24 +40,6 @@ def test_pages_come_with_content_links_and_title(tmp_path: Path) -> None:
     assert found[web.url("/a")].links == ("/d",) and found[web.url("/a")].title == "a"
     assert [found[web.url(path)].depth for path in ("/", "/a", "/d")] == [0, 1, 2]
     assert report["conservation"] == "holds" and report["stopped_by"] == "done"
-
-
-def test_a_loop_over_pages_can_be_left_early_and_continued(tmp_path: Path) -> None:
-    """Leaving the loop stops the crawl cleanly. The next run fetches no page again."""
-
-    async def first(web: Web) -> str:
-        async with crawler.Crawl(SETTINGS, directory=tmp_path, seeds=[web.url()]) as crawling:
-            async for found in crawling.pages():
-                return found.url
-        raise AssertionError
-
-    with Web(SITE | {"/d": page(*(f"/{n}" for n in range(200)))}) as web:
-        assert asyncio.run(first(web)) == web.url()
-        asked = len(web.paths())
-        assert asked < 5
-        pages, report = collect(web, tmp_path)
-        assert len(web.paths()) == len(set(web.paths()))
-        assert report["conservation"] == "holds" and report["pages"]["fetched"] == 5
 
 
 @pytest.mark.parametrize("opens", [True, False])
@@ -101,15 +82,6 @@ def _is_there(name: str) -> bool:
     The descriptor that `listdir` itself used is already closed.
     """
     return os.path.lexists(f"/proc/self/fd/{name}")
-
-
-async def test_a_kept_iterator_does_not_keep_the_crawl_open(tmp_path: Path) -> None:
-    with Web(SITE) as web:
-        async with crawler.Crawl(SETTINGS, directory=tmp_path, seeds=[web.url()]) as crawling:
-            pages = crawling.pages()
-            await anext(pages)
-        saved = json.loads((tmp_path / "report.json").read_text())
-        assert crawling.report["stopped_by"] == saved["stopped_by"] == "closed"
 
 
 @pytest.mark.parametrize("coroutine", [False, True])

@@ -217,23 +217,6 @@ def test_payload_keys_refer_to_existing_captures(directory: CrawlDirectory) -> N
     assert dump(directory, PAYLOAD) == before
 
 
-def test_only_a_capture_inside_a_blank_is_an_orphan(directory: CrawlDirectory) -> None:
-    with begun(directory, store_damaged=False) as (recapture, repair):
-        captures = sorted(
-            (unpack_capture(key, value) for key, value in scan_prefix(repair.store, CAPTURE)),
-            key=lambda capture: capture.offset,
-        )
-        broken = next(capture for capture in captures if capture.url == "http://a.org/x")
-        data = bytearray(segment(directory).read_bytes())
-        data[broken.offset + 50] ^= 0xFF
-        segment(directory).write_bytes(data)
-        recapture.mend_segments()
-        recapture.remove_orphans()
-        left = [unpack_capture(key, value).url for key, value in scan_prefix(repair.store, CAPTURE)]
-        assert sorted(left) == sorted(each.url for each in captures if each is not broken)
-        assert repair.lost == {number(broken.url)}
-
-
 def test_a_page_without_metadata_counts_as_a_seed(tmp_path: Path) -> None:
     """The depth and redirects that a metadata record states are used. If they are missing, they are 0."""
     directory = CrawlDirectory(tmp_path / "deep")

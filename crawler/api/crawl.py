@@ -13,11 +13,8 @@ Hooks are plain callables, or names of entry points in the groups
     link_extractor(page) -> iterable of URLs   replaces the built-in one for HTML pages
     page_sink(page)                            called once the page is durable; may be a coroutine function
 
-`parse(page)` is a callback as in Scrapy (`delivery.py`): it yields items, which are written to `items=`, and
-`Request`s. `follow` says which other links are followed: all links in scope (True), none (False), or those
-that match rules (`follow_rules.py`). If the user's code raises an error for a page, the error is counted in
-the report's `hooks` and logged with the URL, and the next run delivers the page again. With
-`on_error="stop"`, such an error ends the run.
+`parse(page)` is a callback as in Scrapy (`delivery.py`). If the user's code raises an error for a page, the error
+is counted in the report's `hooks` and logged with the URL, and the next run delivers the page again.
 """
 
 import asyncio

@@ -1,12 +1,8 @@
 """Compares an audit with the audit of an earlier crawl.
 
-The comparison finds new, gone, moved and changed pages, new and repaired findings, and settings that differ. A
-page that now redirects has moved; any other page that the crawl no longer has is gone. A finding about a page
-that is gone or has moved is not repaired. The earlier crawl is given as a crawl directory, or as a file that
-`report --format json` has written. A report file contains no pages, so with a file only the findings are
-compared. Two findings are the same if they have the same check and the same subject. Only listed findings can
-be compared, so both audits list up to `COMPARED_MAX` findings for each check. A comparison needs about 200
-bytes of memory per page.
+`audit/README.md`, "In CI", has the rules. A file that `report --format json` has written contains no pages, so
+with a file only the findings are compared. Only listed findings can be compared, so both audits list up to
+`COMPARED_MAX` findings for each check. A comparison needs about 200 bytes of memory per page.
 """
 
 from collections.abc import Iterable, Iterator

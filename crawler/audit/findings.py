@@ -9,7 +9,7 @@ The auditor takes four kinds of facts: the record of a URL (`Auditor.record`), a
 import heapq
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 import mmh3
@@ -435,15 +435,13 @@ class Auditor:
 
     def _coverage(self) -> dict[str, int]:
         listed = self._found.keys() & self._mapped.keys()
+        not_crawled = self._mapped.keys() - self._found.keys() - self._dead.keys() - self._redirects.keys()
         return {
             "listed": len(self._mapped),
             "listed_pages": len(listed),
             "pages_not_listed": len(self._found) - len(listed) if self._mapped else 0,
-            "listed_not_crawled": sum(1 for fingerprint in self._mapped if not self._is_known(fingerprint)),
+            "listed_not_crawled": len(not_crawled),
         }
-
-    def _is_known(self, fingerprint: int) -> bool:
-        return fingerprint in self._found or fingerprint in self._dead or fingerprint in self._redirects
 
 
 _Key = TypeVar("_Key")
@@ -490,10 +488,3 @@ def _percentiles(took: array) -> dict[str, float]:
     values = np.percentile(np.frombuffer(took, np.float32), (50, 90, 99, 100))
     names = ("median", "p90", "p99", "longest")
     return {name: round(float(value), 3) for name, value in zip(names, values, strict=True)}
-
-
-def rows(audit: Audit) -> Iterator[tuple[str, Finding]]:
-    """Yield (section, finding) for every listed finding."""
-    for name, section in (*audit.sections.items(), *audit.comparison.items()):
-        for finding in section.listed:
-            yield name, finding

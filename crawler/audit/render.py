@@ -7,7 +7,7 @@ import msgspec
 
 from crawler.audit.check_table import Check, Severity, word
 from crawler.audit.comparison import row_of
-from crawler.audit.findings import TO_DO, Audit, Section, rows
+from crawler.audit.findings import TO_DO, Audit, Section
 from crawler.audit.on_page import Finding
 from crawler.printable import csv_line, printable, printable_text
 from crawler.wording import several, words
@@ -140,7 +140,8 @@ def json(audit: Audit) -> str:
 def csv_table(audit: Audit) -> str:
     """Return a table with one line per finding and related URL: finding, subject, value, other."""
     lines = [csv_line(("finding", "subject", "value", "other"))]
-    for name, finding in rows(audit):
-        for other in finding.others or ("",):
-            lines.append(csv_line(map(printable, (name, finding.subject, finding.value, other))))
+    for name, section in (*audit.sections.items(), *audit.comparison.items()):
+        for finding in section.listed:
+            for other in finding.others or ("",):
+                lines.append(csv_line(map(printable, (name, finding.subject, finding.value, other))))
     return "".join(lines)

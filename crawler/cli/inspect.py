@@ -412,15 +412,8 @@ def _write(pieces: Iterable[bytes], path: Path | None) -> None:
 
 
 def _first_copy(args: Any) -> dict[str, Any]:
-    request = {
-        "command": "get",
-        "url": args.url,
-        "headers": args.headers,
-        "with_noarchive": args.with_noarchive,
-        "static": args.static,
-        "allow": args.allow,
-        "screenshot": args.screenshot,
-    }
+    names = ("url", "headers", "with_noarchive", "static", "allow", "screenshot")
+    request = {"command": "get"} | {name: getattr(args, name) for name in names}
     for page in access.ask(args.dir, request):
         if page is not None:
             return page

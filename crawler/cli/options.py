@@ -141,11 +141,6 @@ def starting(layers: Layers) -> Config:
     return config
 
 
-def load(args: argparse.Namespace, directory: CrawlDirectory | None = None) -> Config:
-    """Return the configuration of a command line; a ConfigError names the invalid key."""
-    return layers(args, directory).config()
-
-
 class _PlainFormatter(logging.Formatter):
     """Formats log lines so that no page can forge a line or insert control sequences, not even in the log file."""
 

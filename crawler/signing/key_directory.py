@@ -1,9 +1,8 @@
 """The key directory is the document with the public keys. Sites fetch the key directory to check signatures.
 
-The directory is a JWK set. The response is signed with each key in the directory. These signatures prove that
-the keys belong together, and that they belong to the authority of `identity.signature_agent`. The response is
-never signed for another authority, because an impostor could then present our keys as his own
-(draft-ietf-webbotauth-httpsig-protocol, "Possession Proof on the Directory Response").
+The directory is a JWK set. The response is signed with each key in it, and only for the authority of
+`identity.signature_agent` (`signing/README.md`, "Key directory"; draft-ietf-webbotauth-httpsig-protocol,
+"Possession Proof on the Directory Response").
 """
 
 import hashlib

@@ -3,14 +3,9 @@
     dictionary   Signature-Agent: sig="https://bot.example"      the working group's form
     string       Signature-Agent: "https://bot.example"          the form that deployed verifiers accept
 
-A signature covers the authority of the request and the field Signature-Agent. So one signature serves all
-requests to an authority for `signature_reuse` seconds, and a redirect to another authority is signed anew.
-The section "Requests" of `signing/README.md` states how much CPU time signatures cost.
-
-With `sign_when = "challenge"`, requests are signed only for authorities that have asked for signatures,
-either with an Accept-Signature field (RFC 9421, 5) or with an answer 401 or 403 whose WWW-Authenticate names
-signatures. At most `signature_hosts_max` challenges and signatures are remembered. The oldest challenges and
-signatures are forgotten first.
+`signing/README.md`, "Requests", states what a signature covers, which answers ask for one, and how much CPU time
+signatures cost. At most `signature_hosts_max` challenges and signatures are remembered. The oldest challenges
+and signatures are forgotten first.
 """
 
 import logging

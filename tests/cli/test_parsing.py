@@ -40,15 +40,6 @@ def test_mistakes_give_a_suggestion(tmp_path: Path, arguments: list[str], said: 
     assert not (tmp_path / "crawl").exists()
 
 
-def test_a_variable_with_one_underscore_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CRAWLER_CRAWL_MAX_PAGES", "3")
-    ran = run("config", "show")
-    assert ran.code == 2 and "two underscores after the section: CRAWLER_CRAWL__MAX_PAGES" in ran.err
-    monkeypatch.delenv("CRAWLER_CRAWL_MAX_PAGES")
-    monkeypatch.setenv("CRAWLER_HOME", "/x")  # this variable belongs to another program
-    assert run("config", "show").code == 0
-
-
 @pytest.mark.parametrize("flag", ["-V", "--version"])
 def test_the_version_is_printed(flag: str) -> None:
     assert run(flag).text.startswith("crawler 0.")

@@ -53,6 +53,7 @@ from tests.upkeep.support import (
     keys,
     lose,
     opened,
+    segment,
     write,
 )
 
@@ -153,11 +154,6 @@ def test_rebuilt_entries_equal_the_lost_ones(directory: CrawlDirectory) -> None:
     for tail, (fingerprint, via, flags, rule) in before.items():
         assert after[tail][:2] == (fingerprint, via) and after[tail][3] == rule
         assert after[tail][2] & flags == after[tail][2]
-
-
-def segment(directory: CrawlDirectory) -> Path:
-    (found,) = directory.process("p0").glob("warc/*.warc.gz*")
-    return found
 
 
 def test_a_broken_record_is_blanked_and_its_pages_are_fetched_again(directory: CrawlDirectory) -> None:

@@ -19,7 +19,7 @@ from crawler.upkeep.recapture import Recapture
 from crawler.upkeep.repair import Repair
 from crawler.urls.fingerprint import Fingerprinter
 from tests.process.support import SEED, Joint, fetch
-from tests.upkeep.support import HREFS, LINKS, TREE, config, lose, write
+from tests.upkeep.support import HREFS, LINKS, TREE, config, lose, segment, write
 
 KINDS = (CAPTURE, PAYLOAD, SEGMENT, PAGE)
 HOME, OTHER = "http://a.org/", "http://a.org/same"
@@ -60,11 +60,6 @@ def records(directory: CrawlDirectory) -> dict[str, PageRecord]:
 
 def number(url: str) -> int:
     return Fingerprinter(SEED).fingerprint(url)
-
-
-def segment(directory: CrawlDirectory) -> Path:
-    (found,) = directory.process("p0").glob("warc/*.warc.gz*")
-    return found
 
 
 @pytest.fixture

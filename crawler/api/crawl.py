@@ -551,7 +551,7 @@ class Crawl:
         if settings:
             await self.command({"command": "set", "settings": settings})
         # a client that is still connected may send a command while the crawl closes
-        answer = await in_turns(self.live.commands.steps(request), is_open=lambda: self._opened)
+        answer = await in_turns(self.process.commands.steps(request), is_open=lambda: self._opened)
         if request.get("command") == "set" and not self._supervised:
             safe_settings.record(self.directory, request["settings"])
         if request.get("command") in CHANGING and not await self.process.changes.kept():

@@ -4,8 +4,6 @@ The parser (`links.py`), the scanner (`link_scanner.py`) or the plain scan (`sca
 first with the links of the header, then element by element, in document order.
 """
 
-from collections.abc import Mapping
-
 import msgspec
 
 from crawler.extract.directives import page_directives
@@ -119,56 +117,47 @@ class Collected:
         if "canonical" in relations and not self.canonical:
             self.canonical = raw_url
 
-    def take_link(self, relations: str | None, href: str | None, media_type: str | None = None) -> None:
+    def take_link(self, relations: str | None, href: str | None, media_type: str | None) -> None:
         """Process a `<link>` element, given the values of its attributes."""
-        if media_type is not None and relations and href and len(media_type) >= len(_LICENSE_TYPE):
-            self.add_license(relations, media_type, href)
-        if relations and relations not in _COMMON_OTHERS and href:
+        if not (relations and href):
+            return
+        if media_type is not None and len(media_type) >= len(_LICENSE_TYPE):
+            announces = media_type.strip().lower() == _LICENSE_TYPE and "license" in relations.lower().split()
+            if announces and len(self.licenses) < LICENSES_KEPT:
+                self.licenses[href[:STATEMENT_CHARACTERS]] = None
+        if relations not in _COMMON_OTHERS:
             self.add_relation(href, frozenset(relations.lower().split()))
 
-    def add_license(self, relations: str, media_type: str, href: str) -> None:
-        """Add the RSL document that a `<link>` announces, if it announces one."""
-        announces = media_type.strip().lower() == _LICENSE_TYPE and "license" in relations.lower().split()
-        if announces and len(self.licenses) < LICENSES_KEPT:
-            self.licenses[href[:STATEMENT_CHARACTERS]] = None
-
     def take_meta(self, name: str | None, http_equiv: str | None, content: str | None) -> None:
-        """Process a `<meta>` element, given the values of its attributes."""
-        if name is None or name not in _COMMON_OTHERS:
-            self.add_meta({"name": name, "http-equiv": http_equiv, "content": content})
+        """Process a `<meta>` element, which may hold a refresh, or directives for this crawler.
+
+        Only the first refresh that leads to another URL is used.
+        """
+        if name in _COMMON_OTHERS:
+            return
+        content = content or ""
+        if content and http_equiv and http_equiv.lower() == "refresh" and not self.refresh:
+            self.refresh = (refresh(content) or (0, ""))[1]
+        name = (name or "").strip().lower()
+        binds = bool(name) and name in ("robots", self._token)
+        if binds:
+            self.robots_metas.append(content)
+        if (binds or name.startswith("tdm-")) and len(self.statements) < STATEMENTS_KEPT:
+            self.statements[name, content[:STATEMENT_CHARACTERS]] = None
 
     def wants_base(self) -> bool:
         """Return whether another `<base>` needs to be examined."""
         return not self.base and self.bases < BASES_MAX
 
     def take_base(self, href: str | None) -> None:
-        """Process a `<base>` element. If it has no `href`, it is only counted."""
+        """Process a `<base>` element. If it has no `href`, it is only counted.
+
+        Only the first base that is a valid http or https URL is used.
+        """
         if self.wants_base():
             self.bases += 1
-            self.add_base(href)
-
-    def add_meta(self, attributes: Mapping[str, str | None]) -> None:
-        """Process a `<meta>` element, which may hold a refresh, or directives for this crawler."""
-        if (attributes.get("http-equiv") or "").lower() == "refresh":
-            self.add_refresh(attributes.get("content"))
-        name = (attributes.get("name") or "").strip().lower()
-        if not name:
-            return
-        binds = name == "robots" or name == self._token
-        if binds:
-            self.robots_metas.append(attributes.get("content") or "")
-        if (binds or name.startswith("tdm-")) and len(self.statements) < STATEMENTS_KEPT:
-            self.statements[name, (attributes.get("content") or "")[:STATEMENT_CHARACTERS]] = None
-
-    def add_refresh(self, content: str | None) -> None:
-        """Add a refresh of a meta element. Only the first refresh that leads to another URL is used."""
-        if content and not self.refresh and (found := refresh(content)) is not None:
-            self.refresh = found[1]
-
-    def add_base(self, href: str | None) -> None:
-        """Set the base URL. Only the first base that is a valid http or https URL is used."""
-        if href is not None and not self.base:
-            self.base = base_url(self._page.url, href)
+            if href is not None:
+                self.base = base_url(self._page.url, href)
 
     def extracted(self, encoding: str, title: str, links_max: int, *, parse_limit: bool = False) -> Extracted:
         """Return an `Extracted` with everything that was collected."""

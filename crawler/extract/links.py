@@ -53,10 +53,9 @@ _ANCESTORS_MAX = 100
 # Self-closed elements of XML, such as `<script src="x"/>`. An HTML parser would search in vain for their end
 # tag.
 _SELF_CLOSED = re.compile(
-    rb"<((?:script|style|title|textarea|iframe|noframes|noembed|noscript|xmp|a)(?=[\s/])[^<>]*)/>",
+    rb"<((script|style|title|textarea|iframe|noframes|noembed|noscript|xmp|a)(?=[\s/])[^<>]*)/>",
     re.IGNORECASE,
 )
-_SELF_CLOSED_NAME = re.compile(rb"[A-Za-z]+")
 
 
 def extract_page(content: bytes, page: Context, config: ExtractConfig) -> Extracted:
@@ -81,7 +80,7 @@ def prepare(content: bytes, page: Context) -> tuple[bytes, str]:
 def prepare_scan(content: bytes, page: Context) -> tuple[bytes, str]:
     """Like `prepare`, but return the bytes for `scanned`. In these bytes, shadow roots are not opened."""
     utf8, encoding = to_utf8(content, page.charset)
-    return _open_self_closed(utf8) if page.xhtml else utf8, encoding
+    return _SELF_CLOSED.sub(rb"<\1></\2>", utf8) if page.xhtml else utf8, encoding
 
 
 def parse(utf8: bytes, encoding: str, page: Context, config: ExtractConfig) -> Extracted:
@@ -186,14 +185,3 @@ def _title_node(tree: LexborHTMLParser) -> LexborNode | None:
     while node is not None and node.tag_id != _TITLE:
         node = node.next
     return node
-
-
-def _open_self_closed(content: bytes) -> bytes:
-    """Replace XHTML's `<script/>` by `<script></script>`."""
-    return _SELF_CLOSED.sub(_with_end_tag, content)
-
-
-def _with_end_tag(match: re.Match[bytes]) -> bytes:
-    name = _SELF_CLOSED_NAME.match(match[1])
-    assert name is not None
-    return b"<%b></%b>" % (match[1], name[0])

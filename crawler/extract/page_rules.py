@@ -6,6 +6,8 @@ pages.
 
 from collections.abc import Iterable
 
+from msgspec.structs import replace
+
 from crawler.config import Config, Overrides
 from crawler.extract.collected import Context
 from crawler.urls.canonical import hostname
@@ -13,7 +15,6 @@ from crawler.urls.media_type import XHTML, field_text
 
 # the header fields that a context contains
 NAMES = frozenset((b"link", b"x-robots-tag", b"refresh"))
-_NAMES = {b"link": "link_values", b"x-robots-tag": "robots_tags"}
 
 
 class PageRules:
@@ -34,12 +35,15 @@ class PageRules:
         want_anchors: bool = False,
         want_markup: bool = False,
     ) -> None:
-        self._want_anchors = want_anchors
-        self._want_markup = want_markup
-        self._token = config.identity.token
+        self._page = Context(
+            "",
+            token=config.identity.token,
+            obey_nofollow=config.robots.nofollow_links,
+            want_requisites=config.crawl.requisites or want_all,
+            want_anchors=want_anchors,
+            want_markup=want_markup,
+        )
         self._policy = config.robots.policy
-        self._nofollow_links = config.robots.nofollow_links
-        self._requisites = config.crawl.requisites or want_all
         self._want_all = want_all
         self._overrides = Overrides(config.override)
 
@@ -60,27 +64,19 @@ class PageRules:
             charset: charset of its Content-Type, "" if none.
             asked_url: the requested URL, for `[[override]]`; "" if it is `url`.
         """
-        values: dict[str, list[str]] = {"link_values": [], "robots_tags": []}
-        refresh = ""
+        values: dict[bytes, list[str]] = {name: [] for name in NAMES}
         for name, value in headers:
-            lowered = name.lower()
-            if lowered in _NAMES:
-                values[_NAMES[lowered]].append(field_text(value))
-            elif lowered == b"refresh" and not refresh:
-                refresh = field_text(value)
-        return Context(
-            url,
-            charset,
-            self._token,
-            tuple(values["link_values"]),
-            refresh,
-            tuple(values["robots_tags"]),
-            self._obeys(asked_url or url),
-            self._nofollow_links,
-            self._requisites,
-            content_type == XHTML,
-            self._want_anchors,
-            self._want_markup,
+            if (kept := values.get(name.lower())) is not None:
+                kept.append(field_text(value))
+        return replace(
+            self._page,
+            url=url,
+            charset=charset,
+            link_values=tuple(values[b"link"]),
+            refresh_value=next(iter(values[b"refresh"]), ""),
+            robots_tags=tuple(values[b"x-robots-tag"]),
+            obey_robots=self._obeys(asked_url or url),
+            xhtml=content_type == XHTML,
         )
 
     def _obeys(self, url: str) -> bool:

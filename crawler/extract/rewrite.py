@@ -19,10 +19,8 @@ with a replaced URL lose `integrity` and `crossorigin`, and a `<meta>` with a Co
 its content.
 """
 
-import html
 import re
 from collections.abc import Callable
-from html.entities import html5
 from itertools import islice
 
 from crawler.extract import css
@@ -31,6 +29,7 @@ from crawler.extract.decode import name_of
 from crawler.extract.foreign import Foreign
 from crawler.extract.headers import refresh
 from crawler.extract.link_attributes import LINK_ATTRIBUTES, REQUISITE_RELATIONS, Form, Kind
+from crawler.extract.references import attribute_text
 from crawler.extract.requisites import srcset_spans
 from crawler.urls.canonical import ancestors, plain_join, query_codec, resolve
 
@@ -82,10 +81,6 @@ for _row in LINK_ATTRIBUTES:
         )
 _CANDIDATES = frozenset(row.attribute.encode() for row in LINK_ATTRIBUTES if row.form is Form.CANDIDATES)
 _DROPPED = frozenset({b"integrity", b"crossorigin"})
-# In attributes, a reference without its semicolon is invalid if a letter, a digit or `=` follows it (13.2.5.73).
-_CHARACTER_REFERENCE = re.compile(
-    r"&(?:#[0-9]++;?|#[xX][0-9a-fA-F]++;?|([a-zA-Z][a-zA-Z0-9]{1,31}+)(;|(?![=])))"
-)
 _SRCSET_UNSAFE = re.compile(r"[\t\n\f\r ]|,$|^,")
 
 
@@ -270,8 +265,7 @@ class _Page:
         return quote + text.encode(self._codec, "xmlcharrefreplace") + quote
 
     def _text(self, value: bytes) -> str:
-        text = value.decode(self._codec, "replace")
-        return _CHARACTER_REFERENCE.sub(_character, text) if "&" in text else text
+        return attribute_text(value.decode(self._codec, "replace"))
 
     # -- URLs
 
@@ -321,13 +315,6 @@ def _unquoted(value: bytes) -> bytes:
 
 def _if_changed(old: str, new: str) -> str | None:
     return None if new is old else new
-
-
-def _character(match: re.Match[str]) -> str:
-    name = match[1]
-    if name is None:
-        return html.unescape(match[0])
-    return html5.get(name + match[2], match[0])
 
 
 def _percent(match: re.Match[str]) -> str:

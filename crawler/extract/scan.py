@@ -8,7 +8,6 @@ only the first megabyte. In that process, the scan of a long page runs in a thre
 event loop.
 """
 
-import html
 import re
 
 from crawler.config import ExtractConfig
@@ -16,6 +15,7 @@ from crawler.extract.collected import Collected, Context, one_line
 from crawler.extract.decode import to_utf8
 from crawler.extract.foreign import Foreign
 from crawler.extract.link_attributes import FOLLOWED
+from crawler.extract.references import attribute_text, data_text
 from crawler.records import Extracted
 
 SCAN_BYTES = 1 << 20  # maximum number of bytes of a page that are scanned in this process
@@ -37,10 +37,6 @@ _ATTRIBUTE = re.compile(
     rb"""([^\s/>=][^\s/>=]*+)(?:\s*+=\s*+(?:"([^"]*+)(?:"|\Z)|'([^']*+)(?:'|\Z)|([^\s>]++)))?+"""
 )
 _READ = frozenset([b"href", b"src", b"rel", b"name", b"content", b"http-equiv", b"type"])
-# Only references with a semicolon are decoded, because in an attribute, `&copy=` and `&copyx` stay unchanged.
-_REFERENCE = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[a-zA-Z][a-zA-Z0-9]{1,31});")
-
-
 _TITLE_END = re.compile(rb"</title\Z", re.IGNORECASE)
 _TITLE_BYTES_MAX = 16 << 10  # maximum number of bytes of a title, before its references are decoded
 
@@ -74,34 +70,27 @@ def scan_utf8(utf8: bytes, encoding: str, page: Context, config: ExtractConfig) 
 def _title(element: bytes) -> str:
     """Return the text of a title element as `one_line` formats it. The end tag may be missing."""
     text = _TITLE_END.sub(b"", element.partition(b">")[2])[:_TITLE_BYTES_MAX]
-    return one_line(html.unescape(text.decode("utf-8", "replace")))
+    return one_line(data_text(text.decode("utf-8", "replace")))
 
 
-def _take(tag: bytes, attributes: dict[str, str | None], found: Collected) -> None:
-    href = attributes.get("href")
-    relations = frozenset((attributes.get("rel") or "").lower().split())
+def _take(tag: bytes, attributes: dict[str, str], found: Collected) -> None:
+    href, relations = attributes.get("href"), attributes.get("rel")
     if tag == b"meta":
-        found.add_meta(attributes)
+        found.take_meta(attributes.get("name"), attributes.get("http-equiv"), attributes.get("content"))
     elif tag == b"base":
-        found.add_base(href)
+        found.take_base(href)
     elif tag == b"link":
-        if href:
-            found.add_license(attributes.get("rel") or "", attributes.get("type") or "", href)
-            found.add_relation(href, relations)
+        found.take_link(relations, href, attributes.get("type"))
     elif (attribute := FOLLOWED[tag.decode("ascii")]) != "href" or not (
-        found.skips_nofollow and "nofollow" in relations
+        found.skips_nofollow and "nofollow" in (relations or "").lower().split()
     ):
         found.add(attributes.get(attribute))
 
 
-def _attributes(text: bytes) -> dict[str, str | None]:
-    found: dict[str, str | None] = {}
+def _attributes(text: bytes) -> dict[str, str]:
+    found: dict[str, str] = {}
     for match in _ATTRIBUTE.finditer(text):
         if (name := match[1].lower()) in _READ and match[0] != match[1]:
             value = match[2] or match[3] or match[4] or b""
-            found.setdefault(name.decode("ascii"), _unescape(value.decode("utf-8", "replace")))
+            found.setdefault(name.decode("ascii"), attribute_text(value.decode("utf-8", "replace")))
     return found
-
-
-def _unescape(value: str) -> str:
-    return _REFERENCE.sub(lambda match: html.unescape(match[0]), value) if "&" in value else value

@@ -23,35 +23,24 @@ def scanned(utf8: bytes, encoding: str, page: Context, config: ExtractConfig) ->
     """
     if not can_scan(page):
         return None
-    scan = PageScan(utf8, page, config)
-    if scan.has_template and (opened := open_shadow_roots(utf8)) is not utf8:
-        scan = PageScan(opened, page, config)
-    return scan.extracted(encoding)
+    found, has_template = scan_page(utf8, encoding, page, config)
+    if has_template and (opened := open_shadow_roots(utf8)) is not utf8:
+        found, _ = scan_page(opened, encoding, page, config)
+    return found
 
 
-class PageScan:
-    """The result of scanning one page."""
+def scan_page(
+    utf8: bytes, encoding: str, page: Context, config: ExtractConfig, scanner: type[LinkScanner] = LinkScanner
+) -> tuple[Extracted | None, bool]:
+    """Return what the scanner finds (None if the page must be parsed), and whether the page has a template."""
+    found, others = Collected(page), None
+    if page.want_requisites or config.all_attributes:
+        from crawler.extract.requisites import OtherUrls  # imported here, because few crawls want requisites
 
-    def __init__(
-        self, utf8: bytes, page: Context, config: ExtractConfig, scanner: type[LinkScanner] = LinkScanner
-    ) -> None:
-        self._links_max = config.links_max
-        self._wants_requisites = page.want_requisites
-        self._found = Collected(page)
-        self._others = None
-        if page.want_requisites or config.all_attributes:
-            # imported here, because few crawls want requisites
-            from crawler.extract.requisites import OtherUrls
-
-            self._others = OtherUrls(config.links_max, all_attributes=config.all_attributes)
-        self._scanner = scanner(utf8, self._found, config.links_max, self._others)
-        self._is_whole = self._scanner.scan()
-        self.has_template = self._scanner.has_template
-
-    def extracted(self, encoding: str) -> Extracted | None:
-        """Return what the scanner found; None if the page must be parsed."""
-        if not self._is_whole:
-            return None
-        if self._others is not None:
-            self._others.add_to(self._found, requisites=self._wants_requisites)
-        return self._found.extracted(encoding, one_line(self._scanner.title_text()), self._links_max)
+        others = OtherUrls(config.links_max, all_attributes=config.all_attributes)
+    reading = scanner(utf8, found, config.links_max, others)
+    if not reading.scan():
+        return None, reading.has_template
+    if others is not None:
+        others.add_to(found, requisites=page.want_requisites)
+    return found.extracted(encoding, one_line(reading.title_text()), config.links_max), reading.has_template

@@ -8,18 +8,16 @@ The caller decides which `lastmod` values are signals.
 """
 
 import re
-import zlib
 from collections.abc import Callable, Iterable
 from datetime import UTC, datetime, timedelta, timezone
 
 import msgspec
 
 from crawler.config import SitemapsConfig
+from crawler.content_codings import decoder_of
 from crawler.extract.xmlstream import BLANK, BOM, Name, XmlStream
 
-GZIP_MAGIC = b"\x1f\x8b"
 DECODE_STEP_BYTES = 64 << 10  # number of bytes decoded at once; a small value keeps each step short
-MEMBERS_MAX = 1000  # maximum number of members in a gzip file
 LINE_BYTES_MAX = 8192  # maximum bytes per line of a text map; longer lines are not URLs
 # maximum number of elements per <url>: loc, lastmod, changefreq, priority, and perhaps images and languages
 ELEMENTS_PER_URL = 40
@@ -62,10 +60,8 @@ class SitemapReader:
     def __init__(self, config: SitemapsConfig) -> None:
         self._config = config
         self._found = Sitemap(entries=[], maps=[])
-        self._bytes_left = int(config.bytes_max)
-        self._head: bytes | None = b""  # first bytes of the body, kept until gzip can be recognized
-        self._decoded_head = b""  # first decoded bytes, kept until the format can be recognized
-        self._gzip: _Gunzip | None = None
+        self._decoder = decoder_of((b"gzip",), limit=int(config.bytes_max), step=DECODE_STEP_BYTES)
+        self._head = b""  # first decoded bytes, kept until the format can be recognized
         self._form: XmlStream | _Lines | None = None
         self._loc = ""
         self._lastmod: float | None = None
@@ -77,21 +73,17 @@ class SitemapReader:
 
     def feed(self, chunk: bytes) -> None:
         """Read the next bytes of the body, from which the content coding has been removed."""
-        if self._head is not None:
-            self._head += chunk
-            if len(self._head) < len(GZIP_MAGIC):
-                return
-            chunk, self._head = self._head, None
-            self._gzip = _Gunzip() if chunk.startswith(GZIP_MAGIC) else None
-        if self._gzip is None:
-            self._take(chunk)
-        else:
-            self._gunzip(chunk)
+        pieces = self._decoder.pieces(chunk)
+        while not self.done and (piece := next(pieces, None)) is not None:
+            self._take(piece)
+        if self._decoder.full and not self.done:
+            self._found.problem = "the map is too large"
 
     def close(self) -> Sitemap:
         """End the body and return its contents."""
-        self._take(self._head or b"")
-        self._take_form(self._decoded_head, final=True)
+        for piece in self._decoder.finish():
+            self._take(piece)
+        self._take(b"", final=True)
         # `_form` refers to methods of this object, so the two form a reference cycle
         form, self._form = self._form, None
         if form is not None:
@@ -99,34 +91,15 @@ class SitemapReader:
             self._found.problem = self._found.problem or form.problem
         return self._found
 
-    def _gunzip(self, body: bytes) -> None:
-        assert self._gzip is not None
-        for at in range(0, len(body), DECODE_STEP_BYTES):
-            chunk = body[at : at + DECODE_STEP_BYTES]
-            while not self.done and (decoded := self._gzip.decode(chunk)) is not None:
-                chunk = b""
-                self._take(decoded)
-                self._found.problem = self._found.problem or self._gzip.problem
-
-    def _take(self, decoded: bytes) -> None:
-        cut = len(decoded) > self._bytes_left
-        decoded = decoded[: self._bytes_left]
-        self._bytes_left -= len(decoded)
+    def _take(self, decoded: bytes, *, final: bool = False) -> None:
         if self._form is None:
-            decoded, self._decoded_head = self._decoded_head + decoded, b""
-        self._take_form(decoded, final=False)
-        if cut and not self.done:
-            self._found.problem = "the map is too large"
-
-    def _take_form(self, decoded: bytes, *, final: bool) -> None:
-        if self._form is None:
-            decoded = decoded.lstrip(BLANK)
+            decoded = (self._head + decoded).lstrip(BLANK)
             if len(decoded) <= len(BOM) and not final:
-                self._decoded_head = decoded
+                self._head = decoded
                 return
             decoded = decoded.removeprefix(BOM).lstrip(BLANK)
             if not decoded and not final:
-                self._decoded_head = BOM
+                self._head = BOM
                 return
             self._form = self._new_form(decoded)
         for at in range(0, len(decoded), DECODE_STEP_BYTES):
@@ -174,12 +147,8 @@ def is_sitemap(start: bytes) -> bool:
 
     Media types are ignored: servers send sitemaps as XML, gzip, text or bytes of an unknown type.
     """
-    if start.startswith(GZIP_MAGIC):
-        try:
-            start = zlib.decompressobj(wbits=31).decompress(start, _HEAD_BYTES)
-        except zlib.error:
-            return False
-    return _ROOT.match(start[:_HEAD_BYTES]) is not None
+    decoder = decoder_of((b"gzip",), limit=_HEAD_BYTES, step=_HEAD_BYTES)
+    return _ROOT.match(b"".join(decoder.feed(start[: 4 * _HEAD_BYTES]))) is not None
 
 
 def read_sitemap(body: bytes, config: SitemapsConfig) -> Sitemap:
@@ -245,50 +214,3 @@ class _Lines:
         text = line.strip(BLANK)
         if len(text) <= LINE_BYTES_MAX and text[:8].lower().startswith((b"http://", b"https://")):
             self._add(text.decode("utf-8", "replace"), None)
-
-
-class _Gunzip:
-    """Decodes a gzip stream of several members, one step at a time."""
-
-    def __init__(self) -> None:
-        self._member = zlib.decompressobj(wbits=31)
-        self._members_left = MEMBERS_MAX
-        self._rest = b""
-        self._ended = False
-        self.problem = ""
-
-    def decode(self, chunk: bytes) -> bytes | None:
-        """Return the next part of the output; None if all input given so far is decoded."""
-        chunk, self._rest = self._rest + chunk, b""
-        if self._member.eof and not self._begins_member(chunk):
-            return None
-        before = self._member.copy()
-        try:
-            decoded = self._member.decompress(chunk, DECODE_STEP_BYTES)
-        except zlib.error as error:
-            self.problem = f"gzip: {error}"
-            return _salvage(before, chunk)
-        self._rest = self._member.unused_data if self._member.eof else self._member.unconsumed_tail
-        return decoded if decoded or self._rest else None
-
-    def _begins_member(self, chunk: bytes) -> bool:
-        """Return whether another member follows. Other bytes after the last member are ignored."""
-        if self._ended or len(chunk) < len(GZIP_MAGIC):
-            self._rest = b"" if self._ended else chunk
-            return False
-        self._members_left -= 1
-        self._ended = not chunk.startswith(GZIP_MAGIC) or self._members_left < 0
-        if not self._ended:
-            self._member = zlib.decompressobj(wbits=31)
-        return not self._ended
-
-
-def _salvage(member: "zlib._Decompress", chunk: bytes) -> bytes:
-    """Return the output of `chunk` up to its error, because zlib itself returns no output if there is an error."""
-    decoded = []
-    try:
-        for at in range(len(chunk)):
-            decoded.append(member.decompress(chunk[at : at + 1], DECODE_STEP_BYTES))
-    except zlib.error:
-        pass
-    return b"".join(decoded)

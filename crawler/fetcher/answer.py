@@ -13,8 +13,9 @@ import sys
 from enum import Enum
 
 from crawler import content_codings
+from crawler.config import FetchConfig
 from crawler.fetcher import framing
-from crawler.fetcher.fetch_request import ContentListener, FetchLimits
+from crawler.fetcher.fetch_request import ContentListener
 from crawler.fetcher.file_body import FileBody
 from crawler.fetcher.framing import BadAnswer, Body, Head
 from crawler.fetcher.held_body import HeldBody
@@ -81,7 +82,7 @@ class Answer:
 
     def __init__(
         self,
-        limits: FetchLimits,
+        limits: FetchConfig,
         listener: ContentListener | None = None,
         file: FileBody | None = None,
         url: str = "",

@@ -29,9 +29,9 @@ from crawler.fetcher.address_guard import AddressGuard
 from crawler.fetcher.answer import Answer
 from crawler.fetcher.connection import RATE, READ_BYTES, Connection
 from crawler.fetcher.connection_error import ConnectionNotOpened
-from crawler.fetcher.connector import Connector, check_proxy
-from crawler.fetcher.fetch_request import FetchLimits, FetchRequest, Target
-from crawler.fetcher.idle_pool import IdlePool
+from crawler.fetcher.connector import Connector
+from crawler.fetcher.fetch_request import FetchRequest, Target
+from crawler.fetcher.idle_pool import Authority, IdlePool
 from crawler.fetcher.prepared_requests import PreparedRequest, PreparedRequests, record_request
 from crawler.fetcher.proxy_health import ProxyHealth
 from crawler.fetcher.read_turns import SHARE, ReadTurns
@@ -72,7 +72,6 @@ class Client:
         self._config = fetch
         self._throttle = Throttle(fetch.bytes_per_second / processes)
         self._clock = clock
-        self._limits = FetchLimits.of(fetch)
         self._requests = PreparedRequests(fetch, identity, clock.now())
         self._guard = AddressGuard(network.allow_networks, network.allow_ports)
         self._view = memoryview(bytearray(READ_BYTES))
@@ -81,23 +80,21 @@ class Client:
         self._resting: ReadTurns[Connection] = ReadTurns()
         self._joining = asyncio.Lock()
         self._spent = 0.0  # seconds spent reading in this turn of the event loop
-        self._tick = _tick(self._limits)
+        self._tick = _tick(fetch)
         self._idle: IdlePool[Connection] = IdlePool(fetch.idle_connections_max)
         self._broken: dict[str, None] = {}
         self._timer: asyncio.TimerHandle | None = None
         self._due = 0.0  # when the timer should fire (monotonic)
         self._closing = False
         self._unexpected = unexpected or Unexpected()
-        check_proxy(fetch.proxy)
-        self._connector: Connector
+        self._connector = Connector(self._guard, fetch.proxy, limited=bool(self._throttle))
         self._connectors: dict[str, Connector] = {}  # one connector for each proxy that a request has named
         self._proxy_health: ProxyHealth | None = None
+        if address := self._connector.proxy:
+            self._proxy_health = ProxyHealth(address, logs_in="@" in fetch.proxy)
 
     async def start(self) -> None:
         """Prepare for fetching; call it in the event loop that fetches."""
-        self._connector = Connector(self._guard, self._config.proxy, limited=bool(self._throttle))
-        if address := self._connector.proxy:
-            self._proxy_health = ProxyHealth(address, logs_in="@" in self._config.proxy)
         allowed = _allow_descriptors(_DESCRIPTORS + 2 * self._config.idle_connections_max)
         self._idle = IdlePool(min(self._config.idle_connections_max, allowed // 2))
 
@@ -112,11 +109,9 @@ class Client:
         while len(self._idle):
             self._idle.expire(math.inf, _CLOSED_MAX)
             await asyncio.sleep(0)
-        for connector in (self._connector, *self._connectors.values()):
-            await connector.close()
 
     def _connector_of(self, request: FetchRequest) -> Connector:
-        """Return the connector for the request's proxy. Above `request_proxies_max` connectors, close the oldest one."""
+        """Return the connector for the request's proxy. Above `request_proxies_max` connectors, drop the oldest one."""
         if not request.proxy:
             return self._connector
         connector = self._connectors.pop(request.proxy, None)
@@ -124,8 +119,7 @@ class Client:
             connector = self._connector.through(request.proxy)
         self._connectors[request.proxy] = connector
         if len(self._connectors) > self._config.request_proxies_max:
-            oldest = self._connectors.pop(next(iter(self._connectors)))
-            asyncio.get_running_loop().create_task(oldest.close())
+            del self._connectors[next(iter(self._connectors))]
         return connector
 
     async def fetch(self, request: FetchRequest) -> Fetch:
@@ -186,9 +180,8 @@ class Client:
         self, request: FetchRequest, prepared: PreparedRequest, started: float
     ) -> tuple[Connection, Answer, str]:
         """Return the connection, the answer received on it, and how the request got the connection."""
-        target, sent, limits = prepared.target, prepared.sent, request.limits(self._limits)
-        mode = request.tls or self._config.tls
-        key = (target.scheme, target.hostname, target.port, mode)
+        target, sent, limits = prepared.target, prepared.sent, request.limits(self._config)
+        key = (target.scheme, target.hostname, target.port, request.tls or self._config.tls)
         deadline = started + limits.total_timeout
         connection = (
             self._kept(key, request, started) if request.method == "GET" and not request.proxy else None
@@ -198,11 +191,11 @@ class Client:
             if answer.failure is not Outcome.RESET or answer.wire_bytes:
                 return connection, answer, "reused"
             connection.close()
-        connection = await self._open(target, request, limits, mode, deadline)
+        connection = await self._open(key, target, request, limits, deadline)
         answer = await self._ask(connection, sent, limits, deadline, request)
         return connection, answer, connection.opened
 
-    def _kept(self, key: tuple[str, str, int, str], request: FetchRequest, now: float) -> Connection | None:
+    def _kept(self, key: Authority, request: FetchRequest, now: float) -> Connection | None:
         """Return the host's idle connection, unless something has arrived on it since its last answer."""
         addresses = () if self._connector.proxied else request.addresses
         connection = self._idle.take(key, addresses, now)
@@ -215,7 +208,7 @@ class Client:
         self,
         connection: Connection,
         sent: bytes,
-        limits: FetchLimits,
+        limits: FetchConfig,
         deadline: float,
         request: FetchRequest,
     ) -> Answer:
@@ -304,34 +297,25 @@ class Client:
             self._connector.keep_session(connection.key[1], transport, verify=connection.tls_ok)
 
     async def _open(
-        self, target: Target, request: FetchRequest, limits: FetchLimits, mode: str, deadline: float
+        self, key: Authority, target: Target, request: FetchRequest, limits: FetchConfig, deadline: float
     ) -> Connection:
         """Open a connection. In mode "record", retry without verification if verification fails."""
-        verified = not (mode == "record" and target.host in self._broken)
-        try:
-            return await self._connect(target, request, limits, mode, deadline, verified)
-        except ConnectionNotOpened as error:
-            if not (verified and mode == "record" and error.outcome in TLS_FAILURES):
-                raise
-        connection = await self._connect(target, request, limits, mode, deadline, False)
-        self._broken[target.host] = None
-        if len(self._broken) > _BROKEN_MAX:
-            del self._broken[next(iter(self._broken))]
-        return connection
-
-    async def _connect(
-        self,
-        target: Target,
-        request: FetchRequest,
-        limits: FetchLimits,
-        mode: str,
-        deadline: float,
-        verify: bool,
-    ) -> Connection:
-        key = (target.scheme, target.hostname, target.port, mode)
-        connection = Connection(key, self._view, self, tls_ok=verify)
-        connector = self._connector_of(request)
-        await connector.open(connection, target, request.addresses, limits, deadline, verify=verify)
+        records = key[3] == "record"
+        verify = not (records and target.host in self._broken)
+        while True:
+            connection = Connection(key, self._view, self, tls_ok=verify)
+            connector = self._connector_of(request)
+            try:
+                await connector.open(connection, target, request.addresses, limits, deadline, verify=verify)
+                break
+            except ConnectionNotOpened as error:
+                if not (verify and records and error.outcome in TLS_FAILURES):
+                    raise
+                verify = False
+        if not verify:
+            self._broken[target.host] = None
+            if len(self._broken) > _BROKEN_MAX:
+                del self._broken[next(iter(self._broken))]
         return connection
 
     def _release(self, connection: Connection, answer: Answer, request: FetchRequest) -> None:
@@ -416,7 +400,7 @@ def _allow_descriptors(wanted: int) -> int:
     return soft
 
 
-def _tick(limits: FetchLimits) -> float:
+def _tick(limits: FetchConfig) -> float:
     """Return the seconds between two checks of the time limits: a tenth of the shortest limit, within bounds."""
     shortest = min(limits.header_timeout, limits.silence_timeout, limits.total_timeout)
     return max(min(shortest / 10.0, _TICK_MAX), _TICK_MIN)

@@ -26,11 +26,11 @@ import select
 import socket
 import struct
 import time
-from collections.abc import Callable
 from typing import Any, Protocol
 
+from crawler.config import FetchConfig
 from crawler.fetcher.answer import Answer, AnswerState
-from crawler.fetcher.fetch_request import FetchLimits, HeldSlot
+from crawler.fetcher.fetch_request import HeldSlot
 from crawler.fetcher.idle_pool import Authority
 
 READ_BYTES = 64 << 10
@@ -68,7 +68,7 @@ class Connection(asyncio.BufferedProtocol):
 
     `sock` is the socket, if it is known. `opened` says how the connection was opened: "plain", or with a
     "full" or "resumed" TLS handshake. `took` is the duration of the last exchange in seconds, and `read_time`
-    is the part of it that we spent reading the answer. `on_close` is called once, when the connection ends.
+    is the part of it that we spent reading the answer.
     """
 
     __slots__ = (
@@ -90,7 +90,6 @@ class Connection(asyncio.BufferedProtocol):
         "idle_until",
         "key",
         "lost",
-        "on_close",
         "opened",
         "read_time",
         "sock",
@@ -110,7 +109,7 @@ class Connection(asyncio.BufferedProtocol):
         self._answer: Answer | None = None
         self._error: Exception | None = None
         self._waiter: asyncio.Future[None] | None = None
-        self._limits: FetchLimits | None = None
+        self._limits: FetchConfig | None = None
         self._slot: HeldSlot | None = None
         self._unrested_bytes = 0
         self._asked_at = self._heard_at = self._deadline = 0.0
@@ -123,7 +122,6 @@ class Connection(asyncio.BufferedProtocol):
         self.opened = "plain"
         self.address = ""
         self.sock: socket.socket | None = None
-        self.on_close: Callable[[], None] | None = None
         self.transport: Any = None
 
     def connection_made(self, transport: Any) -> None:
@@ -149,7 +147,7 @@ class Connection(asyncio.BufferedProtocol):
         self,
         request: bytes,
         answer: Answer,
-        limits: FetchLimits,
+        limits: FetchConfig,
         deadline: float,
         slot: HeldSlot | None = None,
     ) -> None:
@@ -311,8 +309,6 @@ class Connection(asyncio.BufferedProtocol):
             return
         self._client.parts(self, transport)
         transport.abort()
-        if self.on_close is not None:
-            self.on_close()
 
     def fail(self, error: Exception) -> None:
         """Make `exchange` raise `error`. An error raised by a callback would be lost, and the fetch would hang."""

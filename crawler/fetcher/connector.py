@@ -1,12 +1,12 @@
-"""Opens all connections, so that none bypasses the address guard. Libraries implement the protocols of proxies.
+"""Opens all connections, so that none bypasses the address guard.
 
 The guard is called in `_socket`, just before it connects to an address. A guard in the resolver could be
 bypassed by an address in an odd spelling. This module looks up only the names of proxies.
 The addresses of all other hosts come with the fetch request. Connecting has a time limit, and so has the TLS handshake.
 
-    addresses -> guard -> TCP, as in RFC 8305 -> (TLS) -> the connection's protocol
-    SOCKS proxy (python-socks; RFC 1928) -------^
-    HTTP proxy (aiohttp; CONNECT for https) ---------------> the connection's protocol
+    addresses -> guard -> TCP, as in RFC 8305 ----------> (TLS) -> the connection's protocol
+    SOCKS proxy (python-socks; RFC 1928) -----------------^
+    HTTP proxy, with or without TLS -> CONNECT for https -^
 
 A failure raises `ConnectionNotOpened` with the outcome of the fetch.
 """
@@ -18,33 +18,81 @@ import re
 import socket
 import ssl
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
+from urllib.parse import unquote, urlsplit
 
 import aiohappyeyeballs
 
+from crawler.config import FetchConfig
 from crawler.config.forms import PROXY
 from crawler.errors import ConfigError
 from crawler.fetcher import tls
 from crawler.fetcher.address_guard import AddressGuard
 from crawler.fetcher.connection import READ_BYTES, Connection
 from crawler.fetcher.connection_error import ConnectionNotOpened, one_line
-from crawler.fetcher.fetch_request import FetchLimits, Target
+from crawler.fetcher.fetch_request import Target
+from crawler.fetcher.framing import HEAD_END, BadAnswer, parse_head
 from crawler.fetcher.throttle import WINDOW_BYTES
 from crawler.fetcher.tls import tls_outcome
 from crawler.fetcher.tls_transport import Handshakes, TlsTransport
 from crawler.records import Outcome
 
-if TYPE_CHECKING:
-    from yarl import URL
-
-    from crawler.fetcher.tunnels import Tunnels
-
 _SOCKS_TARGET = (3, 4, 5, 6)  # RFC 1928, 6: network or host unreachable, connection refused, TTL expired
 _HAPPY_EYEBALLS_DELAY = 0.25  # seconds until the next address is tried in parallel with the first (RFC 8305)
+_HEAD_BYTES_MAX = 64 << 10  # maximum size of the header block with which a proxy answers CONNECT
 
 
 class _Denied(OSError):
     """The guard denies this address."""
+
+
+class Proxy(NamedTuple):
+    """A proxy. `address` is its URL without credentials.
+
+    `authorization` is the Proxy-Authorization value made from the credentials, or "".
+    """
+
+    address: str
+    host: str
+    port: int
+    authorization: str
+
+
+class _Tunnel(asyncio.Protocol):
+    """Requests a tunnel from an HTTP proxy."""
+
+    def __init__(self) -> None:
+        self._head = b""
+        self._answered: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    async def open(self, transport: Any, target: Target, proxy: Proxy) -> None:
+        """Open a tunnel to `target`.
+
+        Raises:
+            ConnectionNotOpened: the proxy refused.
+            BadAnswer: the proxy's answer is not valid HTTP.
+            OSError: the connection was lost.
+        """
+        name = f"[{target.hostname}]" if ":" in target.hostname else target.hostname
+        login = f"Proxy-Authorization: {proxy.authorization}\r\n" if proxy.authorization else ""
+        place = f"{name}:{target.port}"
+        transport.write(f"CONNECT {place} HTTP/1.1\r\nHost: {place}\r\n{login}\r\n".encode("latin-1"))
+        await self._answered
+        head = parse_head(self._head, fields_max=_HEAD_BYTES_MAX, field_bytes_max=_HEAD_BYTES_MAX)
+        if not 200 <= head.status < 300:
+            said = f"the proxy answers {head.status} {head.reason}"[:300]
+            raise ConnectionNotOpened(Outcome.PROXY_ERROR, said)
+
+    def data_received(self, data: bytes) -> None:
+        self._head += data
+        if HEAD_END.search(self._head) and not self._answered.done():
+            self._answered.set_result(None)
+        elif len(self._head) > _HEAD_BYTES_MAX:
+            self.connection_lost(ConnectionResetError("the proxy's header block is too large"))
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if not self._answered.done():
+            self._answered.set_exception(error or ConnectionResetError("the proxy closed the connection"))
 
 
 class Connector:
@@ -57,19 +105,11 @@ class Connector:
     def __init__(self, guard: AddressGuard, proxy: str, *, limited: bool = False) -> None:
         self._guard = guard
         self._limited = limited
-        self._proxy, self.authorization = check_proxy(proxy)
+        self._proxy = check_proxy(proxy)
         self._socks = re.sub(r"^(socks[45])[ah]:", r"\1:", proxy) if proxy.startswith("socks") else ""
         self._contexts: dict[bool, tls.ResumingContext] = {}  # shared by the connectors of all proxies
         self._view = memoryview(bytearray(READ_BYTES))
         self.handshakes = Handshakes()
-        self._tunnels: Tunnels | None = None
-        if self._proxy is not None and not self._socks:
-            # imported only if needed: importing aiohttp takes a third of the start-up time
-            from crawler.fetcher import (
-                tunnels,
-            )
-
-            self._tunnels = tunnels.Tunnels(self._proxy, self.authorization, self._context)
 
     def through(self, proxy: str) -> "Connector":
         """Return a connector through another proxy, with the same guard and TLS sessions."""
@@ -80,7 +120,12 @@ class Connector:
     @property
     def proxy(self) -> str:
         """The proxy's address without credentials; "" if there is none."""
-        return "" if self._proxy is None else str(self._proxy).rstrip("/")
+        return "" if self._proxy is None else self._proxy.address
+
+    @property
+    def authorization(self) -> str:
+        """The Proxy-Authorization value for the proxy; "" if none is needed."""
+        return "" if self._proxy is None else self._proxy.authorization
 
     @property
     def proxied(self) -> bool:
@@ -110,7 +155,7 @@ class Connector:
         connection: Connection,
         target: Target,
         addresses: tuple[str, ...],
-        limits: FetchLimits,
+        limits: FetchConfig,
         deadline: float,
         *,
         verify: bool,
@@ -122,23 +167,43 @@ class Connector:
         Raises:
             ConnectionNotOpened: the connection was denied, refused or timed out, or its handshake failed.
         """
-        if self._tunnels is not None:
-            return await self._tunnels.open(connection, target, limits, deadline, verify)
-        allowed = () if self._socks else self._allowed(target, addresses)
+        allowed = () if self.proxied else self._allowed(target, addresses)
         stream = self._stream(connection, target, verify) if target.scheme == "https" else None
+        failed = Outcome.PROXY_ERROR if self.proxied else Outcome.CONNECT_ERROR
         try:
             async with asyncio.timeout(min(limits.connect_timeout, deadline - time.monotonic())):
-                sock = connection.sock = await self._reach(target, allowed)
-                await asyncio.get_running_loop().create_connection(lambda: stream or connection, sock=sock)
+                if self._proxy is not None and not self._socks:
+                    await self._tunnel(self._proxy, target, stream or connection)
+                else:
+                    sock = connection.sock = await self._reach(target, allowed)
+                    await asyncio.get_running_loop().create_connection(
+                        lambda: stream or connection, sock=sock
+                    )
         except TimeoutError as error:
-            failed = Outcome.PROXY_ERROR if self._socks else Outcome.CONNECT_ERROR
             raise ConnectionNotOpened(failed, "no connection in time") from error
-        except (OSError, RuntimeError) as error:
-            raise ConnectionNotOpened(_denied_or(Outcome.CONNECT_ERROR, error), one_line(error)) from error
+        except (OSError, RuntimeError, BadAnswer) as error:
+            failed = Outcome.ADDRESS_DENIED if isinstance(error, _Denied) else failed
+            raise ConnectionNotOpened(failed, one_line(error)) from error
         if stream is not None:
             await self._handshake(stream, limits, deadline)
             connection.opened = "resumed" if stream.ssl_object.session_reused else "full"
             connection.connection_made(stream)
+
+    async def _tunnel(self, proxy: Proxy, target: Target, protocol: asyncio.BufferedProtocol) -> None:
+        """Connect `protocol` to an HTTP proxy or, for an https target, to the target through a tunnel of the proxy."""
+        loop = asyncio.get_running_loop()
+        context = self._context(True) if proxy.address.startswith("https:") else None
+        if target.scheme == "http":
+            await loop.create_connection(lambda: protocol, proxy.host, proxy.port, ssl=context)
+            return
+        transport, tunnel = await loop.create_connection(_Tunnel, proxy.host, proxy.port, ssl=context)
+        try:
+            await tunnel.open(transport, target, proxy)
+        except BaseException:
+            transport.abort()
+            raise
+        transport.set_protocol(protocol)
+        protocol.connection_made(transport)
 
     async def _reach(self, target: Target, addresses: tuple[str, ...]) -> socket.socket:
         """Return a TCP connection to one of the addresses or, through a SOCKS proxy, to the target's name."""
@@ -181,7 +246,7 @@ class Connector:
         except (ValueError, ssl.SSLError) as error:
             raise ConnectionNotOpened(tls_outcome(error), one_line(error)) from error
 
-    async def _handshake(self, stream: TlsTransport, limits: FetchLimits, deadline: float) -> None:
+    async def _handshake(self, stream: TlsTransport, limits: FetchConfig, deadline: float) -> None:
         try:
             async with asyncio.timeout(min(limits.tls_timeout, deadline - time.monotonic())):
                 await stream.handshake()
@@ -214,40 +279,32 @@ class Connector:
             made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, WINDOW_BYTES)
         return made
 
-    async def close(self) -> None:
-        if self._tunnels is not None:
-            await self._tunnels.close()
 
-
-def _denied_or(outcome: Outcome, error: BaseException) -> Outcome:
-    return Outcome.ADDRESS_DENIED if isinstance(error, _Denied) else outcome
-
-
-def check_proxy(text: str) -> "tuple[URL | None, str]":
-    """Return the proxy's URL without its credentials, and the Proxy-Authorization value made from the credentials.
+def check_proxy(text: str) -> Proxy | None:
+    """Return the proxy with this URL; None if the text is "".
 
     Raises:
         ConfigError: the text is not a proxy URL, or the SOCKS library is not installed.
     """
     if not text:
-        return None, ""
-    from yarl import URL  # imported here, as few crawls have a proxy
-
+        return None
     try:
-        url = URL(text)
+        parts = urlsplit(text)
+        port = parts.port or (443 if parts.scheme == "https" else 80)
     except ValueError:
-        url = URL()
-    if not PROXY.match(text) or not url.host:
+        parts, port = urlsplit(""), 0
+    if not PROXY.match(text) or not parts.hostname:
         raise ConfigError(
             "configuration: fetch.proxy: not a proxy URL such as http://proxy:3128 or socks5://proxy:1080"
         )
-    if url.scheme.startswith("socks"):
+    authorization = ""
+    if parts.scheme.startswith("socks"):
         _socks_library()
-        return url.with_user(None), ""
-    if url.user is None:
-        return url, ""
-    credentials = f"{url.user}:{url.password or ''}".encode()
-    return url.with_user(None), "Basic " + base64.b64encode(credentials).decode()
+    elif parts.username is not None:
+        login = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
+        authorization = "Basic " + base64.b64encode(login.encode()).decode()
+    address = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
+    return Proxy(address, parts.hostname, port, authorization)
 
 
 def _socks_library() -> Any:

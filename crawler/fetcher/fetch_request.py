@@ -40,26 +40,6 @@ class HeldSlot(Protocol):
         """Release the slot, because the request does not need a slot while it waits."""
 
 
-class FetchLimits(msgspec.Struct, frozen=True, gc=False):
-    """The limits of one fetch, in bytes and in seconds (`fetcher/README.md`, "Time and size limits")."""
-
-    connect_timeout: float
-    tls_timeout: float
-    header_timeout: float
-    silence_timeout: float
-    total_timeout: float
-    header_bytes_max: int
-    header_field_bytes_max: int
-    header_fields_max: int
-    body_bytes_max: int
-    wire_bytes_max: int
-    decode_step_bytes: int
-
-    @classmethod
-    def of(cls, config: FetchConfig) -> "FetchLimits":
-        return cls(**{name: getattr(config, name) for name in cls.__struct_fields__})
-
-
 class Cookies(Protocol):
     """A cookie jar (`cookies.CookieJar`). If `lasts` is True, it may hold logins, which are never recorded."""
 
@@ -124,7 +104,7 @@ class FetchRequest(msgspec.Struct):
     def conditional(self) -> bool:
         return bool(self.etag or self.last_modified)
 
-    def limits(self, default: FetchLimits) -> FetchLimits:
+    def limits(self, default: FetchConfig) -> FetchConfig:
         """Return the limits of this request. Limits that the request does not set are taken from `default`."""
         if self.body_bytes_max is None and self.total_timeout is None and self.wire_bytes_max is None:
             return default

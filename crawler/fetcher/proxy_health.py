@@ -13,7 +13,7 @@ from crawler.records import Fetch, Outcome
 log = logging.getLogger("crawler.fetcher")
 
 WORD_INTERVAL = 60.0  # seconds between two log lines about a failure, as some proxies fail occasionally
-_ANSWERS = "the proxy answers "  # `tunnels.py`
+_ANSWERS = "the proxy answers "  # `connector.py`
 
 
 class ProxyHealth:

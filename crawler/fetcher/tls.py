@@ -15,7 +15,6 @@ has failed, and the fetch is flagged.
 """
 
 import ssl
-from collections.abc import Callable
 from typing import Any
 
 from crawler.records import Outcome
@@ -37,11 +36,10 @@ def tls_outcome(error: BaseException) -> Outcome:
 
 
 class ResumingContext(ssl.SSLContext):
-    """A client context that offers each host its last session, and reports the start of a handshake."""
+    """A client context that offers each host its last session."""
 
     # number of hosts whose sessions are kept, in 12 MiB; the front has only some 500 hosts
     sessions_max = 2048
-    on_handshake: Callable[[], None] | None = None
 
     def __init__(self, protocol: int) -> None:
         self._sessions: dict[str, ssl.SSLSession] = {}
@@ -49,8 +47,6 @@ class ResumingContext(ssl.SSLContext):
     def wrap_bio(
         self, incoming: ssl.MemoryBIO, outgoing: ssl.MemoryBIO, *arguments: Any, **options: Any
     ) -> ssl.SSLObject:
-        if self.on_handshake is not None:
-            self.on_handshake()
         hostname = options.get("server_hostname")
         session = self._sessions.get(hostname) if hostname else None
         return super().wrap_bio(incoming, outgoing, *arguments, **{**options, "session": session})

@@ -21,7 +21,7 @@ from crawler.extract.link_attributes import LINK_ATTRIBUTES
 from crawler.extract.links import extract_page, parse, prepare, prepare_scan
 from crawler.extract.parser_child import read_here
 from crawler.extract.references import attribute_text, data_text
-from crawler.extract.scanned import PageScan, scanned
+from crawler.extract.scanned import scan_page, scanned
 from crawler.records import Extracted
 from tests.extract.soup import soup
 from tests.forms import interpreted
@@ -52,7 +52,7 @@ def scan(
     content: bytes, page: Context, form: str = "installed", config: ExtractConfig = CONFIG
 ) -> Extracted | None:
     """Return what the installed or the interpreted scanner finds; None if it leaves the page to the parser."""
-    return PageScan(content, page, config, FORMS[form].LinkScanner).extracted("utf-8")
+    return scan_page(content, "utf-8", page, config, FORMS[form].LinkScanner)[0]
 
 
 def assert_same(content: bytes, form: str = "installed") -> bool:

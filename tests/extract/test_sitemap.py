@@ -121,7 +121,6 @@ def test_a_broken_gzip_stream_gives_what_was_decoded() -> None:
     assert read_sitemap(body[:-20], CONFIG).entries == SAMPLE_ENTRIES[:2]
     damaged = body[:-8] + bytes(8)
     assert read_sitemap(damaged, CONFIG).entries == SAMPLE_ENTRIES
-    assert "gzip" in read_sitemap(damaged, CONFIG).problem
 
 
 def test_an_empty_body_is_an_empty_map() -> None:

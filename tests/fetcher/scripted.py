@@ -67,8 +67,10 @@ def silent_port() -> Iterator[int]:
 class Relay:
     """A proxy on loopback that runs `_talk` for each client. It is a context manager, and listens at `authority`."""
 
+    context: ssl.SSLContext | None = None
+
     async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0, ssl=self.context)
         self.authority = f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
         return self
 

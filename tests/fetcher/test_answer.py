@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from crawler.config import FetchConfig
 from crawler.fetcher.answer import Answer, AnswerState
-from crawler.fetcher.fetch_request import FetchLimits
 
-LIMITS = FetchLimits.of(FetchConfig())
+LIMITS = FetchConfig()
 
 ANSWERS = [
     b"HTTP/1.1 200 OK\r\nContent-Length: 11\r\nX: 1\r\n\r\nhello\r\n\r\nyou",
@@ -81,7 +80,7 @@ def test_bytes_after_the_end_make_the_connection_unusable() -> None:
 
 def test_tiny_chunks_are_bounded_in_number_and_memory() -> None:
     """A chunk of two bytes takes 7 bytes on the wire. But each read adds only a single piece in memory."""
-    answer = Answer(FetchLimits.of(FetchConfig()))
+    answer = Answer(FetchConfig())
     answer.receive(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
     flood, reads = b"2\r\nab\r\n" * 9000, 0
     while answer.state is not AnswerState.DONE:
@@ -94,7 +93,7 @@ def test_tiny_chunks_are_bounded_in_number_and_memory() -> None:
 
 def test_small_chunks_of_a_small_page_are_accepted() -> None:
     """A server may send a page of 20,000 bytes in chunks of one byte."""
-    answer = Answer(FetchLimits.of(FetchConfig()))
+    answer = Answer(FetchConfig())
     answer.receive(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n" + b"1\r\nx\r\n" * 20_000)
     answer.receive(b"0\r\n\r\n")
     assert (answer.truncated, answer.body) == ("", b"x" * 20_000)
@@ -112,7 +111,7 @@ def test_a_coded_transfer_is_bounded(content: bytes) -> None:
 
 
 def test_body_and_content_are_joined_once() -> None:
-    answer = Answer(FetchLimits.of(FetchConfig()))
+    answer = Answer(FetchConfig())
     answer.receive(b"HTTP/1.1 200 OK\r\nContent-Length: 6\r\n\r\nabc")
     answer.receive(b"def")
     assert answer.body == b"abcdef" and answer.content is answer.body
@@ -123,13 +122,13 @@ def test_the_number_of_chunks_is_bounded_by_the_payload() -> None:
 
     But without a bound on their number, such chunks would take seconds of CPU time.
     """
-    answer = Answer(FetchLimits.of(FetchConfig()))
+    answer = Answer(FetchConfig())
     answer.receive(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
     while answer.state is not AnswerState.DONE:
         answer.receive(b"6\r\nabcdef\r\n" * 5000)
     assert (answer.truncated, answer.error) == ("length", "too many chunks for the payload")
     assert answer.body_bytes < 400_000
-    large = Answer(FetchLimits.of(FetchConfig()))
+    large = Answer(FetchConfig())
     large.receive(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
     for _ in range(90):
         large.receive(b"64\r\n%b\r\n" % (b"x" * 100) * 1000)

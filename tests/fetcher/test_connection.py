@@ -13,12 +13,9 @@ from crawler.config import FetchConfig
 from crawler.fetcher import connection
 from crawler.fetcher.answer import Answer, AnswerState
 from crawler.fetcher.connection import MEMORY, RATE, REST_BYTES, SHORT_BYTES, Connection
-from crawler.fetcher.fetch_request import FetchLimits
 from crawler.records import Outcome
 
-LIMITS = msgspec.structs.replace(
-    FetchLimits.of(FetchConfig()), header_timeout=5.0, silence_timeout=3.0, total_timeout=20.0
-)
+LIMITS = msgspec.structs.replace(FetchConfig(), header_timeout=5.0, silence_timeout=3.0, total_timeout=20.0)
 HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n"
 WHOLE = HEAD % 5 + b"hello"
 
@@ -64,19 +61,15 @@ class World:
         monkeypatch.setattr(connection, "time", clock)
         self.has_time = lambda: True
         self.told: list[tuple[str, Any]] = []
-        self.needed, self.given, self.closed = False, 0, 0
+        self.needed, self.given = False, 0
         self.wire = Wire()
         self.connection = Connection(("http", "a.test", 80, ""), memoryview(bytearray(1 << 20)), self)  # type: ignore[arg-type]
         self.connection.connection_made(self.wire)
-        self.connection.on_close = self._close
         self.answer = Answer(LIMITS)
 
     def _spend(self) -> float:
         self.cpu += 0.25
         return self.cpu
-
-    def _close(self) -> None:
-        self.closed += 1
 
     # -- the owner
 

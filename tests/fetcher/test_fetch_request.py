@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from crawler.config import FetchConfig, IdentityConfig
 from crawler.errors import ConfigError
-from crawler.fetcher.fetch_request import FetchLimits, FetchRequest, RequestWriter, Target, split
+from crawler.fetcher.fetch_request import FetchRequest, RequestWriter, Target, split
 from crawler.fetcher.redaction import redacted_fields, redacted_head
 
 URLS = [
@@ -60,7 +60,7 @@ def test_bad_configured_headers_are_refused(line: str) -> None:
 
 
 def test_limits_of_a_request() -> None:
-    default = FetchLimits.of(FetchConfig())
+    default = FetchConfig()
     assert FetchRequest("http://h.test/").limits(default) is default
     own = FetchRequest("http://h.test/", body_bytes_max=7, total_timeout=3.0).limits(default)
     assert (own.body_bytes_max, own.total_timeout, own.wire_bytes_max) == (7, 3.0, default.wire_bytes_max)

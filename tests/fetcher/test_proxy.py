@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from crawler.config import NetworkConfig, Seconds
+from crawler.fetcher import tls
 from crawler.fetcher.fetch_request import FetchRequest
 from crawler.fetcher.proxy_health import ProxyHealth
 from crawler.records import Blame, Fetch, Outcome
@@ -63,6 +64,73 @@ async def test_https_goes_through_a_tunnel(monkeypatch: pytest.MonkeyPatch) -> N
         assert b"Proxy-Authorization: Basic " in proxy.heads[0]
         assert (len(proxy.heads), server.connections) == (1, 1)
         assert b"Proxy" not in server.requests[0]
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+async def test_the_connection_to_the_proxy_may_use_tls(scheme: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tls, "verifying", tls.recording)  # the test certificate does not name 127.0.0.1
+    async with Server([OK], context=server_context()) as server:
+        proxy = Proxy(server.port)
+        proxy.context = server_context()
+        async with proxy, make_client(small(proxy=f"https://{proxy.authority}")) as client:
+            for _ in range(2):
+                got = await client.fetch(FetchRequest(server.url(scheme=scheme), keep_alive=5.0))
+                assert (got.outcome, got.content) == (Outcome.FETCHED, b"hello"), got.error
+        assert proxy.heads[0].startswith(
+            b"CONNECT host.test:" if scheme == "https" else b"GET http://host.test:"
+        )
+
+
+class Answering(Relay):
+    """Answers CONNECT with `pieces`, and then connects the client to `port` unless that is 0."""
+
+    def __init__(self, port: int, *pieces: bytes) -> None:
+        self._port, self._pieces = port, pieces
+
+    async def _talk(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        for piece in self._pieces:
+            writer.write(piece)
+            await writer.drain()
+            await asyncio.sleep(0)
+        if self._port:
+            await joined(reader, writer, self._port)
+
+
+@pytest.mark.parametrize(
+    "pieces",
+    [
+        [b"HTTP/1.0 200 Connection established\n\n"],
+        [bytes([octet]) for octet in b"HTTP/1.1 299 Odd\r\nVia: me\r\n\r\n"],
+    ],
+)
+async def test_answers_that_open_a_tunnel(pieces: list[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SSL_CERT_FILE", str(Path(DATA) / "authority.pem"))
+    async with (
+        Server([OK], context=server_context()) as server,
+        Answering(server.port, *pieces) as proxy,
+        make_client(small(proxy=f"http://{proxy.authority}")) as client,
+    ):
+        got = await client.fetch(FetchRequest("https://host.test/"))
+        assert (got.outcome, got.content) == (Outcome.FETCHED, b"hello"), got.error
+
+
+@pytest.mark.parametrize(
+    ("pieces", "error"),
+    [
+        ([], "the proxy closed the connection"),
+        ([b"HTTP/1.1 200 OK\r\n"], "the proxy closed the connection"),
+        ([b"SSH-2.0-OpenSSH\r\n\r\n"], "no status line"),
+        ([b"HTTP/1.1 200 OK\r\n", *[b"x" * 1000] * 100], "header block is too large"),
+    ],
+)
+async def test_answers_that_open_no_tunnel(pieces: list[bytes], error: str) -> None:
+    async with (
+        Answering(0, *pieces) as proxy,
+        make_client(small(proxy=f"http://{proxy.authority}")) as client,
+    ):
+        got = await client.fetch(FetchRequest("https://host.test/"))
+        assert got.outcome is Outcome.PROXY_ERROR and error in got.error
 
 
 @pytest.mark.parametrize(

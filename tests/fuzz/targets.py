@@ -44,7 +44,7 @@ from crawler.extract.worker import SCAN_INLINE_BYTES, Worker
 from crawler.fetcher import outcome
 from crawler.fetcher.answer import Answer, AnswerState
 from crawler.fetcher.cookies import CookieJar
-from crawler.fetcher.fetch_request import FetchLimits, FetchRequest, RequestWriter, split
+from crawler.fetcher.fetch_request import FetchRequest, RequestWriter, split
 from crawler.fetcher.framing import Head
 from crawler.process.answering.commands import Commands
 from crawler.process.fetching.reader import INLINE_BYTES_MAX
@@ -72,7 +72,7 @@ URL = "https://h.test/a/b.html?c"
 PATIENCE = 0.02  # seconds to wait for an answer, since an incomplete request gets none
 SYMBOL_MAX = 258  # maximum number of bytes that one symbol of a deflate stream produces
 NOW = 1_800_000_000.0
-LIMITS = FetchLimits.of(FetchConfig())
+LIMITS = FetchConfig()
 READ = 256 << 10  # maximum number of bytes that one read of a socket returns
 EXTRACT = ExtractConfig()
 _WRITER = RequestWriter(IdentityConfig(), "crawler")

@@ -10,8 +10,9 @@ answer may depend on more than the URL.
 from collections.abc import Hashable
 
 from crawler import content_codings
+from crawler.config import FetchConfig
 from crawler.export.earlier_answers import EarlierAnswer, EarlierAnswers
-from crawler.fetcher.fetch_request import FetchLimits, FetchRequest
+from crawler.fetcher.fetch_request import FetchRequest
 from crawler.fetcher.fetchers import Fetcher
 from crawler.fetcher.framing import head_of
 from crawler.fetcher.outcome import blame_of, location_of, of_head
@@ -21,7 +22,7 @@ from crawler.records import CACHED, Fetch
 class CachedFetcher:
     """Returns an answer from `answers` if there is one within `limits`; otherwise fetches the URL."""
 
-    def __init__(self, fetcher: Fetcher, answers: EarlierAnswers, limits: FetchLimits) -> None:
+    def __init__(self, fetcher: Fetcher, answers: EarlierAnswers, limits: FetchConfig) -> None:
         self._fetcher = fetcher
         self._answers = answers
         self._limits = limits
@@ -56,7 +57,7 @@ class CachedFetcher:
         self._fetcher.let_go(owner)
 
 
-def _as_fetched(found: EarlierAnswer, limits: FetchLimits) -> Fetch:
+def _as_fetched(found: EarlierAnswer, limits: FetchConfig) -> Fetch:
     """Return a stored answer as the fetcher returned it in the earlier crawl, with the time of that fetch."""
     stored = found.stored
     head = head_of(stored.headers, version=stored.version, status=stored.status, reason=stored.reason)

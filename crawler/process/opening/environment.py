@@ -80,11 +80,10 @@ class Environment:
         fetcher = make_fetcher(FETCHERS, FetcherNeeds(config, clock, unexpected, processes))
         if config.crawl.answers_from:
             from crawler.export.earlier_answers import EarlierAnswers
-            from crawler.fetcher.fetch_request import FetchLimits
             from crawler.process.fetching.cached_fetcher import CachedFetcher
 
             answers = EarlierAnswers(config.crawl.answers_from)
-            fetcher = CachedFetcher(fetcher, answers, FetchLimits.of(config.fetch))
+            fetcher = CachedFetcher(fetcher, answers, config.fetch)
         guard = AddressGuard(config.network.allow_networks)
         return Network(fetcher, Resolver(config.network, guard, clock), reader, self.renderer)
 

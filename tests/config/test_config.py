@@ -7,9 +7,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from crawler.config import Config, Layers, convert, environment_overrides, read_file, to_toml
+from crawler.config import Config, Layers, Overrides, convert, environment_overrides, read_file, to_toml
 from crawler.config.schema import Override
 from crawler.errors import ConfigError
+from crawler.urls.canonical import hostname
 
 DEFAULT = Path(__file__).resolve().parents[2] / "config" / "default.toml"
 
@@ -141,6 +142,25 @@ def test_keys_can_be_left_out_of_a_configuration_file() -> None:
     config = convert({"crawl": {"max_pages": 5, "depth": 3}})
     kept = convert(tomllib.loads(to_toml(config, skip=("crawl.max_pages",))))
     assert (kept.crawl.max_pages, kept.crawl.depth) == (0, 3)
+
+
+@pytest.mark.parametrize(
+    ("match", "matched"),
+    [
+        ("http://a.org", {"http://a.org/", "http://a.org/b"}),
+        ("http://a.org$", {"http://a.org/"}),
+        ("http://a.org:81", {"http://a.org:81/"}),
+        ("http://a.org/b", {"http://a.org/b"}),
+        ("a.org", {"http://a.org/", "http://a.org/b", "http://a.org:81/"}),
+        ("http://(org,a,)/b", {"http://a.org/b"}),
+        ("http://(org,a,", {"http://a.org/", "http://a.org/b", "http://a.org:81/"}),
+    ],
+)
+def test_an_override_for_a_url_without_a_path_is_for_its_site(match: str, matched: set[str]) -> None:
+    """A table for `http://a.org` once matched nothing. It must not match hosts whose names only begin like this one."""
+    overrides = Overrides((Override(match=match, depth=1),))
+    urls = ("http://a.org/", "http://a.org/b", "http://a.org:81/", "http://a.org.b.test/", "http://b.test/")
+    assert {url for url in urls if overrides.for_url(url, hostname(url)).depth} == matched
 
 
 @pytest.mark.parametrize("text", ["[crawl", "a = 'é".encode("latin-1")])

@@ -2,7 +2,7 @@
 
 crawl.py         Crawl: a crawl as an object
 calls.py         run, run_async, fetch: a whole crawl, or one page, in a single call
-options.py       the arguments that they share; configure
+options.py       checks the arguments of a crawl; configure
 hooks.py         the user's callables: filter, extractor, sink
 stored.py        reads stored pages
 page_queue.py    the pages that wait for a loop over `Crawl.pages()`

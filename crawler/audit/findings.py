@@ -172,7 +172,9 @@ class Auditor:
         if flags & _EXTERNAL:
             return self._note_external(row, fingerprint, target, flags)
         self._urls += 1
-        self._note_time(row["fetched_at"])
+        if instant := row["fetched_at"]:
+            self._first = min(self._first or instant, instant)
+            self._last = max(self._last, instant)
         self._hosts[row["host"]] += 1
         state, outcome = row["state"], Outcome(row["outcome"])
         self._statuses[str(row["status"] or outcome.value)] += 1
@@ -217,11 +219,6 @@ class Auditor:
         if row["noindex"]:
             self._noindex.add(fingerprint)
             self._add("noindex_pages", _found_on(row["url"], row["via"]))
-
-    def _note_time(self, instant: str | None) -> None:
-        if instant:
-            self._first = min(self._first or instant, instant)
-            self._last = max(self._last, instant)
 
     def _note_took(self, took: float, url: str) -> None:
         self._took.append(took)

@@ -38,7 +38,8 @@ def text(audit: Audit) -> str:
         )
         lines.append(f"{name + ':':<10}{shown or 'nothing'}")
     if audit.compared_with:
-        lines += ["", f"Since {printable(audit.compared_with)}: {_since(audit) or 'nothing has changed'}"]
+        found = (f"{row_of(name).title.lower()}: {each.total:,}" for name, each in audit.comparison.items())
+        lines += ["", f"Since {printable(audit.compared_with)}: {'; '.join(found) or 'nothing has changed'}"]
     for name, section in (*audit.comparison.items(), *audit.sections.items()):
         lines += ["", *_section(row_of(name), section)]
     if not audit.sections:
@@ -106,12 +107,6 @@ def _by_reason(checks: Mapping[str, str]) -> list[tuple[str, str]]:
     for name, why in checks.items():
         groups.setdefault(why, []).append(word(name))
     return [(why, ", ".join(names)) for why, names in groups.items()]
-
-
-def _since(audit: Audit) -> str:
-    return "; ".join(
-        f"{row_of(name).title.lower()}: {section.total:,}" for name, section in audit.comparison.items()
-    )
 
 
 def _section(check: Check, section: Section) -> list[str]:

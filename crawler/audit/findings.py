@@ -229,14 +229,11 @@ class Auditor:
 
     def waiting(self, url: str, fingerprint: int, verdict: str, via: str, flags: int = 0) -> None:
         """Note a URL that was not fetched. `verdict` says why its server is unreachable; "" if the URL just waits."""
-        if flags & _EXTERNAL:
-            self._external["unreachable" if verdict else "to do"] += 1
-            if verdict and self._external["unreachable"] <= UNREACHABLE_MAX:
-                self._dead_external.setdefault(fingerprint, (url, verdict, via))
-            return
-        self._unfetched["unreachable" if verdict else TO_DO] += 1
-        if verdict and self._unfetched["unreachable"] <= UNREACHABLE_MAX:
-            self._dead.setdefault(fingerprint, (url, verdict, via))
+        external = flags & _EXTERNAL
+        counts, dead = (self._external, self._dead_external) if external else (self._unfetched, self._dead)
+        counts["unreachable" if verdict else TO_DO] += 1
+        if verdict and counts["unreachable"] <= UNREACHABLE_MAX:
+            dead.setdefault(fingerprint, (url, verdict, via))
 
     def sitemap(self, urls: Iterable[tuple[int, str]]) -> None:
         """Note the (fingerprint, URL) pairs that a sitemap lists."""

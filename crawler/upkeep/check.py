@@ -170,8 +170,12 @@ def repair(
     done = repair_before_opening(folder, config.store.engine, partial(note.begin, store_damaged=True))
     found: list[str] = []
     if not (note.store_damaged or note.cut_off):
-        found, opening = _opened(config, directory, name, clock, processes, tell)
-        done += opening
+        try:
+            with at_rest(config, directory, name, clock=clock) as stages:
+                found = check(stages, processes, tell)
+                done += repaired(stages)
+        except DamageError as error:
+            found = [str(error)]
         if not found:
             note.end()
             return done, []
@@ -208,17 +212,6 @@ def mend_stores(directory: CrawlDirectory) -> list[str]:
         before = partial(note.begin, store_damaged=True)
         lines += [f"{name}: {line}" for line in repair_before_opening(directory.process(name), before=before)]
     return lines
-
-
-def _opened(
-    config: Config, directory: CrawlDirectory, name: str, clock: Clock, processes: int, tell: Tell
-) -> tuple[list[str], list[str]]:
-    """Open the stages; return the problems found in them, and the repairs made when they were opened."""
-    try:
-        with at_rest(config, directory, name, clock=clock) as stages:
-            return check(stages, processes, tell), repaired(stages)
-    except DamageError as error:
-        return [str(error)], []
 
 
 def balance(stages: Stages) -> None:

@@ -14,7 +14,7 @@ from crawler.clock import Clock
 from crawler.config import Config
 from crawler.crawl.directory import CrawlDirectory
 from crawler.process.opening.stages import Stages, at_rest
-from crawler.upkeep.recover import Recovery
+from crawler.upkeep.recover import recover_links
 from crawler.upkeep.repair import RepairNote
 from crawler.wording import several
 
@@ -114,7 +114,7 @@ def recover(
     total, problems = 0, []
     for name in peers:
         with at_rest(config, directory, name, clock=clock) as stages:
-            recovery = Recovery(stages, lost)
-            total += recovery.run()
-        problems += [f"{name}: {line}" for line in recovery.problems]
+            count, unread = recover_links(stages, lost)
+        total += count
+        problems += [f"{name}: {line}" for line in unread]
     return total, problems

@@ -251,19 +251,6 @@ def _requests(folder: Path, host: str) -> int:
     return sum(f"//{host}:" in each["url"] and each["outcome"] != "withdrawn" for each in fetches)
 
 
-def test_pages_can_be_withdrawn_in_python(crawled: tuple[Web, Path]) -> None:
-    web, directory = crawled
-
-    async def take_down() -> tuple[dict[str, Any], list[str]]:
-        async with api.Crawl({}, directory=directory) as opened:
-            result = await opened.withdraw(prefix=web.url("/private"), reason="asked for")
-        return result, [each.url for each in opened.stored()]
-
-    result, left = asyncio.run(take_down())
-    assert (result["done"], result["pages"]) == ("withdrawn", 2)
-    assert web.url("/late") in left and web.url("/private/a") not in left
-
-
 @pytest.mark.parametrize("kept", [True, False], ids=["keep", "withhold"])
 def test_a_robots_txt_that_forbids_a_stored_page_later(tmp_path: Path, kept: bool) -> None:
     """`why` once did not report that robots.txt now forbids a stored page, nor whether the page's copy is shown."""

@@ -22,7 +22,10 @@ class Overrides:
     def __init__(self, tables: Sequence[Override]) -> None:
         self.tables = tuple(tables)
         self._matches = [_with_path(table.match) for table in tables]
-        self._values = [set_values(table) for table in tables]
+        self._values = [
+            {key: value for key, value in msgspec.structs.asdict(table).items() if value is not None}
+            for table in tables
+        ]
         self._of_host: dict[str, list[int]] = {}
         self._of_domain: dict[str, list[int]] = {}
         self._of_any: list[int] = []
@@ -70,10 +73,6 @@ def _host_of(match: str) -> str:
     authority = match.partition("://")[2].partition("/")[0] or match
     name, colon, port = authority.rpartition(":")
     return name if colon and port.isdigit() else authority
-
-
-def set_values(table: Override) -> dict[str, Any]:
-    return {key: value for key, value in msgspec.structs.asdict(table).items() if value is not None}
 
 
 def _override_matches(match: str, url: str) -> bool:

@@ -23,15 +23,11 @@ def directory_body(keys: Keys, now: float) -> bytes:
     return msgspec.json.encode({"keys": [key.public() for key in published(keys, now)]})
 
 
-def authority_of(agent: str) -> str:
-    """Return the authority of an https origin."""
-    return agent.partition("://")[2].rstrip("/").lower()
-
-
 def proof_fields(body: bytes, keys: Keys, agent: str, now: float) -> list[tuple[str, str]]:
     """Return the header fields of a response with `body`: they have one signature for each published key."""
     digest = f"sha-256={byte_sequence(hashlib.sha256(body).digest())}"
-    components: list[Component] = [('"@authority";req', authority_of(agent)), ('"content-digest"', digest)]
+    authority = agent.partition("://")[2].rstrip("/").lower()
+    components: list[Component] = [('"@authority";req', authority), ('"content-digest"', digest)]
     created, inputs, signatures = int(now), [], []
     for number, key in enumerate(published(keys, now)):
         signed, signature = signature_values(components, key, created, created + PROOF_LIFETIME, TAG)

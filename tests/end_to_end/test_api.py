@@ -111,20 +111,16 @@ def test_hooks_are_called(tmp_path: Path, coroutine: bool) -> None:
     assert report["urls"]["filtered"]["hook"] == 1
 
 
-def test_hooks_can_be_entry_points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_hooks_can_be_entry_points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Offered:
         def load(self) -> Any:
             return lambda url: url.endswith("/")
 
     monkeypatch.setattr(metadata, "entry_points", lambda group, name: [Offered()] if name == "roots" else [])
+    configured = SETTINGS | {"hooks": {"url_filter": "roots"}}
     with Web(SITE) as web:
-        configured = SETTINGS | {"hooks": {"url_filter": "roots"}}
-
-        async def crawl() -> None:
-            async with crawler.Crawl(configured, directory=tmp_path, seeds=[web.url()]) as crawling:
-                await crawling.run()
-
-        asyncio.run(crawl())
+        async with crawler.Crawl(configured, directory=tmp_path, seeds=[web.url()]) as crawling:
+            await crawling.run()
         assert web.paths() == ["/"]
     with pytest.raises(ConfigError, match="no entry point 'nothing'"):
         crawler.Crawl({"hooks": {"page_sink": "nothing"}})
@@ -145,42 +141,33 @@ def test_a_hook_that_fails_ends_the_crawl_with_its_error(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("sink", [None, lambda _: None])
-def test_pages_of_one_host_share_their_commits(tmp_path: Path, sink: Any) -> None:
+async def test_pages_of_one_host_share_their_commits(tmp_path: Path, sink: Any) -> None:
     """Further pages of a host are fetched before its earlier pages are committed.
 
     A commit may wait up to a minute for more pages.
     """
 
-    async def crawl(web: Web) -> int:
-        settings = SETTINGS | {"store": {"commit_delay": 60}, "crawl": {"concurrency": 32, "max_time": 50}}
+    site = {f"/{n}": page(text=str(n)) for n in range(40)}
+    settings = SETTINGS | {"store": {"commit_delay": 60}, "crawl": {"concurrency": 32, "max_time": 50}}
+    with Web(site) as web:
         seeds = [web.url(path) for path in site]
         async with crawler.Crawl(settings, directory=tmp_path, seeds=seeds, page_sink=sink) as crawling:
             report = await crawling.run()
             assert report["pages"]["fetched"] == 40 and report["stopped_by"] == "done"
-            return crawling.stages.point.groups
-
-    site = {f"/{n}": page(text=str(n)) for n in range(40)}
-    with Web(site) as web:
-        assert asyncio.run(crawl(web)) <= 12
+            assert crawling.stages.point.groups <= 12
         assert sorted(web.paths()) == sorted(site)
 
 
-def test_errors_are_raised(tmp_path: Path) -> None:
-    async def locked() -> None:
-        async with crawler.Crawl(directory=tmp_path), crawler.Crawl(directory=tmp_path):
-            pass
-
-    async def unreachable() -> None:
-        seeds = ["http://127.0.0.1:8/", "ftp://x/"]
-        async with crawler.Crawl(directory=tmp_path, seeds=seeds) as crawling:
-            await crawling.run()
-
+async def test_errors_are_raised(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="crawl.patiense: there is no such key"):
         crawler.configure({"crawl": {"patiense": 1}})
     with pytest.raises(DirectoryError, match="in use"):
-        asyncio.run(locked())
+        async with crawler.Crawl(directory=tmp_path), crawler.Crawl(directory=tmp_path):
+            pass
+    seeds = ["http://127.0.0.1:8/", "ftp://x/"]
     with pytest.raises(NoSeedError, match="1 seed is no.*127.0.0.1: address denied"):
-        asyncio.run(unreachable())
+        async with crawler.Crawl(directory=tmp_path, seeds=seeds) as crawling:
+            await crawling.run()
 
 
 def test_importing_the_package_imports_no_heavy_module() -> None:

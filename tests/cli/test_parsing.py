@@ -121,9 +121,7 @@ def test_a_mistake_leaves_the_existing_crawl_in_its_place(
 
 
 def test_a_denied_address_suggests_the_flag(tmp_path: Path) -> None:
-    ran = run("crawl", "http://127.0.0.1:8/", "--dir", tmp_path / "a", "--progress", "none")
-    assert ran.code == 4 and "--allow-network 127.0.0.0/8 allows it" in ran.err
-    ran = run("crawl", "http://10.1.2.3/", "--dir", tmp_path / "b", "--progress", "none")
+    ran = run("crawl", "http://10.1.2.3/", "--dir", tmp_path, "--progress", "none")
     assert ran.code == 4 and "--allow-network 10.1.2.3/32 allows it" in ran.err
 
 

@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from crawler.config import Config, Layers, Overrides, convert, environment_overrides, read_file, to_toml
+from crawler.config.forms import http_origin
 from crawler.config.schema import Override
 from crawler.errors import ConfigError
 from crawler.urls.canonical import hostname
@@ -185,6 +186,14 @@ def test_valid_dns_servers(server: str) -> None:
 def test_invalid_dns_servers(server: str) -> None:
     with pytest.raises(ConfigError, match="network.dns_servers"):
         convert({"network": {"dns_servers": [server]}})
+
+
+@pytest.mark.parametrize(
+    ("host", "origin"),
+    [("127.0.0.1", "http://127.0.0.1:80"), ("::1", "http://[::1]:80"), ("localhost", "http://localhost:80")],
+)
+def test_an_ipv6_address_is_in_brackets(host: str, origin: str) -> None:
+    assert http_origin(host, 80) == origin
 
 
 def test_old_copies_are_not_dropped_from_shipped_files() -> None:

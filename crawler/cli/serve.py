@@ -51,7 +51,7 @@ def main(command: str, argv: list[str]) -> int:
     options.set_up_log(args)
     directory = CrawlDirectory(args.dir)
     directory.require()
-    config = options.load(args, directory)
+    config = options.layers(args, directory).config()
     with contextlib.ExitStack() as stack:
         listening = stack.enter_context(listen(*parse_address(args.address, _KEY), _KEY))
         if not args.quiet:

@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from crawler.consent import content_signal, content_usage, page_names, rsl, tdmrep
+from crawler.consent import rsl, tdmrep, text_statements
 from crawler.consent.paths import address_of
 from crawler.consent.receipts import (
     Receipt,
@@ -36,7 +36,7 @@ KEYS_CACHED_MAX = 65_536  # maximum number of keys that are known to be in the s
 _FIELDS = frozenset(
     {b"content-usage", b"content-signal", b"x-robots-tag", b"tdm-reservation", b"tdm-policy", b"link"}
 )
-_PARSERS = (content_usage.PARSER, content_signal.PARSER, page_names.PARSER, tdmrep.PARSER, rsl.PARSER)
+_PARSERS = (*text_statements.PARSERS, tdmrep.PARSER, rsl.PARSER)
 _Fields = tuple[tuple[str, str], ...]
 
 
@@ -209,7 +209,7 @@ def _deciding(said: PageStatements, announced: Iterable[str]) -> _Fields:
     found += [("content-signal-robots", line) for line in said.signal_robots.raw]
     found += [("tdmrep", value) for value in (*said.tdm.raw, *said.tdm.policies)]
     found += [("rsl", url) for url in announced]
-    found += [("rsl-server", each.server) for each in said.rsl.contents if each.server]
+    found += [("rsl-server", server) for server in said.rsl.raw]
     return tuple(found)
 
 

@@ -17,11 +17,11 @@ from crawler.consent.statements import (
     ALLOW,
     FIELD_OCTETS_MAX,
     LINES_MAX,
-    NOTHING_SAID,
     REFUSE,
     UNKNOWN,
     Preference,
     Preferences,
+    Statement,
     bounded,
     strictest,
 )
@@ -48,13 +48,10 @@ class TdmFile(msgspec.Struct, frozen=True, gc=False, array_like=True):
     parser: str = PARSER
 
 
-class TdmReservation(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """The reservation for one page: raw values of `tdm-reservation` and `tdm-policy`, and their meaning."""
+class TdmReservation(Statement, frozen=True, gc=False, array_like=True):
+    """The reservation for one page: the values of `tdm-reservation`, their meaning, and the values of `tdm-policy`."""
 
-    raw: tuple[str, ...] = ()
     policies: tuple[str, ...] = ()
-    preferences: Preferences = NOTHING_SAID
-    parser: str = PARSER
 
 
 def read_tdm_file(body: bytes) -> TdmFile:
@@ -82,7 +79,7 @@ def read_tdm_page(reservations: Iterable[bytes], policies: Iterable[bytes]) -> T
     raw, complete = bounded(reservations)
     terms, _ = bounded(policies)
     answer = strictest(map(_answer, raw)) if complete else UNKNOWN
-    return TdmReservation(raw, terms, Preferences(tdm=answer))
+    return TdmReservation(raw, Preferences(tdm=answer), terms)
 
 
 def reservation_for(file: TdmFile, page: TdmReservation, target: str) -> TdmReservation:
@@ -96,8 +93,8 @@ def reservation_for(file: TdmFile, page: TdmReservation, target: str) -> TdmRese
     deciding = [file.entries[at] for at in longest((each.location for each in file.entries), target)]
     return TdmReservation(
         tuple(each.reservation for each in deciding),
-        page.policies or tuple(each.policy for each in deciding if each.policy),
         Preferences(tdm=strictest(_answer(each.reservation) for each in deciding)),
+        page.policies or tuple(each.policy for each in deciding if each.policy),
     )
 
 

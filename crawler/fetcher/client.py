@@ -28,8 +28,7 @@ from crawler.fetcher import outcome
 from crawler.fetcher.address_guard import AddressGuard
 from crawler.fetcher.answer import Answer
 from crawler.fetcher.connection import RATE, READ_BYTES, Connection
-from crawler.fetcher.connection_error import ConnectionNotOpened
-from crawler.fetcher.connector import Connector
+from crawler.fetcher.connector import ConnectionNotOpened, Connector
 from crawler.fetcher.fetch_request import FetchRequest, Target
 from crawler.fetcher.idle_pool import Authority, IdlePool
 from crawler.fetcher.prepared_requests import PreparedRequest, PreparedRequests, record_request

@@ -14,6 +14,7 @@ A failure raises `ConnectionNotOpened` with the outcome of the fetch.
 import asyncio
 import base64
 import errno
+import os
 import re
 import socket
 import ssl
@@ -25,11 +26,10 @@ import aiohappyeyeballs
 
 from crawler.config import FetchConfig
 from crawler.config.checks import PROXY
-from crawler.errors import ConfigError
+from crawler.errors import ConfigError, CrawlerError
 from crawler.fetcher import tls
 from crawler.fetcher.address_guard import AddressGuard
 from crawler.fetcher.connection import READ_BYTES, Connection
-from crawler.fetcher.connection_error import ConnectionNotOpened, one_line
 from crawler.fetcher.fetch_request import Target
 from crawler.fetcher.framing import HEAD_END, BadAnswer, parse_head
 from crawler.fetcher.throttle import WINDOW_BYTES
@@ -40,6 +40,14 @@ from crawler.records import Outcome
 _SOCKS_TARGET = (3, 4, 5, 6)  # RFC 1928, 6: network or host unreachable, connection refused, TTL expired
 _HAPPY_EYEBALLS_DELAY = 0.25  # seconds until the next address is tried in parallel with the first (RFC 8305)
 _HEAD_BYTES_MAX = 64 << 10  # maximum size of the header block with which a proxy answers CONNECT
+
+
+class ConnectionNotOpened(CrawlerError):
+    """No connection could be opened; `outcome` gives the reason."""
+
+    def __init__(self, outcome: Outcome, message: str) -> None:
+        super().__init__(message)
+        self.outcome = outcome
 
 
 class _Denied(OSError):
@@ -278,6 +286,14 @@ class Connector:
         if self._limited:
             made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, WINDOW_BYTES)
         return made
+
+
+def one_line(error: BaseException) -> str:
+    """Return an exception's name and message on one line."""
+    text = " ".join((getattr(error, "strerror", None) or str(error)).split())
+    if isinstance(error, OSError) and error.errno:  # replace the event loop's wording with the system's
+        text = re.sub(r"\[?Connect call failed \([^)]*\)\]?", os.strerror(error.errno), text)
+    return f"{type(error).__name__}: {text}"[:300] if text else type(error).__name__
 
 
 def check_proxy(text: str) -> Proxy | None:

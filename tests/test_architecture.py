@@ -377,7 +377,6 @@ MANY_METHODS = {
     "OperatorActs": 26,
     "Outbox": 26,
     "Population": 33,
-    "RobotsCache": 26,
     "Spool": 26,
 }
 

@@ -123,8 +123,7 @@ class Stamping:
         name = site.digest, rule, own, image, site.place(target), bound, self._key_id(fetch)
         made = self._made.get(name)
         if made is None:
-            line = "" if rule is None else f"{'Allow' if rule.allow else 'Disallow'}: {rule.pattern}"
-            made = self._make(site, fetch, own, line)
+            made = self._make(site, fetch, own, "" if rule is None else rule.line)
             self._made[name] = made
             if len(self._made) > RECEIPTS_CACHED_MAX:
                 self._made.popitem(last=False)

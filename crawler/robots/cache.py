@@ -220,7 +220,7 @@ class RobotsCache:
         else:
             parsed = Parsed()
             if result is RobotsResult.RULES:
-                parsed = self._bounded((yield from self._read(self._whole_lines(body, complete))))
+                parsed = yield from self._read(self._whole_lines(body, complete))
             digest = hashlib.sha256(body).digest() if result is RobotsResult.RULES else b""
             source = RobotsSource(url or f"{authority}/robots.txt", asked_at or now, status, digest)
             copy = RobotsCopy(parsed, fetched_at=now, status=status, outcome=outcome, source=source)
@@ -245,13 +245,12 @@ class RobotsCache:
 
     def crawl_delay(self, authority: str) -> float | None:
         """Return the Crawl-delay of the last good copy in seconds, or None if it states none."""
-        rules = self._entry(authority).rules
-        return rules.crawl_delay if rules is not None else None
+        return self.rules(authority).crawl_delay
 
-    def sitemaps(self, authority: str) -> tuple[str, ...]:
-        """Return the URLs of the `Sitemap` lines in the last good copy, as the file spells them."""
-        rules = self._entry(authority).rules
-        return rules.sitemaps if rules is not None else ()
+    def line(self, authority: str, target: str) -> str:
+        """Return the line of the last good copy that decides on `target`; "" if none does."""
+        rule = self.rules(authority).rule(target)
+        return "" if rule is None else rule.line
 
     def names(self, authority: str, map_url: str) -> bool:
         """Return whether the last good copy lists the sitemap `map_url`, which is in request form.
@@ -265,15 +264,6 @@ class RobotsCache:
             lines = entry.rules.sitemaps[: self._config.sitemaps_max]
             entry.named = frozenset(filter(None, map(canonical, lines)))
         return map_url in entry.named
-
-    def line(self, authority: str, target: str) -> str:
-        """Return the line of robots.txt that decides on `target`.
-
-        Returns "" if no line decides on it, or if there are no rules.
-        """
-        rules = self._entry(authority).rules
-        rule = rules.rule(target) if rules is not None else None
-        return "" if rule is None else f"{'Allow' if rule.allow else 'Disallow'}: {rule.pattern}"
 
     def copy(self, authority: str) -> RobotsCopy:
         """Return the stored state of `authority`, or `RobotsCopy()` if there is none."""
@@ -331,21 +321,14 @@ class RobotsCache:
         )
 
     def _read(self, body: bytes) -> Generator[None, None, Parsed]:
-        """Read the rules of a file up to the limits, and count the rules beyond them."""
+        """Read a file up to the limits, and count the rules and sitemaps beyond them."""
         config = self._config
         parsed = yield from reading(
             body, self._token, rules_max=config.rules_max, wildcards_max=config.wildcards_max
         )
         self.rules_ignored += parsed.ignored
-        return parsed
-
-    def _bounded(self, parsed: Parsed) -> Parsed:
-        """Return `parsed` with at most `sitemaps_max` sitemaps. Count the sitemaps that are left out."""
-        ignored = len(parsed.sitemaps) - self._config.sitemaps_max
-        if ignored <= 0:
-            return parsed
-        self.sitemaps_ignored += ignored
-        return msgspec.structs.replace(parsed, sitemaps=parsed.sitemaps[: self._config.sitemaps_max])
+        self.sitemaps_ignored += max(0, len(parsed.sitemaps) - config.sitemaps_max)
+        return msgspec.structs.replace(parsed, sitemaps=parsed.sitemaps[: config.sitemaps_max])
 
     def _wait_behind(self, copy: RobotsCopy) -> float:
         """Return the longest possible time until `retry_at`.
@@ -353,14 +336,9 @@ class RobotsCache:
         This time is the delay that followed the last failure, plus one second. If `retry_at` is further
         ahead, the clock was wrong when `retry_at` was set.
         """
-        return 1.0 + max(
-            self._delay(copy.failures - 1, copy.outcome), self._delay_beyond(copy.retry_at, copy)
-        )
-
-    def _delay_beyond(self, instant: float, copy: RobotsCopy) -> float:
-        """Return the daily retry delay if, at `instant`, the file had been unreachable for too long; otherwise 0."""
         day = float(self._config.copy_max_age)
-        return day if instant - day - copy.unreachable_since >= self._config.unreachable_max else 0.0
+        is_daily = copy.retry_at - day - copy.unreachable_since >= self._config.unreachable_max
+        return 1.0 + max(self._delay(copy.failures - 1, copy.outcome), day if is_daily else 0.0)
 
     def _delay(self, failures: int, outcome: str) -> float:
         """Return the retry delay after a failure that follows `failures` consecutive failures."""

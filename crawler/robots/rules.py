@@ -83,6 +83,11 @@ class Rule(msgspec.Struct, frozen=True, gc=False, array_like=True):
     pattern: str
     allow: bool
 
+    @property
+    def line(self) -> str:
+        """The rule as a line of robots.txt."""
+        return f"{'Allow' if self.allow else 'Disallow'}: {self.pattern}"
+
 
 class Parsed(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """The rules of a robots.txt for one token, in the form in which they are stored.

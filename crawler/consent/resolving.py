@@ -84,10 +84,7 @@ class PageStatements(msgspec.Struct, frozen=True, gc=False, array_like=True):
     rsl: Statement
 
     def consent(self, unread: Iterable[str] = ()) -> Consent:
-        """Return the resolved answers.
-
-        No use in `unread` is allowed, because a statement about it could not be read.
-        """
+        """Return the resolved answers. No use in `unread` is allowed: a statement about it could not be read."""
         said = (getattr(self, field).preferences for field in self.__struct_fields__)
         return _without_permissions(resolve(zip(SOURCES, said, strict=True)), frozenset(unread))
 

@@ -32,11 +32,7 @@ _known: dict[bytes, Consent] = {}
 
 
 class Refusal(NamedTuple):
-    """The reason why a copy may not be used.
-
-    `later` is True if the site allowed the use when the copy was fetched, and refused it at a later fetch of
-    the page (`consent.retroactive`).
-    """
+    """The reason why a copy may not be used. `later` is True if only a later fetch refused it."""
 
     why: str
     later: bool = False

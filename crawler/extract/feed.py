@@ -34,10 +34,7 @@ _DATES = frozenset({"pubdate", "updated", "date", "published"})
 
 
 class Feed(msgspec.Struct, gc=False):
-    """The links of a feed: its items, its own page, its next page.
-
-    If the reading ended early, `problem` is the reason.
-    """
+    """The links of a feed: items, own page, next page. `problem` is the reason if the reading ended early."""
 
     entries: list[Entry] = []
     page: str = ""

@@ -292,11 +292,7 @@ class _Page:
 def _with_changes(
     text: bytes, found: list[re.Match[bytes]], changes: list[tuple[re.Match[bytes], bytes]]
 ) -> bytes:
-    """Return the attributes with the new values.
-
-    The attributes `_DROPPED` are left out, because with them a browser would reject the content at the new
-    URLs.
-    """
+    """Return the attributes with the new values, and without `_DROPPED`, which would make browsers reject new URLs."""
     edits = [(each.start(2), each.end(2), value) for each, value in changes]
     edits += [(each.start(), each.end(), b"") for each in found if each[1].lower() in _DROPPED]
     parts: list[bytes] = []

@@ -113,10 +113,7 @@ class Worker:
         self.refused = 0
 
     async def extract(self, content: bytes, page: Context, apart: Apart = nothing) -> Extracted:
-        """Extract a page. This never fails, and never blocks the event loop for long.
-
-        `apart` is called before waiting for the child.
-        """
+        """Extract a page. Never fail, and never block the loop for long. Call `apart` before waiting for the child."""
         config = self._config
         factor = SCANNED_FACTOR if can_scan(page) else 1
         if len(content) > factor * config.inline_bytes_max:
@@ -226,10 +223,7 @@ class Worker:
             await self._end()
 
     async def _parse(self, job: Job) -> Extracted | None:
-        """Return what the child extracts from a page.
-
-        Until the child answers, account for the memory that parsing uses.
-        """
+        """Return what the child extracts from a page. Meanwhile, account for the memory that parsing uses."""
         if self.holding is None:
             return await self._ask_job(job)
         tree = min(PARSED_FACTOR * len(job.content), self._config.worker_memory_bytes_max)

@@ -122,10 +122,7 @@ class Client:
         return connector
 
     async def fetch(self, request: FetchRequest) -> Fetch:
-        """Fetch a URL and return the result; raise only if cancelled.
-
-        An unexpected exception closes the connection and gives the outcome `internal_error`.
-        """
+        """Fetch a URL; raise only if cancelled. An unexpected exception gives the outcome `internal_error`."""
         while wait := self._throttle.wait(time.monotonic()):
             await asyncio.sleep(wait)
         began, started = self._clock.now(), time.monotonic()
@@ -231,10 +228,7 @@ class Client:
             self.let_go(connection)
 
     def hold_more(self, owner: Hashable, nbytes: int) -> None:
-        """Charge memory for data derived from an answer to the answer's owner, until `let_go` is called for the owner.
-
-        The client's memory limit includes this memory.
-        """
+        """Charge memory for data derived from an answer to the answer's owner, until `let_go` is called for it."""
         self.account.charge(owner, nbytes)
 
     def let_go(self, owner: Hashable) -> None:
@@ -247,10 +241,7 @@ class Client:
                 free.fail(error)
 
     def grew(self, connection: Connection, nbytes: int) -> None:
-        """Account for the bytes that `connection` holds.
-
-        If memory is short, pause the connection until other connections end.
-        """
+        """Account for the bytes that `connection` holds. If memory is short, pause it until other connections end."""
         if not self.account.reserve(connection, nbytes):
             connection.pause()
 

@@ -174,10 +174,7 @@ class Deciding:
             batch.delete(self._seen.popitem(last=False)[0])
 
     def _is_drawn(self, url: str) -> bool:
-        """Return whether the URL's hash is below `render.chance`.
-
-        So every run and every process draws the same pages.
-        """
+        """Return whether the URL's hash is below `render.chance`. All runs and processes draw the same pages."""
         return self._chance > 0.0 and mmh3.hash(url, signed=False) < self._chance * 2.0**32
 
 

@@ -94,10 +94,7 @@ MakeRenderer = Callable[[Config, Stored, Callable[[], float], Unexpected], Rende
 
 
 class BrowserRenderer:
-    """The renderer with real browsers: one for most pages, and one for pages that may have crashed a browser.
-
-    A browser is started when it is first needed.
-    """
+    """Renders in two kinds of browsers, started when needed: one for most pages, one for suspects of a crash."""
 
     def __init__(
         self, config: RenderConfig, user_agent: str, unexpected: Unexpected, shared: SharedAnswers
@@ -578,10 +575,7 @@ def _fulfil(session: Session, identity: str, fetch: Fetch) -> None:
 
 
 def _empty(session: Session, identity: str, kind: str) -> None:
-    """Answer a request for an image: send an image of one pixel, so that the page loads it.
-
-    Refuse requests for other media.
-    """
+    """Answer a request for an image with one pixel, so that the page loads it; refuse requests for other media."""
     if kind != "Image":
         return _refuse(session, identity, "BlockedByClient")
     session.tell(

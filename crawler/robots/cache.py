@@ -253,10 +253,7 @@ class RobotsCache:
         return "" if rule is None else rule.line
 
     def names(self, authority: str, map_url: str) -> bool:
-        """Return whether the last good copy lists the sitemap `map_url`, which is in request form.
-
-        The request forms of a copy's Sitemap lines are computed only once while the copy is in memory.
-        """
+        """Return whether the last good copy lists the sitemap `map_url` (request form). Their forms are computed once."""
         entry = self._entry(authority)
         if entry.rules is None:
             return False
@@ -295,10 +292,7 @@ class RobotsCache:
             batch.put(*self._recorded.popleft())
 
     def committed(self) -> None:
-        """Remove those copies from `_unsaved` that are in the store now.
-
-        Call this in the loop thread, at any time.
-        """
+        """Remove those copies from `_unsaved` that are in the store now. Loop thread, at any time."""
         for key, value in list(self._unsaved.items()):
             if self._store.get(key) == value:
                 del self._unsaved[key]
@@ -372,10 +366,7 @@ class RobotsCache:
         return entry
 
     def _load(self, key: bytes) -> RobotsCopy | None:
-        """Return the stored copy, or None if there is none.
-
-        A damaged copy counts as missing, so the file is fetched again.
-        """
+        """Return the stored copy; None if there is none, or if it is damaged and must be fetched again."""
         value = self._unsaved.get(key) or self._store.get(key)
         if value is None:
             return None

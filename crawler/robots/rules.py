@@ -190,11 +190,7 @@ class RobotsRules:
 
 
 def _rank(rule: Rule) -> int:
-    """Return the rank of a rule.
-
-    The matching rule of the lowest rank decides. Longer patterns have lower ranks, and allow has a lower rank
-    than disallow.
-    """
+    """Return the rank of a rule. The lowest decides: longer patterns first, allow before disallow."""
     return -2 * len(rule.pattern) - rule.allow
 
 
@@ -262,11 +258,7 @@ class _Choice(msgspec.Struct, eq=False):
             self.rules[Rule(pattern, allow)] = None
 
     def _possible(self, values: list[str]) -> list[str]:
-        """Return the values without those that are certainly beyond a limit, and count the latter.
-
-        Most lines of a hostile file are beyond a limit. Skipping them here takes half as long as parsing
-        them.
-        """
+        """Return the values not certainly beyond a limit; count the others. This halves the time of hostile files."""
         if not self.rules_left:
             possible = []
         elif not self.wildcards_left:

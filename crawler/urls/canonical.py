@@ -168,10 +168,7 @@ def _encode_query(raw_url: str, encoding: str) -> str:
 
 
 def _reference(error: UnicodeError) -> tuple[str, int]:
-    """Handle an encoding error.
-
-    Returns percent-encoded decimal character references for the characters that cannot be encoded.
-    """
+    """Return decimal character references, percent-encoded, for characters that cannot be encoded."""
     assert isinstance(error, UnicodeEncodeError), error
     bad = error.object[error.start : error.end]
     return "".join(f"%26%23{ord(character)}%3B" for character in bad), error.end
@@ -281,11 +278,9 @@ def ancestors(base: str) -> tuple[str, ...]:
 
 
 def plain_join(above: tuple[str, ...], href: str) -> str:
-    """Return the result of `resolve` for a plain `href`, or "" for an href that is not plain.
+    """Return the result of `resolve` for a plain `href`, or "" for other hrefs. The length is not checked.
 
     `above` are the base's `ancestors`.
-
-    The length of the result is not checked.
     """
     if ":" in href:
         return "" if (match := _PLAIN_ABSOLUTE.fullmatch(href)) is None else href if match[1] else href + "/"

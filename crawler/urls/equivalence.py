@@ -56,10 +56,7 @@ class Equivalences:
         return False
 
     def answered(self, url: str) -> None:
-        """Record that a request form was answered with a page.
-
-        The authority of the URL will then never become an alias.
-        """
+        """Record that a request form was answered with a page, so its authority never becomes an alias."""
         self._note(authority(url), _ANSWERED)
 
     def state(self) -> dict[str, str]:

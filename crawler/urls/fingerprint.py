@@ -106,10 +106,7 @@ class Fingerprinter:
         return fingerprint & ~_LOW_48 | self._number(name.encode("ascii")) & _LOW_48
 
     def domain_key(self, domain: str) -> int:
-        """Return the `host_key` of a registrable domain.
-
-        This needs no look-up in the public suffix list, because the domain is known.
-        """
+        """Return the `host_key` of a registrable domain, without a look-up in the public suffix list."""
         return self.hash(domain.encode("ascii"))
 
     @property
@@ -173,10 +170,7 @@ def fingerprinter_of(
 
 
 def _remember(memo: dict[str, int], name: str, bits: int) -> int:
-    """Put `bits` into a bounded cache, and return them.
-
-    The cache is cleared when it is full.
-    """
+    """Put `bits` into a cache, which is cleared when it is full, and return them."""
     if len(memo) >= _HOSTS_MAX:
         memo.clear()
     memo[name] = bits
@@ -184,10 +178,7 @@ def _remember(memo: dict[str, int], name: str, bits: int) -> int:
 
 
 def _hash_function(method: str, seed: bytes) -> Callable[[bytes], int]:
-    """Return a function that maps bytes to a number.
-
-    The lowest 64 bits of the number are the first 8 bytes of the keyed digest, little-endian.
-    """
+    """Return a function that maps bytes to a number. Its low 64 bits are the keyed digest (little-endian)."""
     if method == "mmh3":
         number, digest = int.from_bytes(seed[:4], "little"), mmh3.mmh3_x64_128_uintdigest
         return lambda data: digest(data, number)
@@ -198,9 +189,6 @@ def _hash_function(method: str, seed: bytes) -> Callable[[bytes], int]:
 
 
 def cache_keys(fingerprints: NDArray[np.uint64] | Iterable[int]) -> NDArray[np.uint64]:
-    """Return the keys of fingerprints for the CLOCK cache.
-
-    A key is the fingerprint rotated left by 16 bits, so that the bucket is in the low bits.
-    """
+    """Return the keys for the CLOCK cache: fingerprints rotated left by 16 bits, so the bucket is at the end."""
     values = np.asarray(fingerprints, np.uint64)
     return values << _SIXTEEN | values >> _FORTY_EIGHT

@@ -78,10 +78,7 @@ def test_the_value_of_a_header(value: bytes, letters: str) -> None:
 
 
 def test_several_fields_form_one_dictionary() -> None:
-    """If a key is repeated, its last value counts, even if the values are in different fields (RFC 9651, 4.2).
-
-    One malformed field makes all fields invalid.
-    """
+    """The last value of a key counts, in whatever field it is (RFC 9651, 4.2). A malformed field spoils all fields."""
     assert read_usage_header([b"train-ai=n", b"train-ai=y"]).preferences == _preferences("??y")
     assert read_usage_header([b"search=y", b"!"]).preferences == NOTHING_SAID
     assert read_usage_header([]) == Statement()

@@ -565,10 +565,7 @@ def test_ports_of_other_protocols_are_not_connected_to() -> None:
 
 
 async def test_a_received_body_is_charged_to_its_owner_before_others_resume() -> None:
-    """Two bodies of 600 bytes share a memory limit of 500.
-
-    The second body is read only after the owner of the first body has released it.
-    """
+    """Of two bodies of 600 bytes within a limit of 500, the second is read once the owner of the first releases it."""
     client = make_client(small(held_bytes_max=ByteCount(500)))
     client.account._small = 0
     await client.start()
@@ -593,10 +590,7 @@ async def test_a_received_body_is_charged_to_its_owner_before_others_resume() ->
 
 
 async def test_bodies_beyond_the_memory_limit_wait() -> None:
-    """While bodies beyond the memory limit wait, their time limits stop.
-
-    So these bodies arrive complete, but late.
-    """
+    """The time limits of waiting bodies stop, so these bodies arrive complete, but late."""
     limits = {"total_timeout": Seconds(0.8), "silence_timeout": Seconds(0.8)}
     client = make_client(small(held_bytes_max=ByteCount(300), **limits))
     client.account._small = 0

@@ -113,10 +113,7 @@ def test_pages_and_small_files_stay_in_memory(tmp_path: Path) -> None:
 
 
 def test_the_coding_of_a_file_is_kept(tmp_path: Path) -> None:
-    """The content of a file is not decoded.
-
-    A small body that would decode to more than the limit is stored as a file.
-    """
+    """A file is not decoded. A small body that would decode to more than the limit is stored as a file."""
     packed = gzip.compress(BODY * 8, 1)
     assert len(packed) > HELD
     (got,) = Transfer(tmp_path, [_answer("Content-Encoding: gzip", length=len(packed)), packed]).fetch()

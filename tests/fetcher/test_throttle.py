@@ -15,10 +15,7 @@ from tests.fetcher.scripted import Server, make_client, small
 
 @pytest.mark.parametrize("rate", [1.0, 1000.0, 1e6])
 def test_throughput_is_at_most_the_rate(rate: float) -> None:
-    """A receiver that waits as long as `spend` demands gets at most rate * time bytes, plus one burst and one piece.
-
-    The burst is not larger after an idle time.
-    """
+    """A receiver that waits as long as demanded gets at most rate * time bytes, one burst and one piece."""
     rng = random.Random(1)
     throttle, now, begun, passed = Throttle(rate), 0.0, 0.0, 0
     for _ in range(2000):
@@ -38,10 +35,7 @@ def test_without_a_rate_there_is_no_wait() -> None:
 
 
 async def test_rate_limit_pauses_count_for_no_time_limit() -> None:
-    """Pauses due to the rate limit do not count for time limits.
-
-    60 kB arrive at 1 MB/s, although the silence limit is 1 ms.
-    """
+    """60 kB arrive at 1 MB/s, although the silence limit is 1 ms."""
     body = bytes(60_000)
     answer = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body)
 

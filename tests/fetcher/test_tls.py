@@ -160,10 +160,7 @@ async def test_close_delimited_body_over_tls() -> None:
 
 @pytest.mark.parametrize("host", ["host.test", "other.test"])
 async def test_bad_certificate_is_refused_or_recorded(host: str) -> None:
-    """With "verify", a certificate that is untrusted or has another name is an error.
-
-    With "record", it only sets a flag.
-    """
+    """An untrusted certificate or one of another name is an error with "verify", and only a flag with "record"."""
     async with Server([OK], context=server_context()) as server:
         (got,) = await _get(server, host)
         assert (got.outcome, got.blame, got.status) == (Outcome.CERTIFICATE_UNTRUSTED, Blame.HOST, 0)
@@ -238,10 +235,7 @@ async def test_handshake_has_its_own_time_limit() -> None:
 
 
 def test_handshakes_are_limited_to_a_share_of_each_turn() -> None:
-    """Handshake steps run in order of arrival until the share of a turn is used up.
-
-    A step that fails does not stop other steps.
-    """
+    """Steps run in order of arrival until the share of a turn is used up. A step that fails stops no other."""
     now, taken, turn = 0.0, [], 0
 
     def step(number: int) -> None:

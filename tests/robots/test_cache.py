@@ -268,10 +268,7 @@ OPERATIONS = st.lists(
 def test_eviction_and_restarts_change_no_verdict(
     operations: list[tuple[int, str, float]], entries_max: int
 ) -> None:
-    """The verdicts are the same as those of an unbounded cache.
-
-    Memory has room for 1 to 3 files, so files are evicted constantly.
-    """
+    """Memory has room for 1 to 3 files. The verdicts are those of an unbounded cache."""
     store = MemoryStore()
     small, model = _cache(store, entries_max), _cache(entries_max=1000)
     now = NOW

@@ -160,11 +160,11 @@ async def test_cookies_are_sent_only_if_enabled(cookies: bool, own_jar: bool) ->
     async with make_client(small(cookies=cookies)) as client, Server([SETTING]) as server:
         jar = CookieJar() if own_jar else None
         for _ in range(2):
-            got = await client.fetch(FetchRequest(server.url(), ("127.0.0.1",), jar=jar))
+            got = await client.fetch(server.request(jar=jar))
             assert got.outcome is Outcome.FETCHED
         assert b"Cookie:" not in server.requests[0]
         assert (b"\r\nCookie: s=1; t=2\r\n" in server.requests[1]) is (cookies or own_jar)
-        await client.fetch(FetchRequest(server.url(), ("127.0.0.1",)))
+        await client.fetch(server.request())
         assert (b"Cookie:" in server.requests[2]) is cookies
 
 
@@ -224,7 +224,7 @@ async def test_cookies_of_a_file_are_not_recorded(tmp_path: Path) -> None:
 
     async with Server([answer]) as server, make_client(small(cookies_file=str(path))) as client:
         for _ in range(2):
-            got = await client.fetch(FetchRequest(server.url(), ("127.0.0.1",)))
+            got = await client.fetch(server.request())
             assert b"secret" not in got.request_head + repr(got.headers).encode()
             assert got.header(b"set-cookie") == b"sid=[redacted]"
         assert b"Cookie: sid=secret\r\n" in server.requests[0]

@@ -7,7 +7,6 @@ import pytest
 
 from crawler.config import ByteCount
 from crawler.fetcher.connection import MEMORY, RATE, Connection
-from crawler.fetcher.fetch_request import FetchRequest
 from crawler.fetcher.throttle import BURST, Throttle
 from crawler.records import Outcome
 from tests.fetcher.scripted import Server, make_client, small
@@ -43,7 +42,7 @@ async def test_rate_limit_pauses_count_for_no_time_limit() -> None:
         Server([answer, *(body[i : i + 10_000] for i in range(0, 60_000, 10_000))]) as server,
         make_client(small(bytes_per_second=ByteCount(1_000_000))) as client,
     ):
-        got = await client.fetch(FetchRequest(server.url(), ("127.0.0.1",)))
+        got = await client.fetch(server.request())
         assert (got.outcome, len(got.body)) == (Outcome.FETCHED, 60_000)
         assert client._throttle._free_at > 0
 

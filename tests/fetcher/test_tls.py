@@ -39,7 +39,7 @@ async def _get(
     server: Server, host: str = "host.test", times: int = 1, keep_alive: float = 0.0, **options: object
 ) -> list[Fetch]:
     async with make_client(small(**options)) as client:
-        request = FetchRequest(server.url(host=host, scheme="https"), ("127.0.0.1",), keep_alive=keep_alive)
+        request = server.request(host=host, scheme="https", keep_alive=keep_alive)
         return [await client.fetch(request) for _ in range(times)]
 
 
@@ -69,7 +69,7 @@ def test_nothing_of_a_connection_is_left_for_the_garbage_collector() -> None:
     async def play() -> None:
         async with make_client(small(tls_timeout=Seconds(0.2))) as client:
             async with Server([OK], context=server_context()) as server:
-                request = FetchRequest(server.url(scheme="https"), ("127.0.0.1",), keep_alive=5.0)
+                request = server.request(scheme="https", keep_alive=5.0)
                 for keep_alive in (5.0, 0.0):
                     request.keep_alive = keep_alive
                     assert (await client.fetch(request)).outcome is Outcome.FETCHED
@@ -114,7 +114,7 @@ async def test_a_session_is_copied_once_per_full_handshake() -> None:
         client._connector._context(True).__class__ = Counting
         carried = []
         for keep_alive in (5.0, 5.0, 0.0, 5.0, 0.0, 0.0):
-            request = FetchRequest(server.url(scheme="https"), ("127.0.0.1",), keep_alive=keep_alive)
+            request = server.request(scheme="https", keep_alive=keep_alive)
             carried.append((await client.fetch(request)).connection)
         assert carried == ["full", "reused", "reused", "resumed", "reused", "resumed"]
         assert copies == 1
@@ -127,7 +127,7 @@ async def test_sessions_of_the_most_recent_hosts_are_kept() -> None:
         carried = []
         async with Server([OK], context=server_context()) as server:
             for host in ("a.test", "b.test", "a.test", "c.test", "a.test", "b.test"):
-                request = FetchRequest(server.url(host=host, scheme="https"), ("127.0.0.1",), keep_alive=0.0)
+                request = server.request(host=host, scheme="https", keep_alive=0.0)
                 carried.append((await client.fetch(request)).connection)
         assert carried == ["full", "full", "resumed", "full", "resumed", "full"]
 
@@ -142,10 +142,7 @@ async def test_a_large_body_over_tls_pauses_and_is_received_in_full() -> None:
         make_client(small(held_bytes_max=ByteCount(50_000), tls="record")) as client,
         Server([answer], context=server_context()) as server,
     ):
-        requests = [
-            FetchRequest(server.url(host=f"h{number}.test", scheme="https"), ("127.0.0.1",))
-            for number in range(4)
-        ]
+        requests = [server.request(host=f"h{number}.test", scheme="https") for number in range(4)]
         fetches = await asyncio.gather(*map(client.fetch, requests))
         assert all(got.body == body for got in fetches)
         client.account._check()

@@ -1,10 +1,8 @@
 """Reads the TDM Reservation Protocol (W3C Community Group, final report of 10 May 2024).
 
-A site reserves its rights to text and data mining with `tdm-reservation: 1`, which it states as a header
-field, in a meta element or in an entry of `/.well-known/tdmrep.json`. `tdm-policy` is the URL of the site's
-terms. The value 1 refuses the use `tdm`, 0 allows it, and other values are ignored. A value in the page's
-header or meta elements overrides tdmrep.json. If the header and a meta element disagree, the rights count as
-reserved.
+`tdm-reservation: 1` refuses the use `tdm`, 0 allows it, and other values are ignored. `tdm-policy` is the URL of
+the site's terms. If the header and a meta element disagree, the rights count as reserved. `consent/README.md`,
+"Sources", says where they are stated.
 """
 
 from collections.abc import Iterable

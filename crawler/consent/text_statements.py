@@ -1,25 +1,14 @@
-"""Reads the statements that sites write as text: Content-Usage, Content-Signal, and names such as `noai`.
+"""Reads the statements that sites write as text (`consent/README.md`, "Sources").
 
-`by_path` (`paths.py`) applies `usage_meaning` and `signal_meaning` to the lines of robots.txt.
+    Content-Usage: train-ai=n, search=y                      header: several lines form one dictionary (RFC 9651)
+    Content-Usage: /archive/ train-ai=n                      robots.txt, in a group; the path may be absent
+    Content-Signal: search=yes, ai-input=yes, ai-train=no    header or robots.txt
+    X-Robots-Tag: noai                                       header or meta element
 
-**Content-Usage** (draft-ietf-aipref-attach, draft-ietf-aipref-vocab) is a dictionary as in structured fields
-(RFC 9651, 3.2). Keys are case-sensitive. The last of several equal keys counts. Parameters are ignored.
-Values other than the tokens `y` and `n` have no meaning. If the dictionary cannot be parsed, every use is
-unknown. Several header lines form one dictionary (RFC 9651, 4.2).
-
-    Content-Usage: train-ai=n, search=y          header
-    Content-Usage: /archive/ train-ai=n          robots.txt, in a group; the path may be absent
-
-**Content-Signal** (contentsignals.org) has no strict grammar, so it is read leniently. Case does not matter.
-Members may be separated by commas, semicolons or blanks. The values may be `y`, `yes`, `n` and `no`. The
-member `ai` stands for both `ai-input` and `ai-train`. Other members and values are ignored. If two members
-contradict each other, the refusal counts.
-
-    Content-Signal: search=yes, ai-input=yes, ai-train=no
-
-**Names** are in `X-Robots-Tag` and meta robots. `noai` and `noimageai` were introduced by DeviantArt, without a
-specification. The crawler reads `noai` as a refusal of the two AI uses, and `noimageai` as the same refusal if
-the answer is an image.
+`by_path` (`paths.py`) applies `usage_meaning` and `signal_meaning` to the lines of robots.txt. Content-Signal
+has no strict grammar: case does not matter, members may be separated by commas, semicolons or blanks, and if
+two members contradict each other, the refusal counts. `noai` and `noimageai` were introduced by DeviantArt,
+without a specification.
 """
 
 import re

@@ -1,8 +1,7 @@
-"""Reads page-level robots directives from `<meta name=robots>` and `X-Robots-Tag`.
+"""Reads page-level robots directives from `<meta name=robots>` and `X-Robots-Tag` (`robots/README.md`, "Page level").
 
-The values of the meta element and of the header are comma-separated lists, in which case does not matter. A
-header value may begin with the name of an agent (`otherbot: noindex, nofollow`); the directives then apply to
-that agent only, up to the next name in the value. `none` means `noindex, nofollow`.
+A header value may begin with the name of an agent (`otherbot: noindex, nofollow`); the directives then apply to
+that agent only, up to the next name in the value.
 """
 
 from collections.abc import Iterable

@@ -1,23 +1,15 @@
-"""The rules of one robots.txt for one product token (RFC 9309, sections 2.2.1 to 2.2.4).
+"""The rules of one robots.txt for one product token (RFC 9309, 2.2; `robots/README.md`, "The file").
 
-A file is read line by line into groups. A group begins with one or more user-agent lines, followed by rule
-lines. Only the lines that apply to our token are kept: the lines of all groups that name the token or, if
-there are no such groups, of all `*` groups. So a parsed file usually takes a few hundred bytes, even if the
-file is long.
+Only the lines that apply to our token are kept. So a parsed file usually takes a few hundred bytes, even if
+the file is long.
 
-Matching follows section 2.2.2. Of all patterns that match the path and query, the longest one (in octets)
-decides. If an allow pattern and a disallow pattern are equally long, allow wins. If no pattern matches, the
-URL is allowed. Patterns and targets are first converted to one spelling of percent-encoding (`spelling`).
-Patterns without `*` and `$` are prefixes. These prefixes are kept in a dict. To find the longest pattern that
-a target begins with, the beginnings of the target are looked up in this dict, the longest first. Only
-beginnings as long as some prefix in the dict are looked up. A wildcard pattern is looked up in the same way,
-by the part before its first wildcard. Then the parts between the wildcards are matched from the left, in time
-linear in the target, without regular expressions. `wildcards_max` bounds the cost of a verdict, and
-`rules_max` bounds the cost of a file. Rules beyond one of these two limits are ignored, and their number is
-counted.
-
-The parser also accepts lines without a colon (`disallow /x`) and common misspellings of disallow, which the
-RFC does not require. So a disallow line still forbids its pages if it contains such an error.
+Patterns and targets are first converted to one spelling of percent-encoding (`spelling`). Patterns without `*`
+and `$` are prefixes, kept in a dict. To find the longest pattern that a target begins with, the beginnings of
+the target are looked up in this dict, the longest first. Only beginnings as long as some prefix in the dict are
+looked up. A wildcard pattern is looked up in the same way, by the part before its first wildcard. Then the
+parts between the wildcards are matched from the left, in time linear in the target, without regular
+expressions. `wildcards_max` bounds the cost of a verdict, and `rules_max` bounds the cost of a file. Rules
+beyond one of these two limits are ignored, and their number is counted.
 """
 
 import re

@@ -5,22 +5,14 @@
     url       request form: sent and stored, ASCII            "http://h.example/A%7e?q=%C3%A9"
     key       duplicate key: only hashed, never sent          b"http://h.example/A~?q=%C3%A9"
 
-`resolve` makes the request form. `resolve` applies the WHATWG URL parser (ada) with the page's base, and
-encodes the query in the page's encoding. Then `resolve` removes the fragment, the credentials and one dot at
-the end of the host. The parser converts the host to lower case and A-labels (UTS 46), drops the default port
-and resolves dot segments. The path and the query stay as the parser returns them, so no escape is ever
-decoded or encoded again, and nothing is re-ordered. `canonical(canonical(u)) == canonical(u)`.
-
-`duplicate_key` returns the same key for all spellings that certainly mean the same resource. In a key,
-escapes of unreserved characters are decoded, the hex digits of other escapes are in upper case, and session
-identifiers are removed.
-
-The functions `hostname`, `authority`, `directory` and `target` return parts of a request form, without
-checking their argument.
+`resolve` makes the request form with the WHATWG URL parser (ada); `canonical(canonical(u)) == canonical(u)`.
+`duplicate_key` returns the same key for all spellings that certainly mean the same resource. The functions
+`hostname`, `authority`, `directory` and `target` return parts of a request form, without checking their
+argument.
 
 Most hrefs are plain: `../a/b.html?x=1`, or absolute and already in the final form. `plain_join` appends a
-plain href to the directory of the base, or to a directory above it. `plain_join` gives the same result as the
-parser in a fifth of the time. All other hrefs are left to the parser.
+plain href to the directory of the base, or to a directory above it, in a fifth of the parser's time. All other
+hrefs are left to the parser.
 
 The functions of this module raise no exception for any text. For a text that is not a usable http or https
 URL, the functions return None. `resolve_or_rule` instead returns the name of the rule that rejects the text.

@@ -4,16 +4,8 @@
     fingerprint(url) = H(domain)[top 16 bits] << 48 | H(key)[low 48 bits]
 
 `key` is the duplicate key of the URL. `domain` is the registrable domain of the URL's host, or the host
-itself with `partition="host"`. H is a hash keyed by the seed of the crawl. The top 16 bits are the URL's
-bucket. All URLs of a domain have the same bucket, so they belong to one process and are close together in
-sorted files.
-
-The seed is secret. If the seed were known, an attacker could find, in seconds, a URL with the same
-fingerprint as another page. The other page with this fingerprint might then never be fetched.
-`method="blake2b"` is slower but safer, for crawls of hostile sites.
-
-Of N URLs that are evenly distributed over hosts, N^2/2^65 URLs are expected to be lost by collisions. A host
-with n URLs adds n^2/2^49 to the expected number of lost URLs.
+itself with `partition="host"`. H is a hash keyed by the secret seed of the crawl. The top 16 bits are the URL's
+bucket.
 """
 
 import hashlib

@@ -14,8 +14,9 @@ memory views. If SHARED was not compiled, every kernel is imported as source.
 import os
 import sys
 from collections.abc import Iterable, Sequence
+from importlib import import_module
 from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec
-from importlib.util import spec_from_file_location
+from importlib.util import module_from_spec, spec_from_file_location
 from types import ModuleType
 
 BOUND = (
@@ -73,10 +74,15 @@ ALONE = (
     "pages.formats.simhash",
 )
 SHARED = "memoryviews"
+_CIMPORTS = "cython.cimports.crawler"
 
 
 class AsSource:
-    """An import hook that makes Python import the given modules from their source, even if a compiled form exists."""
+    """An import hook that makes Python import the given modules from their source, even if a compiled form exists.
+
+    A compiled kernel imports the C declarations of another one from `cython.cimports.crawler`, a package that exists
+    only for the compiler. For an interpreted kernel, the hook makes it contain the Python modules themselves.
+    """
 
     def __init__(self, folder: str, names: Iterable[str]) -> None:
         self._paths = {f"crawler.{name}": _path(folder, name) + ".py" for name in names}
@@ -84,8 +90,17 @@ class AsSource:
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
+        if fullname.startswith(_CIMPORTS):
+            return ModuleSpec(fullname, self, is_package=True)  # type: ignore[arg-type]
         source = self._paths.get(fullname)
         return None if source is None else spec_from_file_location(fullname, source)
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType:
+        return ModuleType(spec.name)
+
+    def exec_module(self, module: ModuleType) -> None:
+        """Give a module of `cython.cimports.crawler` the names of the Python module that it stands for."""
+        vars(module).update(vars(import_module(module.__name__.removeprefix("cython.cimports."))))
 
 
 def _path(folder: str, name: str) -> str:
@@ -105,8 +120,12 @@ def choose(folder: str) -> bool:
     """Use all modules of BOUND in the package at `folder` in one form; return True if this is the compiled form."""
     if all_compiled(folder) and os.environ.get("CRAWLER_INTERPRETED", "") in ("", "0"):
         return True
-    names = BOUND if _is_compiled(folder, SHARED) else (*BOUND, *ALONE)
-    sys.meta_path.insert(0, AsSource(folder, names))
+    hook = AsSource(folder, BOUND if _is_compiled(folder, SHARED) else (*BOUND, *ALONE))
+    sys.meta_path.insert(0, hook)
+    # Python would not find this package below `cython.cimports`, because Cython's stand-in for it has no `__spec__`.
+    package = hook.find_spec(_CIMPORTS)
+    assert package is not None
+    sys.modules[_CIMPORTS] = module_from_spec(package)
     return False
 
 

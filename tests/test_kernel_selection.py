@@ -1,5 +1,6 @@
 """Test that kernels with shared structs are all compiled or all interpreted, and that the results are the same."""
 
+import ast
 import json
 import os
 import re
@@ -15,6 +16,7 @@ from crawler import kernel_selection
 from tests.canned_refresh import canned
 
 ROOT = Path(__file__).resolve().parent.parent
+C_FUNCTION = {"cython.cfunc", "cython.ccall"}
 ASK = (
     "import crawler.due.elias_fano, crawler.urls.clock_cache;"
     "from crawler.frontier.refresh.schedule import Schedule; from crawler.frontier.refresh import heaps;"
@@ -58,6 +60,19 @@ def test_kernels_that_import_one_another_are_listed() -> None:
             bound |= {name, *used} if used else set()
     assert bound == set(kernel_selection.BOUND)
     assert named == {*kernel_selection.BOUND, *kernel_selection.ALONE, kernel_selection.SHARED}
+
+
+def test_functions_with_c_types_are_declared() -> None:
+    """Cython compiles a function without a declaration too, but calls it through Python, which is slow."""
+    for name in (*kernel_selection.BOUND, *kernel_selection.ALONE):
+        path = ROOT / "crawler" / f"{name.replace('.', '/')}.py"
+        types = path.with_suffix(".pxd")
+        declared = set(re.findall(r"(\w+)\(", types.read_text())) if types.exists() else set()
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.FunctionDef) and node.returns is not None:
+                decorators = {ast.unparse(each) for each in node.decorator_list}
+                typed = ast.unparse(node.returns).startswith("cython.")
+                assert not typed or node.name in declared or decorators & C_FUNCTION, f"{path}: {node.name}"
 
 
 @pytest.mark.skipif(

@@ -14,7 +14,7 @@ Each broken rule is a `BrokenRule` with its severity and a sentence. `crawler st
 (`process_metrics.LastMinute`), so a verdict lasts at least about a minute after its cause has ended.
 """
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Protocol
 
 import msgspec
@@ -48,14 +48,20 @@ _SOURCES = ("pages", "refresh", "robots")
 _PREFIX = "failed."
 
 
-class MemberState(Protocol):
-    """A process of the crawl."""
+class MemberStatus(msgspec.Struct, frozen=True):
+    """A process of a crawl. Its state is `running`, `at_rest`, `died`, `missing` or `ended`.
 
-    @property
-    def name(self) -> str: ...
+    If no process of the crawl runs, each process is `at_rest` if its latest run ended cleanly, and otherwise has
+    `died`. A process is `missing` if it does not answer while others run. A process has `ended` if the crawl is
+    ending and this process has finished before the others.
 
-    @property
-    def state(self) -> str: ...
+    `seen_at` is the instant at which the figures shown for the process were read; 0 if there are none.
+    """
+
+    name: str
+    state: str
+    seen_at: float = 0.0
+    pid: int = 0
 
 
 class CrawlSigns(Protocol):
@@ -68,9 +74,7 @@ class CrawlSigns(Protocol):
     recent: dict[str, float]
     paused: list[str]
     errors: list[dict[str, Any]]
-
-    @property
-    def members(self) -> Sequence[MemberState]: ...
+    members: list[MemberStatus]
 
 
 class BrokenRule(msgspec.Struct, frozen=True):
@@ -176,24 +180,14 @@ def _stalled(status: CrawlSigns) -> Finding:
 
 def _requests(status: CrawlSigns) -> Finding:
     requests, failed = (round(status.recent.get(name, 0)) for name in ("requests", "failures"))
-    severity = _of_share(failed, requests)
-    if requests < REQUESTS_MIN or not severity:
-        return UNHEALTHY, ""
-    return (
-        severity,
-        f"{failed:,} of {several(requests, 'request')} failed in the last minute{_mostly(status.recent)}",
-    )
+    text = f"{failed:,} of {several(requests, 'request')} failed in the last minute"
+    return _of_share(status, failed, requests, text if requests >= REQUESTS_MIN else "")
 
 
 def _hosts(status: CrawlSigns) -> Finding:
     failing, answered = _failing(status.frontier), status.frontier.hosts_reached
-    severity = _of_share(failing, failing + answered)
-    if failing < HOSTS_MIN or not severity:
-        return UNHEALTHY, ""
-    return (
-        severity,
-        f"{several(failing, 'host', 'fail')} and {answered:,} answered so far{_mostly(status.recent)}",
-    )
+    text = f"{several(failing, 'host', 'fail')} and {answered:,} answered so far"
+    return _of_share(status, failing, failing + answered, text if failing >= HOSTS_MIN else "")
 
 
 def _failing(frontier: FrontierCounts) -> int:
@@ -205,11 +199,11 @@ def _failing(frontier: FrontierCounts) -> int:
     return frontier.hosts_failing - (frontier.hosts_nameless if frontier.hosts_reached else 0)
 
 
-def _of_share(failed: float, whole: float) -> str:
-    """Return the severity of a number of failures; "" if it is normal."""
-    if failed > SHARE_MAX * whole:
-        return UNHEALTHY
-    return DEGRADED if failed > SHARE_SOME * whole else ""
+def _of_share(status: CrawlSigns, failed: float, whole: float, text: str) -> Finding:
+    """Return the severity of a number of failures, and `text` with their main cause; "" if the number is normal."""
+    if not text or failed <= SHARE_SOME * whole:
+        return UNHEALTHY, ""
+    return UNHEALTHY if failed > SHARE_MAX * whole else DEGRADED, text + _mostly(status.recent)
 
 
 def _mostly(recent: Mapping[str, float]) -> str:

@@ -6,7 +6,7 @@ series as a crawl of ten.
 """
 
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from prometheus_client import CollectorRegistry, generate_latest
@@ -20,7 +20,6 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from crawler.admin.health import DEGRADED, RULES, UNHEALTHY
-from crawler.admin.history import number_at
 from crawler.admin.process_metrics import cumulative
 from crawler.admin.status import Status, whole
 from crawler.version import __version__
@@ -128,20 +127,22 @@ def _family(name: str, text: str, labels: list[str]) -> Any:
 
 
 def families(parts: Iterable[StatusTree]) -> Iterator[Metric]:
-    """Yield the metrics of a crawl from the status of each process."""
-    parts = list(parts)
+    """Yield the metrics of a crawl from the status of each process. Metrics without a value are left out."""
+    return (family for family in _families(list(parts)) if family.samples)
+
+
+def _families(parts: list[StatusTree]) -> Iterator[Metric]:
     yield InfoMetricFamily("crawler", "The program.", value={"version": __version__})
     for name, path, text in NUMBERS:
         family = _family(name, text, ["process"])
         for part in parts:
-            if _has(part, path):
-                family.add_metric([part["name"]], number_at(part, path))
-        if family.samples:
-            yield family
+            if isinstance(number := _node(part, path), int | float):
+                family.add_metric([part["name"]], float(number))
+        yield family
     for name, label, path, text in MAPPINGS:
-        yield from _mapping(parts, name, label, path, text)
-    yield from _mapping(parts, "urls_parked", "rule", ("frontier",), "URLs parked, by rule.", "parked_")
-    yield from _mapping(parts, "hosts", "state", ("frontier",), "Hosts by state.", "hosts_")
+        yield _mapping(parts, name, label, path, text)
+    yield _mapping(parts, "urls_parked", "rule", ("frontier",), "URLs parked, by rule.", "parked_")
+    yield _mapping(parts, "hosts", "state", ("frontier",), "Hosts by state.", "hosts_")
     yield from _of_processes(parts)
     yield from _histograms(parts)
     yield from _of_the_crawl(whole([Status.of(part) for part in parts]))
@@ -154,20 +155,15 @@ def _node(status: StatusTree, path: tuple[str, ...]) -> Any:
     return node
 
 
-def _has(status: StatusTree, path: tuple[str, ...]) -> bool:
-    return isinstance(_node(status, path), int | float)
-
-
 def _mapping(
     parts: list[StatusTree], name: str, label: str, path: tuple[str, ...], text: str, prefix: str = ""
-) -> Iterator[Metric]:
+) -> Metric:
     family = _family(name, text, ["process", label])
     for part in parts:
         for key, value in sorted((_node(part, path) or {}).items()):
             if isinstance(value, int | float) and str(key).startswith(prefix):
                 family.add_metric([part["name"], str(key).removeprefix(prefix)], value)
-    if family.samples:
-        yield family
+    return family
 
 
 def _of_processes(parts: list[StatusTree]) -> Iterator[Metric]:
@@ -177,8 +173,7 @@ def _of_processes(parts: list[StatusTree]) -> Iterator[Metric]:
             for process in part.get("processes", []):
                 if key in process:
                     family.add_metric([process["name"]], process[key])
-        if family.samples:
-            yield family
+        yield family
 
 
 def _histograms(parts: list[StatusTree]) -> Iterator[Metric]:
@@ -188,8 +183,7 @@ def _histograms(parts: list[StatusTree]) -> Iterator[Metric]:
             plain = _node(part, ("timings", key))
             if plain:
                 family.add_metric([part["name"]], buckets=list(cumulative(plain)), sum_value=plain["sum"])
-        if family.samples:
-            yield family
+        yield family
 
 
 def _of_the_crawl(status: Status) -> Iterator[Metric]:
@@ -197,8 +191,7 @@ def _of_the_crawl(status: Status) -> Iterator[Metric]:
     running = _family("process_up", "Whether the process runs: 1 or 0.", ["process"])
     for member in status.members:
         running.add_metric([member.name], member.state == "running")
-    if running.samples:
-        yield running
+    yield running
     yield from _health(status)
     view = status.eta
     for name, value, text in (
@@ -210,8 +203,7 @@ def _of_the_crawl(status: Status) -> Iterator[Metric]:
             "Seconds until they are fetched: at the present speed, or longer if a host must wait.",
         ),
     ):
-        if value is not None:
-            yield GaugeMetricFamily(f"crawler_{name}", text, value=value)
+        yield GaugeMetricFamily(f"crawler_{name}", text, value=value)
 
 
 def _health(status: Status) -> Iterator[Metric]:
@@ -230,16 +222,16 @@ def _health(status: Status) -> Iterator[Metric]:
     yield rules
 
 
-class _Given(Collector):
-    def __init__(self, collect: Callable[[], Iterator[Metric]]) -> None:
-        self._collect = collect
+class _Families(Collector):
+    def __init__(self, parts: Iterable[StatusTree]) -> None:
+        self._parts = parts
 
     def collect(self) -> Iterator[Metric]:
-        return self._collect()
+        return families(self._parts)
 
 
 def text(parts: Iterable[StatusTree]) -> bytes:
     """Return the processes' status in Prometheus' text format."""
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Given(lambda: families(parts)))
+    registry.register(_Families(parts))
     return generate_latest(registry)

@@ -11,27 +11,11 @@ import msgspec
 from msgspec.structs import replace
 
 from crawler.admin.eta import Eta, describe_eta, eta
-from crawler.admin.health import Health, failures, health
+from crawler.admin.health import Health, MemberStatus, failures, health
 from crawler.records import DueCounts, FrontierCounts, HostStatus, PeerStatus, SlowestHost, SplitterCounts
 
 T = TypeVar("T")
 _DERIVED = ("outlook", "health", "crawl")  # sections of the tree that are not fields of a status
-
-
-class MemberStatus(msgspec.Struct, frozen=True):
-    """A process of a crawl. Its state is `running`, `at_rest`, `died`, `missing` or `ended`.
-
-    If no process of the crawl runs, each process is `at_rest` if its latest run ended cleanly, and otherwise has
-    `died`. A process is `missing` if it does not answer while others run. A process has `ended` if the crawl is
-    ending and this process has finished before the others.
-
-    `seen_at` is the instant at which the figures shown for the process were read; 0 if there are none.
-    """
-
-    name: str
-    state: str
-    seen_at: float = 0.0
-    pid: int = 0
 
 
 class Status(msgspec.Struct, kw_only=True):

@@ -11,8 +11,7 @@ request.py       Request: a request made by a callback, and its form in the stor
 delivery.py      delivers each page to the user's code at least once
 request_judge.py judges the requests that callbacks yield
 callbacks.py     maps the stored names of callbacks to functions
-item_files.py    the items files, one or one for each type of items
-item_formats.py  opens an items file in the format of its name
+item_files.py    the items files, one or one for each type of items; their formats
 items.py         writes items to JSONL or CSV
 parquet_items.py writes items to Parquet, with columns as wide as their values
 follow_rules.py  rules for the links to follow

@@ -25,11 +25,7 @@ class Callbacks:
                 self._named[callback_name(callback)] = callback
 
     def named(self, name: str) -> Callback:
-        """Return the callback with this name, from a request of this run or from the module of `parse`.
-
-        Raises:
-            UsageError: there is no such callback.
-        """
+        """Return the callback with this name, from a request of this run or from the module of `parse`."""
         if not name:
             assert self._parse is not None
             return self._parse

@@ -17,9 +17,8 @@ from msgspec.structs import replace
 from crawler.admin.crawl_wait import next_wait
 from crawler.admin.report import WHY_HINT
 from crawler.api.crawl import Crawl
-from crawler.api.item_files import item_paths
-from crawler.api.item_formats import check_items
-from crawler.api.options import CrawlOptions, Settings, check_flag, completed, configure, takes_options
+from crawler.api.item_files import check_items, item_paths
+from crawler.api.options import CrawlOptions, Settings, completed, configure, expect, takes_options
 from crawler.api.page import Page
 from crawler.api.request import Callback, Request
 from crawler.config import Config
@@ -57,10 +56,7 @@ class _SignalStop:
                 self._before[number] = signal.signal(number, self._receive)
 
     def attach(self, crawl: Crawl) -> None:
-        """Let a signal stop `crawl`, which is about to run.
-
-        If a signal has already arrived, stop the crawl at once.
-        """
+        """Let a signal stop `crawl`, which is about to run. If a signal has already arrived, stop it at once."""
         self._stop = partial(asyncio.get_running_loop().call_soon_threadsafe, crawl.stop, SIGNAL)
         if self._came:
             self._stop()
@@ -117,8 +113,8 @@ async def run_async(
 async def _run(options: dict[str, Any], stopping: _SignalStop | None = None) -> dict[str, Any]:
     """Crawl to the end with the arguments of `run_async`. During the crawl, `stopping` stops it when a signal arrives."""
     fresh, cached = options.pop("fresh", False), options.pop("cached", False)
-    check_flag("fresh", fresh)
-    check_flag("cached", cached)
+    for name, flag in (("fresh", fresh), ("cached", cached)):
+        expect(name, flag, isinstance(flag, bool), "True or False")
     if fresh or cached:
         _start_anew(options, cached)
     async with Crawl(**options) as crawl:
@@ -155,11 +151,7 @@ async def _tell_waits(crawl: Crawl) -> None:
 
 
 def _start_anew(options: dict[str, Any], cached: bool) -> None:
-    """Check the arguments, and then rename an existing crawl. Change `options` for the new crawl.
-
-    Raises:
-        UsageError: an argument is invalid, or there are no seeds; the existing crawl is unchanged.
-    """
+    """Check the arguments, and then rename an existing crawl. Change `options` for the new crawl."""
     # the new crawl does not use the settings of the old one
     if not isinstance(options.get("config"), Config):
         options["config"] = configure(options.get("config"))

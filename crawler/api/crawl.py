@@ -35,7 +35,7 @@ from crawler.api.delivery import Delivery, Errors
 from crawler.api.follow_rules import FollowRules
 from crawler.api.hooks import Hooks, guarded_extractor, guarded_filter
 from crawler.api.item_files import ItemFiles, item_paths
-from crawler.api.options import CrawlOptions, Settings, check_callable, completed, layered, takes_options
+from crawler.api.options import CrawlOptions, Settings, completed, expect, layered, takes_options
 from crawler.api.page import Page
 from crawler.api.page_queue import PageQueue
 from crawler.api.request import PRIORITY, Callback, Request
@@ -87,22 +87,8 @@ def _settled(given: Settings, directory: CrawlDirectory) -> tuple[Config, SeedPl
     return config, directory.settings.seed_places(config, directory.settings.given(layers))
 
 
-def _check_seeds(seeds: object) -> None:
-    """Check the type of the seeds. The seeds of an iterator are checked later, when they are read.
-
-    Raises:
-        UsageError: a seed is neither a URL nor a request, or `seeds` contains no seeds.
-    """
-    if not isinstance(seeds, Iterable):
-        raise UsageError(f"seeds: expected URLs or requests, got {seeds!r:.100}")
-    if isinstance(seeds, list | tuple):
-        for seed in seeds:
-            _check_seed(seed)
-
-
 def _check_seed(seed: object) -> None:
-    if not isinstance(seed, str | Request):
-        raise UsageError(f"seeds: expected a URL or a crawler.Request, got {seed!r:.100}")
+    expect("seeds", seed, isinstance(seed, str | Request), "a URL or a crawler.Request")
 
 
 class Crawl:
@@ -138,15 +124,17 @@ class Crawl:
         **options: Unpack[CrawlOptions],
     ) -> None:
         given = completed("Crawl", options)
-        check_callable("parse", parse)
+        expect("parse", parse, parse is None or callable(parse), "a function")
         follow, items = given["follow"], given["items"]
         self.directory = CrawlDirectory(local_folder(given["directory"]))
         self.config, places = _settled(config, self.directory)
         if isinstance(seeds, str | Request):
             seeds = [seeds]
-        if not isinstance(seeds, SeedFile | Seeds):
-            _check_seeds(seeds)
-        some = seeds if isinstance(seeds, list | tuple) else ()
+        is_many = isinstance(seeds, Iterable | SeedFile | Seeds)
+        expect("seeds", seeds, is_many, "URLs or requests")
+        some = seeds if isinstance(seeds, list | tuple) else ()  # other seeds are checked when they are read
+        for seed in some:
+            _check_seed(seed)
         self._asks = parse is not None or any(isinstance(seed, Request) for seed in some)
         self._saved_config = saved or self.config
         # keep cookies, because the user's code may log in with a form
@@ -376,7 +364,7 @@ class Crawl:
         """
         if self.final is None:
             return {}
-        hooks = {"errors": dict(self.errors.counts), "items": self._delivery.items_written}
+        hooks = {"errors": dict(self.errors.counts), "items": self._items.written}
         return self.final.plain() | {"hooks": hooks}
 
     def _save_report(self) -> None:
@@ -566,7 +554,7 @@ class Crawl:
         if settings:
             await self.command({"command": "set", "settings": settings})
         # a client that is still connected may send a command while the crawl closes
-        answer = await in_turns(self.live.commands.steps(request), is_open=lambda: self._opened)
+        answer = await in_turns(self.process.commands.steps(request), is_open=lambda: self._opened)
         if request.get("command") == "set" and not self._supervised:
             safe_settings.record(self.directory, request["settings"])
         if request.get("command") in CHANGING and not await self.process.changes.kept():

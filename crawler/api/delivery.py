@@ -68,10 +68,7 @@ _STORED = (Outcome.FETCHED, Outcome.EMPTY, Outcome.TRUNCATED, Outcome.UNCHANGED)
 
 
 class Errors:
-    """Counts errors of the user's code by kind and logs them with the URL.
-
-    If `on_error` is "stop", the first error ends the run.
-    """
+    """Counts errors of the user's code by kind and logs them with the URL, or ends the run at the first ("stop")."""
 
     def __init__(self, on_error: OnError, fail: Callable[[BaseException], None]) -> None:
         self.counts: Counter[str] = Counter()
@@ -144,11 +141,6 @@ class Delivery:
         self._unreached: set[int] = set()
         self._judge = RequestJudge(stages.decisions.admission)
         self.consume: Consume | None = None
-
-    @property
-    def items_written(self) -> int:
-        """Return the number of items written in this run."""
-        return self._items.written
 
     @property
     def wanted(self) -> bool:
@@ -317,11 +309,7 @@ class Delivery:
             yield "pages", self.consume(page)
 
     def _rejections(self, page: Page, judged: JudgedRequests) -> Iterator[tuple[str, Awaitable[bool]]]:
-        """Yield the calls of the errbacks of rejected requests.
-
-        If a rule also rejects requests that these errbacks yield, the errbacks of those requests are not
-        called.
-        """
+        """Yield the calls of the errbacks of rejected requests, but not of the requests that these errbacks yield."""
         for url, request, _ in tuple(judged.rejected):
             if request.errback is not None:
                 self._callbacks.remember(request)
@@ -415,10 +403,9 @@ def page_of(
     content_max: int = 0,
     consent: dict[str, Any] | None = None,
 ) -> Page:
-    """Return the page of a fetch, in rendered form if a browser rendered it.
+    """Return the page of a fetch, in rendered form if a browser rendered it, with its consent receipt.
 
     At most `content_max` bytes are read from a file.
-    `consent` is the consent receipt of the page.
     """
     shown = fetch.shown
     return Page(

@@ -1,14 +1,23 @@
-"""The files to which the items of a crawl are written: one file for all items, or one for each type of items."""
+"""The files to which the items of a crawl are written: one file for all items, or one for each type of items.
 
-from collections.abc import Iterator, Mapping
+The extension of a file's name selects its format.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from crawler.api.item_formats import open_items
-from crawler.api.items import Items
+from crawler.api.items import CsvItems, Items, JsonLinesItems
+from crawler.api.parquet_items import ParquetItems
 from crawler.errors import UsageError
 
 ItemsGiven = str | Path | Mapping[type, str | Path]
+FORMATS: dict[str, Callable[[Path], Items]] = {
+    ".jsonl": JsonLinesItems,
+    ".ndjson": JsonLinesItems,
+    ".csv": CsvItems,
+    ".parquet": ParquetItems,
+}
 
 
 class Misuse(UsageError):
@@ -40,11 +49,7 @@ class ItemFiles:
         return sum(file.written for file in self.files.values())
 
     def file_of(self, item: object) -> Items:
-        """Return the file of an item.
-
-        Raises:
-            Misuse: no file was given for items of this type.
-        """
+        """Return the file of an item; raise Misuse if no file was given for items of this type."""
         if not self._types:
             raise Misuse("a callback yielded items, but no file is given; set items=")
         for kind, path in self._types:
@@ -59,11 +64,7 @@ class ItemFiles:
             file.sync()
 
     def close(self) -> None:
-        """Write the remaining rows of all files.
-
-        Raises:
-            StoreError: the disk failed. The other files are closed nevertheless.
-        """
+        """Write the remaining rows of all files. If one of them fails (StoreError), close the others nevertheless."""
         while self._open:
             try:
                 self._open.pop().close()
@@ -72,12 +73,27 @@ class ItemFiles:
                 raise
 
 
-def item_paths(given: ItemsGiven) -> set[Path]:
-    """Return the paths of the items files.
+def open_items(path: Path) -> Items:
+    """Open an items file; raise UsageError if its extension is unknown, or if it cannot be written."""
+    kind = FORMATS.get(path.suffix.lower())
+    if kind is None:
+        raise UsageError(f"items {path}: the name must end in one of {', '.join(FORMATS)}")
+    try:
+        return kind(path)
+    except OSError as error:
+        raise UsageError(f"items {path}: {error.strerror or error}") from error
 
-    Raises:
-        UsageError: a key of the mapping is not a type.
-    """
+
+def check_items(path: Path) -> None:
+    """Raise UsageError if `open_items` would. The check does not leave a new file behind."""
+    is_new = not path.exists() and not path.with_name(path.name + ".rows").exists()
+    open_items(path).close()
+    if is_new:
+        path.unlink(missing_ok=True)
+
+
+def item_paths(given: ItemsGiven) -> set[Path]:
+    """Return the paths of the items files; raise UsageError if a key of the mapping is not a type."""
     return {path for _, path in _pairs(given)}
 
 

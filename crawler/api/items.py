@@ -1,6 +1,6 @@
 """Writes items to a JSONL or CSV file.
 
-`parquet_items.py` writes Parquet files, and `item_formats.py` chooses the format. Items are appended to an
+`parquet_items.py` writes Parquet files, and `item_files.py` chooses the format. Items are appended to an
 existing file, so a crawl in several runs makes one file. Items written before `sync` returns survive a crash.
 If a crash comes after the items of a page were written but before its delivery is committed, the page is
 delivered again, and its items occur twice in the file. So a crash may duplicate items but never loses any.
@@ -26,11 +26,7 @@ class ItemError(TypeError):
 
 
 def plain(item: object) -> dict[str, Any]:
-    """Return an item as a mapping of JSON values.
-
-    Raises:
-        ItemError: the item is not a mapping, dataclass or msgspec struct, or a value of it is not a JSON value.
-    """
+    """Return an item (a mapping, dataclass or msgspec struct) as a mapping of JSON values; otherwise raise ItemError."""
     if isinstance(item, Mapping):
         item = dict(item)
     elif not (
@@ -83,11 +79,7 @@ class Items(Protocol):
         """Make the rows added so far durable. Another thread may call this method."""
 
     def close(self) -> None:
-        """Write the remaining rows.
-
-        Raises:
-            StoreError: the disk failed.
-        """
+        """Write the remaining rows; raise StoreError if the disk failed."""
 
 
 class _File:

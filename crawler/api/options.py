@@ -91,54 +91,32 @@ def completed(name: str, options: CrawlOptions) -> CrawlOptions:
     for unknown in options.keys() - DEFAULTS.keys():
         raise TypeError(f"{name}() got an unexpected keyword argument {unknown!r}")
     given: CrawlOptions = {**DEFAULTS, **options}
-    _check_kinds(given)
+    directory, items, follow = given["directory"], given["items"], given["follow"]
+    expect("directory", directory, isinstance(directory, str | PathLike), "a path")
+    for path in items.values() if isinstance(items, Mapping) else (items,):
+        is_path = path is None or isinstance(path, str | PathLike)
+        expect("items", path, is_path, "a path, or a mapping of classes to paths")
+    are_rules = isinstance(follow, Sequence) and all(isinstance(rule, str) for rule in follow)
+    fits = isinstance(follow, bool) or (are_rules and not isinstance(follow, str))
+    expect("follow", follow, fits, "True, False or a list of rules")
     if given["on_error"] not in get_args(OnError):
         raise UsageError(f"on_error: {given['on_error']!r} is not one of {', '.join(get_args(OnError))}")
     for hook in ("url_filter", "link_extractor", "page_sink"):
-        check_callable(hook, given[hook])  # type: ignore[literal-required]
-    if not isinstance(given["processors"], Iterable):
-        raise UsageError("processors: expected a list of functions, got a single value")
+        value = given[hook]  # type: ignore[literal-required]
+        expect(hook, value, value is None or callable(value), "a function")
+    expect(
+        "processors", given["processors"], isinstance(given["processors"], Iterable), "a list of functions"
+    )
     given["processors"] = tuple(given["processors"])
     for processor in given["processors"]:
-        check_callable("processors", processor)
+        expect("processors", processor, callable(processor), "a function")
     return given
 
 
-def _check_kinds(given: CrawlOptions) -> None:
-    """Check the kinds of the arguments that are paths or rules.
-
-    Raises:
-        UsageError: an argument is of another kind.
-    """
-    directory, items, follow = given["directory"], given["items"], given["follow"]
-    if not isinstance(directory, str | PathLike):
-        raise UsageError(f"directory: expected a path, got {directory!r:.100}")
-    for path in items.values() if isinstance(items, Mapping) else (items,):
-        if path is not None and not isinstance(path, str | PathLike):
-            raise UsageError(f"items: expected a path, or a mapping of classes to paths, got {path!r:.100}")
-    rules = follow if isinstance(follow, Sequence) and not isinstance(follow, str) else None
-    if not (isinstance(follow, bool) or (rules is not None and all(isinstance(rule, str) for rule in rules))):
-        raise UsageError(f"follow: expected True, False or a list of rules, got {follow!r:.100}")
-
-
-def check_flag(name: str, value: object) -> None:
-    """Check the value of an argument that is True or False.
-
-    Raises:
-        UsageError: the value is neither.
-    """
-    if not isinstance(value, bool):
-        raise UsageError(f"{name}: expected True or False, got {value!r:.100}")
-
-
-def check_callable(name: str, value: object) -> None:
-    """Check the value of an argument that is a function or None.
-
-    Raises:
-        UsageError: the value is neither.
-    """
-    if value is not None and not callable(value):
-        raise UsageError(f"{name}: expected a function, got {value!r:.100}")
+def expect(name: str, value: object, fits: bool, wanted: str) -> None:
+    """Raise UsageError if the value of an argument does not fit; `wanted` describes the values that do."""
+    if not fits:
+        raise UsageError(f"{name}: expected {wanted}, got {value!r:.100}")
 
 
 def configure(settings: Mapping[str, Any] | None = None) -> Config:
@@ -154,13 +132,9 @@ def configure(settings: Mapping[str, Any] | None = None) -> Config:
 
 
 def layered(settings: Mapping[str, Any] | None, layers: Layers) -> Layers:
-    """Add nested settings, and then the environment, to `layers`; return them.
-
-    Raises:
-        UsageError: the settings are not a mapping.
-    """
-    if settings is not None and not isinstance(settings, Mapping):
-        raise UsageError(f"config: expected a mapping or a crawler.Config, got {settings!r:.100}")
+    """Add nested settings, and then the environment, to `layers`; return them."""
+    is_mapping = settings is None or isinstance(settings, Mapping)
+    expect("config", settings, is_mapping, "a mapping or a crawler.Config")
     layers.add("", settings or {})
     for path, value in environment_overrides().items():
         layers.set("environment", path, value)

@@ -12,10 +12,7 @@ PAGES_WAITING_MAX = 64
 
 
 class Offer(msgspec.Struct, frozen=True):
-    """A page for the consumer of `pages()`.
-
-    The result of the future `taken` is True if the consumer took the page.
-    """
+    """A page for the consumer of `pages()`. The result of `taken` is whether the consumer took the page."""
 
     page: Page
     taken: "asyncio.Future[bool]"

@@ -77,11 +77,7 @@ class ParquetItems:
         self._rows.sync()
 
     def close(self) -> None:
-        """Write the Parquet file and delete the rows.
-
-        Raises:
-            StoreError: the file could not be written; the rows are kept.
-        """
+        """Write the Parquet file and delete the rows; keep them and raise StoreError if the file cannot be written."""
         import pyarrow
 
         self._rows.close()
@@ -117,10 +113,7 @@ class ParquetItems:
 
 
 class ItemColumns:
-    """The names and types of the columns of all rows seen.
-
-    The type is None if the values of a column have no common type; such a column is written as text.
-    """
+    """The names and types of the columns of all rows seen. The type None means that a column is written as text."""
 
     def __init__(self) -> None:
         self._types: dict[str, pyarrow.DataType | None] = {}
@@ -169,15 +162,11 @@ class ItemColumns:
         """Return the rows as a table with the schema of the file."""
         import pyarrow
 
-        rows = list(rows)
-        schema, texts = self.schema(), self._texts()
-        arrays = []
-        for name in schema.names:
-            values = [row.get(name) for row in rows]
-            if name in texts:
-                values = [_as_text(value) for value in values]
-            arrays.append(pyarrow.array(values, type=schema.field(name).type))
-        return pyarrow.Table.from_arrays(arrays, schema=schema)
+        texts = self._texts()
+        plain = [
+            {name: _as_text(value) if name in texts else value for name, value in row.items()} for row in rows
+        ]
+        return pyarrow.Table.from_pylist(plain, schema=self.schema())
 
 
 def _wider(kind: "pyarrow.DataType | None", values: list[Any]) -> "pyarrow.DataType | None":

@@ -1,7 +1,4 @@
-"""Reads the stored pages of a process for the user's code.
-
-The copies that exports leave out are not shown to the user's code either.
-"""
+"""Reads the stored pages of a process for the user's code, except the copies that exports leave out."""
 
 import logging
 from collections.abc import Iterator

@@ -213,12 +213,9 @@ def word(name: str) -> str:
 
 
 def named(words: Iterable[str]) -> frozenset[str]:
-    """Return the checks that are selected by the words of the option `--fail-on`.
+    """Return the checks that are selected by the words of the option `--fail-on`; raise UsageError for other words.
 
     A severity selects all checks of this severity or a worse one.
-
-    Raises:
-        UsageError: a word names neither a check nor a severity.
     """
     levels = list(Severity)
     found: set[str] = set()

@@ -207,10 +207,7 @@ def _listed(crawled: Crawled, known: Known) -> list[tuple[int, str]]:
 
 
 class PageReader:
-    """Reads the facts of stored pages for the audit.
-
-    `wanted` contains the sorted fingerprints of the URLs to which links are collected.
-    """
+    """Reads the facts of stored pages. Links to the URLs with the (sorted) fingerprints `wanted` are collected."""
 
     def __init__(
         self, config: Config, folders: Sequence[Path], fingerprint: Callable[[str], int], wanted: np.ndarray

@@ -118,10 +118,7 @@ def compare_findings(audit: Audit, earlier: Audit, pages: Iterable[str]) -> dict
 def compare_pages(
     pages: Iterable[ComparedPage], earlier: Iterable[ComparedPage], fates: Iterable[tuple[str, PageFate]] = ()
 ) -> dict[str, Section]:
-    """Return the sections of pages that are new, gone, moved or changed.
-
-    `fates` has the fate of each URL that was tried but is not a page.
-    """
+    """Return the sections of new, gone, moved and changed pages. `fates` has those of URLs that are not pages."""
     sections = {name: Section(listed=[]) for name in _PAGES}
     ours = {_key(page.url): _key(page.digest) for page in pages}
     fate_of = {_key(url): fate for url, fate in fates}
@@ -164,11 +161,7 @@ def failing(audit: Audit, checks: Iterable[str], new: Iterable[str]) -> Iterator
 
 
 def decode(text: bytes) -> Audit:
-    """Return the audit that a file written by `report --format json` contains.
-
-    Raises:
-        msgspec.MsgspecError: the file is not such a report.
-    """
+    """Return the audit in a file written by `report --format json`; raise MsgspecError for any other file."""
     return msgspec.json.decode(text, type=Audit)
 
 

@@ -17,11 +17,7 @@ _HOST_WIDTH = 40
 
 
 def summary(path: Path) -> list[Row]:
-    """Return one row per host. Hosts with the most pages come first. The crawl may be running.
-
-    Raises:
-        DirectoryError: there is no crawl, or nothing has been crawled yet.
-    """
+    """Return one row per host. Hosts with the most pages come first. The crawl may be running."""
     counted = Summary()
     with opened(path) as crawled:
         for archive in crawled.archives:

@@ -95,11 +95,7 @@ class Audit(msgspec.Struct):
 
 
 class Repeated:
-    """Groups of URLs that share a key.
-
-    To save memory, a key that has occurred only once is stored as an 8-byte hash, with a reference to its
-    URL.
-    """
+    """Groups of URLs that share a key. To save memory, only the 8-byte hash of a key that occurred once is stored."""
 
     def __init__(self) -> None:
         self._first: dict[int, str] = {}
@@ -118,10 +114,7 @@ class Repeated:
             self.repeated[key] = 2, [first, url]
 
     def ranked(self) -> list[tuple[str, int, list[str]]]:
-        """Return (key, number of URLs, first URLs) for each key that several URLs share.
-
-        The most frequent key comes first.
-        """
+        """Return (key, number of URLs, first URLs) for each key that several URLs share, the most frequent first."""
         ranked = sorted(self.repeated.items(), key=lambda item: -item[1][0])
         return [(key, count, urls) for key, (count, urls) in ranked]
 
@@ -175,10 +168,7 @@ class Auditor:
     def record(
         self, row: Mapping[str, Any], fingerprint: int, target: tuple[int, str] | None, flags: int
     ) -> None:
-        """Note a URL that the crawl tried to fetch.
-
-        If the URL redirects, `target` is the (fingerprint, URL) of the target.
-        """
+        """Note a URL that the crawl tried to fetch. `target` is the (fingerprint, URL) to which it redirects."""
         if flags & _EXTERNAL:
             return self._note_external(row, fingerprint, target, flags)
         self._urls += 1
@@ -241,10 +231,7 @@ class Auditor:
             keep(self._slow, (took, url))
 
     def waiting(self, url: str, fingerprint: int, verdict: str, via: str, flags: int = 0) -> None:
-        """Note a URL that was not fetched.
-
-        If the server of the URL is unreachable, `verdict` states the reason; it is "" if the URL just waits.
-        """
+        """Note a URL that was not fetched. `verdict` says why its server is unreachable; "" if the URL just waits."""
         if flags & _EXTERNAL:
             self._external["unreachable" if verdict else "to do"] += 1
             if verdict and self._external["unreachable"] <= UNREACHABLE_MAX:

@@ -74,9 +74,6 @@ class _Search:
 
 
 def _written_part(url: str) -> bytes:
-    """Return the last part of the path of `url`, which every page with a link to `url` contains.
-
-    Return b"" if this part can be written in several ways.
-    """
+    """Return the part of `url` that a page with a link to it must contain; b"" if it can be written in several ways."""
     last = url.partition("?")[0].rstrip("/").rpartition("/")[2]
     return last.encode() if last.replace("-", "").replace("_", "").replace(".", "").isalnum() else b""

@@ -1,13 +1,15 @@
 """Access to a crawl: through the control socket of each running process, otherwise through the directory itself."""
 
-import contextlib
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from crawler.admin.control_client import RESTART_WAIT
+from crawler.admin import control_client
+from crawler.admin.control_client import NOBODY, RESTART_WAIT
+from crawler.clock import SystemClock
 from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import BusyError, CrawlerError, DamageError, DirectoryError, UsageError
 from crawler.printable import printable
@@ -32,13 +34,10 @@ def ask(path: Path, request: dict[str, Any], damage: list[str] | None = None) ->
     """
     directory = CrawlDirectory(path)
     found = {name: _ask_running(directory, name, request) for name in names(directory)}
-    running = any(answered for answered, _ in found.values())
-    reads = request["command"] in READING
+    running = any(answer is not NOBODY for answer in found.values())
     return [
-        answer
-        if answered
-        else _ask_missing(directory, name, request, running=running, reads=reads, damage=damage)
-        for name, (answered, answer) in found.items()
+        _ask_missing(directory, name, request, running=running, damage=damage) if answer is NOBODY else answer
+        for name, answer in found.items()
     ]
 
 
@@ -48,18 +47,16 @@ def _ask_missing(
     request: dict[str, Any],
     *,
     running: bool,
-    reads: bool,
-    damage: list[str] | None,
+    damage: list[str] | None = None,
 ) -> Any:
     """Answer a request for a process that does not run, from the files of the process.
 
     If other processes run (`running`), the missing process may be starting, or the crawl may be ending.
     """
-    if running and not reads:
+    if running and request["command"] not in READING:
         give_up = time.monotonic() + RESTART_WAIT
         while _locks(directory.path):
-            answered, answer = _ask_running(directory, name, request)
-            if answered:
+            if (answer := _ask_running(directory, name, request)) is not NOBODY:
                 return answer
             if time.monotonic() >= give_up:
                 raise DirectoryError(
@@ -69,8 +66,7 @@ def _ask_missing(
     try:
         return ask_at_rest(directory, name, request, damage)
     except BusyError:  # the process has started in the meantime, so send it the request
-        answered, answer = _ask_running(directory, name, request, wait=RESTART_WAIT)
-        if not answered:
+        if (answer := _ask_running(directory, name, request, wait=RESTART_WAIT)) is NOBODY:
             raise
         return answer
 
@@ -96,24 +92,26 @@ def ask_first(path: Path, request: dict[str, Any]) -> Any:
     directory = CrawlDirectory(path)
     known = names(directory)
     for name in known:
-        found, answer = _ask_running(directory, name, request)
-        if found:
+        if (answer := _ask_running(directory, name, request)) is not NOBODY:
             return answer
-    return _ask_missing(directory, known[0], request, running=False, reads=False, damage=None)
+    return _ask_missing(directory, known[0], request, running=False)
 
 
 def is_running(path: Path) -> bool:
     """Return whether a process of the crawl answers, even if others do not."""
-    directory, question = CrawlDirectory(path), {"command": "status", "hosts": 0}
-    return any(_ask_running(directory, name, question)[0] for name in names(directory))
+    directory = CrawlDirectory(path)
+    return any(_is_crawling(directory, name) for name in names(directory))
+
+
+def _is_crawling(directory: CrawlDirectory, name: str) -> bool:
+    """Return whether a process runs. The page server of a crawl at rest does not count."""
+    return _ask_running(directory, name, {"command": "status", "hosts": 0}) is not NOBODY
 
 
 def is_answered(path: Path) -> bool:
     """Return whether any process answers commands for the crawl: it may be crawling, or serving a crawl at rest."""
-    from crawler.admin.control_client import listens
-
     directory = CrawlDirectory(path)
-    return any(listens(directory.process(name)) for name in directory.process_names())
+    return any(control_client.listens(directory.process(name)) for name in directory.process_names())
 
 
 def ask_running(path: Path, request: dict[str, Any]) -> list[Any]:
@@ -130,37 +128,33 @@ def ask_running(path: Path, request: dict[str, Any]) -> list[Any]:
     stops = request["command"] == "stop"
     known = directory.process_names() if stops else names(directory)
     found = {name: _ask_running(directory, name, request) for name in known}
-    if not any(answered for answered, _ in found.values()):
+    if all(answer is NOBODY for answer in found.values()):
         names(directory)  # this call raises an error if there is no crawl
         raise NotRunningError(f"{path}: the crawl is not running")
     if not stops:
-        for name in [name for name, (answered, _) in found.items() if not answered]:
+        for name in [name for name, answer in found.items() if answer is NOBODY]:
             found[name] = _ask_running(directory, name, request, wait=RESTART_WAIT)
-    return [answer for answered, answer in found.values() if answered]
+    return [answer for answer in found.values() if answer is not NOBODY]
 
 
-def _ask_running(
-    directory: CrawlDirectory, name: str, request: dict[str, Any], *, wait: float = 0.0
-) -> tuple[bool, Any]:
-    """Return whether the process runs, and its answer.
+def _ask_running(directory: CrawlDirectory, name: str, request: dict[str, Any], *, wait: float = 0.0) -> Any:
+    """Return the answer of a process, or NOBODY if it does not run.
 
     The process may be starting, so wait for its answer for up to `wait` seconds.
     The page server of a crawl at rest refuses most requests that only read; the caller then reads the
     directory instead.
     """
-    from crawler.admin.control_client import NOBODY, ask
-
     give_up = time.monotonic() + wait
     try:
-        while (answer := ask(directory.process(name), **request)) is NOBODY:
+        while (answer := control_client.ask(directory.process(name), **request)) is NOBODY:
             if time.monotonic() >= give_up:
-                return False, None
+                break
             time.sleep(0.1)
+        return answer
     except CrawlerError as error:
         if error.exit_code == BusyError.exit_code and request["command"] in READING:
-            return False, None
+            return NOBODY
         raise
-    return True, answer
 
 
 def ask_at_rest(
@@ -174,8 +168,8 @@ def ask_at_rest(
         from crawler.pages.archive import Archive
         from crawler.process.answering.commands import Commands
 
-    opened = reading if request["command"] in READING else at_rest
-    with opened(directory, name) as stages:
+    opened = reading(directory, name) if request["command"] in READING else at_rest(directory, name)
+    with opened as stages:
         if damage is not None:
             damage += Archive(directory.process(name) / "warc", stages.store).damage()
         return Commands(stages, stages.commits.commit_now).run(request)
@@ -191,37 +185,29 @@ def exit_code(damage: Iterable[str]) -> int:
 
 
 def refuse_running(directory: CrawlDirectory, names: Iterable[str], command: str) -> None:
-    """Raise BusyError if a process of the crawl is running. The page server of a crawl at rest does not count."""
+    """Raise BusyError if a process of the crawl is running."""
     for name in names:
-        found, _ = _ask_running(directory, name, {"command": "status", "hosts": 0})
-        if found:
+        if _is_crawling(directory, name):
             raise BusyError(f"{directory.process(name)}: is crawling; `{command}` needs a crawl at rest")
 
 
-@contextlib.contextmanager
-def at_rest(directory: CrawlDirectory, name: str, *, lasting: bool = False) -> Iterator["Stages"]:
-    """Yield the stages of one process of a crawl that is not running, under its lock; `lasting` is passed to `Stages`."""
-    from crawler.clock import SystemClock
-
+def at_rest(
+    directory: CrawlDirectory, name: str, *, lasting: bool = False
+) -> "AbstractContextManager[Stages]":
+    """Open the stages of one process of a crawl that is not running, under its lock; `lasting` is passed to `Stages`."""
     with uncollected():
         from crawler.process.opening import stages
 
-    with stages.at_rest(
-        directory.settings.config(), directory, name, clock=SystemClock(), lasting=lasting
-    ) as opened:
-        yield opened
+    config = directory.settings.config()
+    return stages.at_rest(config, directory, name, clock=SystemClock(), lasting=lasting)
 
 
-@contextlib.contextmanager
-def reading(directory: CrawlDirectory, name: str) -> Iterator["Stages"]:
-    """Yield a private copy of the stages of one process. The process keeps its lock and may be running."""
-    from crawler.clock import SystemClock
-
+def reading(directory: CrawlDirectory, name: str) -> "AbstractContextManager[Stages]":
+    """Open a private copy of the stages of one process. The process keeps its lock and may be running."""
     with uncollected():
         from crawler.process.opening import stages
 
-    with stages.reading(directory.settings.config(), directory, name, clock=SystemClock()) as opened:
-        yield opened
+    return stages.reading(directory.settings.config(), directory, name, clock=SystemClock())
 
 
 def wait_for_end(path: Path) -> None:

@@ -25,10 +25,7 @@ OFF = "off"
 async def companions(
     source: "StatusSource", config: Config, directory: Path, *, quiet: bool
 ) -> AsyncIterator[None]:
-    """Run the servers beside the crawl, and notify systemd while the crawl runs.
-
-    `source` gives the admin server its data.
-    """
+    """Run the servers beside the crawl, with data from `source`, and notify systemd while the crawl runs."""
     async with bot_listener(config, directory, quiet=quiet):
         server = _admin(source, config, directory, quiet=quiet)
         notify("READY=1")

@@ -3,6 +3,7 @@
 import argparse
 import importlib
 from collections.abc import Iterator
+from typing import NamedTuple
 
 from crawler.cli import options
 from crawler.cli.command_table import COMMANDS
@@ -43,25 +44,25 @@ def parsers() -> Iterator[tuple[str, argparse.ArgumentParser]]:
             yield name, made
 
 
-def _flags(parser: argparse.ArgumentParser) -> Iterator[tuple[str, argparse.Action]]:
+class CompletedFlag(NamedTuple):
+    """A flag as a shell completes it. `words` are the accepted values, if only some fixed words are accepted."""
+
+    name: str
+    takes_value: bool
+    words: str
+    help: str
+
+
+def _flags(parser: argparse.ArgumentParser) -> Iterator[CompletedFlag]:
     for action in parser._actions:
-        for flag in action.option_strings:
-            yield flag, action
-
-
-def _choices(parser: argparse.ArgumentParser) -> Iterator[tuple[str, list[str]]]:
-    """Yield (flag, accepted words) for each flag that accepts only some fixed words."""
-    for flag, action in _flags(parser):
         words = list(map(str, action.choices or ()))
-        if (
-            not words
-            and isinstance(action.metavar, str)
-            and "|" in action.metavar
-            and ":" not in action.metavar
-        ):
-            words = [word for word in action.metavar.split("|") if word.islower()]
-        if words:
-            yield flag, words
+        metavar = action.metavar if isinstance(action.metavar, str) else ""
+        if not words and "|" in metavar and ":" not in metavar:
+            words = [word for word in metavar.split("|") if word.islower()]
+        for name in action.option_strings:
+            yield CompletedFlag(
+                name, action.nargs != 0, " ".join(words), (action.help or "").replace("%%", "%")
+            )
 
 
 def _live_settings() -> dict[str, tuple[str, ...]]:
@@ -72,10 +73,11 @@ def _live_settings() -> dict[str, tuple[str, ...]]:
 def _bash() -> str:
     cases = []
     for name, parser in parsers():
-        flags = " ".join(flag for flag, _ in _flags(parser))
+        flags = " ".join(flag.name for flag in _flags(parser))
         after = "".join(
-            f'        {flag}) COMPREPLY=($(compgen -W "{" ".join(words)}" -- "$word")); return;;\n'
-            for flag, words in _choices(parser)
+            f'        {flag.name}) COMPREPLY=($(compgen -W "{flag.words}" -- "$word")); return;;\n'
+            for flag in _flags(parser)
+            if flag.words
         )
         prior = f'      case "$before" in\n{after}      esac\n' if after else ""
         cases.append(f'    {name})\n{prior}      flags="{flags}";;\n')
@@ -121,18 +123,15 @@ def _zsh() -> str:
     rows = "\n".join(f"    {_quoted(f'{name}:{line}')}" for name, (_, line) in COMMANDS.items())
     cases = []
     for name, parser in parsers():
-        words = dict(_choices(parser))
         specs = []
-        for flag, action in _flags(parser):
-            text = (
-                (action.help or "").replace("[", "(").replace("]", ")").replace(":", " ").replace("%%", "%")
-            )
+        for flag in _flags(parser):
+            text = flag.help.replace("[", "(").replace("]", ")").replace(":", " ")
             value = ""
-            if flag == "--set":
+            if flag.name == "--set":
                 value = ":setting:_crawler_setting"
-            elif action.nargs != 0:
-                value = f":value:({' '.join(words[flag])})" if flag in words else ":value:_files"
-            specs.append(_quoted(f"*{flag}[{text}]{value}"))
+            elif flag.takes_value:
+                value = f":value:({flag.words})" if flag.words else ":value:_files"
+            specs.append(_quoted(f"*{flag.name}[{text}]{value}"))
         rest = "_crawler_live_setting" if name == "set" else "_files"
         cases.append(f"    {name}) _arguments {' '.join(specs)} '*:argument:{rest}';;")
     return f"""#compdef crawler
@@ -177,17 +176,15 @@ def _fish() -> str:
         lines.append(f"complete -c crawler -n __fish_use_subcommand -a {name} -d {_quoted(line)}")
     lines.append("complete -c crawler -n '__fish_seen_subcommand_from set' -f -a '(__crawler_live_settings)'")
     for name, parser in parsers():
-        words = dict(_choices(parser))
-        for flag, action in _flags(parser):
-            kind = f"-l {flag[2:]}" if flag.startswith("--") else f"-s {flag[1:]}"
-            value = " -x -a " + _quoted(" ".join(words[flag])) if flag in words else ""
-            if flag == "--set":
+        for flag in _flags(parser):
+            kind = f"-l {flag.name[2:]}" if flag.name.startswith("--") else f"-s {flag.name[1:]}"
+            value = " -r" if flag.takes_value else ""
+            if flag.name == "--set":
                 value = " -x -a '(__crawler_settings)'"
-            value = value or ("" if action.nargs == 0 else " -r")
-            text = _quoted((action.help or "").replace("%%", "%"))
-            lines.append(
-                f"complete -c crawler -n '__fish_seen_subcommand_from {name}' {kind}{value} -d {text}"
-            )
+            elif flag.words:
+                value = f" -x -a {_quoted(flag.words)}"
+            when = f"'__fish_seen_subcommand_from {name}'"
+            lines.append(f"complete -c crawler -n {when} {kind}{value} -d {_quoted(flag.help)}")
     return "\n".join(lines) + "\n"
 
 

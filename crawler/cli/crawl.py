@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from crawler.cli import flags, options
-from crawler.cli.parsing import add_option
+from crawler.cli.parsing import add_option, listed
 from crawler.cli.summary import exit_code, incomplete, summary
 from crawler.cli.url_arguments import add_logins, checked
 from crawler.config import Config, Layers
@@ -126,10 +126,7 @@ def _broken_off(directory: CrawlDirectory) -> int:
 
 
 def _misses_files(args: argparse.Namespace, config: Config, report: dict[str, Any]) -> bool:
-    """Return whether a requested file is incomplete.
-
-    With --mirror or --accept, every file counts as requested; otherwise, only the seeds do.
-    """
+    """Return whether a requested file is incomplete: any file with --mirror or --accept, otherwise a seed."""
     wants_files = args.mirror or bool(config.filter.accept)
     return bool(
         incomplete(report) if wants_files else report["run"].get("bodies", {}).get("asked_incomplete")
@@ -267,10 +264,10 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     setattr(args, "refresh.endless", False)
     args.stdin, args.prog = None, "crawl"
     args.urls = [checked(url) for url in args.urls]
-    if accepted := _words(args.accept):
+    if accepted := listed(args.accept):
         setattr(args, "filter.accept", accepted)
         setattr(args, "crawl.requisites", True)  # as in wget, the pictures on a page also count as files
-    rejected = _words(args.reject)
+    rejected = listed(args.reject)
     if endings := [each.lstrip("*.") for each in rejected if not _is_pattern(each)]:
         setattr(args, "filter.exclude_extensions", [f".{each}" for each in endings if each])
     if patterns := [each for each in rejected if _is_pattern(each)]:
@@ -285,10 +282,6 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     return args
 
 
-def _words(lists: list[str]) -> list[str]:
-    return [word.strip() for text in lists for word in text.split(",") if word.strip()]
-
-
 def _is_pattern(word: str) -> bool:
     """Return whether a kind of file is a media type or a pattern, rather than an extension."""
     return "/" in word or bool(set("*?[") & set(word.removeprefix("*")))
@@ -297,9 +290,8 @@ def _is_pattern(word: str) -> bool:
 def seeds(config: Config, args: argparse.Namespace, layers: Layers, directory: CrawlDirectory) -> Seeds:
     """Return all seeds of a run.
 
-    Raises:
-        UsageError: a seed of the command line is outside the part of the web for which the directory's relaxed
-            settings were given. Seeds of a file are checked while they are read.
+    Raise UsageError if a seed of the command line is outside the part of the web for which the directory's
+    relaxed settings were given. Seeds of a file are checked while they are read.
     """
     places = directory.settings.seed_places(config, directory.settings.given(layers))
     places.check(args.urls)

@@ -7,7 +7,6 @@ its server knows the current version of every page and counts the stored copies 
 """
 
 import argparse
-import asyncio
 import math
 import os
 import shutil
@@ -112,10 +111,7 @@ async def _demo(args: argparse.Namespace) -> None:
 
 
 def _renders(config: Config) -> bool:
-    """Return whether a browser is installed.
-
-    The demo's shop needs one, because its pages are built by scripts. If none is installed, print a line.
-    """
+    """Return whether a browser is installed, which shows the pages of the demo's shop; if none is, print a line."""
     from crawler.render.browser import find_program
     from crawler.render.protocol import BrowserError
 
@@ -131,15 +127,11 @@ def _renders(config: Config) -> bool:
 
 async def _crawl(config: Config, args: argparse.Namespace, seeds: list[str]) -> dict[str, Any]:
     from crawler.api import Crawl
-    from crawler.cli.progress import show
+    from crawler.cli.progress import shown
 
-    async with Crawl(config, directory=args.dir, seeds=seeds) as crawl:
-        shown = asyncio.create_task(show(crawl, "none" if args.quiet else args.progress))
-        try:
-            return await crawl.run()
-        finally:
-            shown.cancel()
-            await asyncio.gather(shown, return_exceptions=True)
+    mode = "none" if args.quiet else args.progress
+    async with Crawl(config, directory=args.dir, seeds=seeds) as crawl, shown(crawl, mode):
+        return await crawl.run()
 
 
 def _refreshed(report: dict[str, Any], current: int, changing: int, changes: int) -> str:

@@ -20,6 +20,7 @@ from crawler.cli import access, options
 from crawler.errors import NoCopyError, UsageError
 from crawler.printable import printable
 from crawler.records import CACHED, HostStatus
+from crawler.storage.files import named_output
 from crawler.wording import several, words
 
 
@@ -403,15 +404,11 @@ def _check_picture(args: argparse.Namespace, picture: bytes) -> None:
 def _write(pieces: Iterable[bytes], path: Path | None) -> None:
     """Write to a file, or to standard output if no file is given."""
     if path is None:
-        for piece in pieces:
-            sys.stdout.buffer.write(piece)
+        sys.stdout.buffer.writelines(pieces)
         sys.stdout.buffer.flush()
         return
-    try:
-        with path.open("wb") as file:
-            file.writelines(pieces)
-    except OSError as error:
-        raise UsageError(f"--output {path}: {error.strerror}") from error
+    with named_output(path) as file:
+        file.writelines(pieces)
 
 
 def _first_copy(args: Any) -> dict[str, Any]:

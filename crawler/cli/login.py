@@ -31,11 +31,7 @@ from crawler.urls.canonical import canonical, hostname, resolve
 
 
 def fields(data: Sequence[str]) -> dict[str, str]:
-    """Return the fields given by `-d`: NAME=VALUE or NAME. Without VALUE, the user is prompted for it, without echo.
-
-    Raises:
-        UsageError: a name is missing, or there is no terminal to prompt on.
-    """
+    """Return the fields given by `-d`: NAME=VALUE or NAME. Without VALUE, the user is prompted for it, without echo."""
     found: dict[str, str] = {}
     for text in data:
         name, equals, value = text.partition("=")
@@ -54,8 +50,7 @@ def fields(data: Sequence[str]) -> dict[str, str]:
 def log_in(url: str, sent: dict[str, str], config: Config) -> bytes:
     """Log in and return the received cookies as a cookie file, in a format that `--load-cookies` reads.
 
-    Raises:
-        UsageError: the server does not answer or rejects the login.
+    Raise UsageError if the server does not answer or rejects the login.
     """
     target = canonical(url)
     if target is None:

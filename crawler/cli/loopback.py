@@ -18,11 +18,7 @@ _TRIES = 1000
 
 
 def free_ports(count: int, address: str = "127.0.0.1") -> list[int]:
-    """Return `count` ports of an address that were free when this was called.
-
-    Raises:
-        UsageError: fewer ports were found.
-    """
+    """Return `count` ports of an address that were free when this was called; raise UsageError if there are fewer."""
     found: list[int] = []
     for port in random.SystemRandom().sample(_PORTS, _TRIES):
         with contextlib.suppress(OSError):

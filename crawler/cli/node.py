@@ -78,8 +78,7 @@ def _parse(argv: list[str]) -> argparse.Namespace:
 def _complete(layers: Layers, config: Config) -> Config:
     """Return the configuration of this run, with the address to listen on and the disk space held in reserve.
 
-    Both are derived in each run, so a node whose address in splitter.peers has changed listens on the new
-    address.
+    Both are derived in each run, so a node listens on its new address if splitter.peers has changed.
     """
     from crawler.config.forms import host_port, named_addresses
 
@@ -104,10 +103,7 @@ def _complete(layers: Layers, config: Config) -> Config:
 
 
 def _member(config: Config, directory: CrawlDirectory) -> "Member":
-    """Create the directory, and return this process's `Member`.
-
-    The seed of the fingerprints is derived from the shared secret, if any.
-    """
+    """Create the directory, with a seed derived from the shared secret, if any; return this process's `Member`."""
     from crawler.config.forms import named_addresses
     from crawler.process.exchange.exchange import Member
     from crawler.splitter.peers import listen_address

@@ -32,6 +32,11 @@ def suggestion(word: str, words: Iterable[str]) -> str:
     return f"; did you mean {close[0]}?" if close else ""
 
 
+def listed(values: Iterable[str]) -> list[str]:
+    """Return the words of a repeatable option whose values are lists, such as `pdf,image/*`."""
+    return [word.strip() for text in values for word in text.split(",") if word.strip()]
+
+
 def quoted(word: object) -> str:
     """Return a path or URL quoted for pasting into a shell."""
     return shlex.quote(str(word))

@@ -3,6 +3,8 @@
 import asyncio
 import sys
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from crawler.admin.crawl_wait import CrawlWait, is_fetching, next_wait
@@ -28,14 +30,19 @@ class Shown(Protocol):
     def status(self) -> Status: ...
 
 
-async def show(crawl: Shown, mode: str) -> None:
-    """Show the progress until this task is cancelled. `mode` is auto, plain or none."""
+@asynccontextmanager
+async def shown(crawl: Shown, mode: str) -> AsyncIterator[None]:
+    """Show the progress of a crawl during the block. `mode` is auto, plain or none."""
     if mode == "none":
+        yield
         return
-    if mode == "auto" and sys.stderr.isatty():
-        await _live(crawl)
-    else:
-        await _plain(crawl)
+    live = mode == "auto" and sys.stderr.isatty()
+    task = asyncio.create_task(_live(crawl) if live else _plain(crawl))
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
 
 
 class Rates:

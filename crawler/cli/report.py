@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from crawler.cli import access, options
+from crawler.cli.parsing import listed
 from crawler.cli.work_progress import CountProgress
 from crawler.errors import UsageError
 from crawler.export.worker_pool import PROCESSES_MAX, processes
@@ -81,17 +82,12 @@ def _consent(args: argparse.Namespace) -> int:
     return 0
 
 
-def _words(fail_on: list[str]) -> list[str]:
-    return [word.strip() for text in fail_on for word in text.split(",") if word.strip()]
-
-
 def _refuse_unmade(audit: "Audit", fail_on: list[str]) -> None:
-    """Check that `--fail-on` names no check that could not be made, which would always pass.
+    """Raise UsageError if `--fail-on` names a check that could not be made, which would always pass.
 
-    Raises:
-        UsageError: `--fail-on` names such a check. A severity stands for the checks that were made.
+    A severity stands for the checks that were made.
     """
-    for word in _words(fail_on):
+    for word in listed(fail_on):
         name = word.removeprefix("new-").replace("-", "_")
         if why := audit.not_made.get(name):
             raise UsageError(f"report: --fail-on {word}: {why}")
@@ -103,7 +99,7 @@ def _fail_on(args: argparse.Namespace) -> tuple[frozenset[str], frozenset[str]]:
     """Return two sets of checks of `--fail-on`: one that counts all findings, and one that counts only new ones."""
     from crawler.audit.check_table import named
 
-    words = _words(args.fail_on)
+    words = listed(args.fail_on)
     new = [word.removeprefix("new-") for word in words if word.startswith("new-")]
     if new and args.compare is None:
         raise UsageError("report: --fail-on new-...: needs --compare OTHER")
@@ -119,9 +115,7 @@ def _verdict(audit: "Audit", checks: frozenset[str], new: frozenset[str]) -> int
     found = [f"{word(name)} {count:,}" for name, count in failing(audit, sorted(checks), sorted(new))]
     if found:
         print(f"crawler: report: found {', '.join(found)}", file=sys.stderr)
-    if found:
-        return FAILED_CODE
-    return code
+    return FAILED_CODE if found else code
 
 
 def _audit(args: argparse.Namespace) -> "Audit":

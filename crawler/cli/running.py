@@ -131,17 +131,13 @@ def _progress(args: argparse.Namespace) -> str:
 async def _watch(supervisor: Any, config: Config, args: argparse.Namespace) -> dict[str, Any]:
     from crawler.admin.status_source import SiblingProcesses
     from crawler.cli.companions import companions
-    from crawler.cli.progress import show
+    from crawler.cli.progress import shown
 
     source = SiblingProcesses(supervisor.folders(), supervisor)
+    mode = _progress(args)
     with _Stopper(supervisor, args.dir, _command(config)):
-        shown = asyncio.create_task(show(supervisor, _progress(args)))
-        try:
-            quiet = _progress(args) == "none"
-            return await supervisor.run(companions(source, config, args.dir, quiet=quiet))
-        finally:
-            shown.cancel()
-            await asyncio.gather(shown, return_exceptions=True)
+        async with shown(supervisor, mode):
+            return await supervisor.run(companions(source, config, args.dir, quiet=mode == "none"))
 
 
 async def _crawl(
@@ -155,20 +151,16 @@ async def _crawl(
     from crawler.admin.status_source import OwnProcess
     from crawler.api import Crawl
     from crawler.cli.companions import companions
-    from crawler.cli.progress import show
+    from crawler.cli.progress import shown
 
     async with Crawl(
         config, directory=args.dir, seeds=seeds, member=member, saved=saved, parser=parser
     ) as crawl:
         source = OwnProcess(crawl.command, lambda: "")
+        mode = _progress(args)
         with _Stopper(crawl, args.dir, _command(config)):
-            shown = asyncio.create_task(show(crawl, _progress(args)))
-            try:
-                async with companions(source, config, args.dir, quiet=_progress(args) == "none"):
-                    return await crawl.run()
-            finally:
-                shown.cancel()
-                await asyncio.gather(shown, return_exceptions=True)
+            async with shown(crawl, mode), companions(source, config, args.dir, quiet=mode == "none"):
+                return await crawl.run()
 
 
 def _command(config: Config) -> str:

@@ -128,10 +128,7 @@ async def _commit_queued(point: "CommitPoint") -> None:
 
 
 async def _follow_rules(directory: CrawlDirectory, stages: "dict[str, Stages]") -> None:
-    """Reload the withdrawals when their file changes.
-
-    This is necessary because commands do not notify a process that only reads.
-    """
+    """Reload the withdrawals when their file changes, since commands do not notify a process that only reads."""
     seen = rules_changed_at(directory.path)
     while True:
         await asyncio.sleep(RULES_INTERVAL)

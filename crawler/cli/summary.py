@@ -13,10 +13,9 @@ LIMIT_CODES = {"disk": StoreError.exit_code, "max_bytes": 14, "max_time": 15}
 
 
 def exit_code(report: dict[str, Any]) -> int:
-    """Return the exit code that tells which limit stopped the run, as listed in `LIMIT_CODES`.
+    """Return the exit code of the limit that stopped the run (`LIMIT_CODES`), or 0 if none did.
 
-    The exit code is 0 if no limit stopped the run. It is also 0 if a limit on size or time stopped the run when
-    no URL was left to fetch.
+    A limit on size or time counts only if URLs were left to fetch.
     """
     code = LIMIT_CODES.get(report.get("stopped_by") or "", 0)
     return code if code == StoreError.exit_code or report.get("frontier", {}).get("todo") else 0

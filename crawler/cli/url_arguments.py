@@ -11,11 +11,7 @@ from crawler.urls.typed_url import not_a_url, split_login
 
 
 def checked(text: str) -> str:
-    """Return `text` unchanged if it is a URL that can be crawled.
-
-    Raises:
-        UsageError: it is not; if possible, the message suggests the URL that was meant.
-    """
+    """Return `text` if it is a URL that can be crawled; otherwise raise UsageError, if possible with a suggestion."""
     plain, _ = split_login(text)
     if why := not_a_url(plain):
         is_not = "is " if why.startswith("not a") else ""
@@ -50,18 +46,15 @@ def add_logins(args: Namespace, layers: Layers) -> None:
         raise UsageError("--http-password: needs --http-user")
     if args.http_user is not None:
         header = basic(args.http_user, args.http_password or "")
-        kept = [each for each in _headers(layers) if not each.lower().startswith("authorization:")]
+        headers = layers.tree.get("identity", {}).get("headers", ())
+        kept = [each for each in headers if not each.lower().startswith("authorization:")]
         layers.set("--header", "identity.headers", [*kept, header])
     if tables:
-        known = [own for own in layers.tree.get("override", []) if not _is_login(own, tables)]
+        # an override that is an earlier login for one of these hosts is replaced
+        known = [
+            own
+            for own in layers.tree.get("override", [])
+            if not (own.get("match") in tables and own.keys() <= {"match", "headers"})
+        ]
         made = [{"match": host, "headers": [header]} for host, header in tables.items()]
         layers.add("flag", {"override": [*known, *made]})
-
-
-def _headers(layers: Layers) -> list[str]:
-    return list(layers.tree.get("identity", {}).get("headers", []))
-
-
-def _is_login(table: dict[str, object], logins: dict[str, str]) -> bool:
-    """Return whether an override is an earlier login for a host that also has a login in `logins`."""
-    return table.get("match") in logins and table.keys() <= {"match", "headers"}

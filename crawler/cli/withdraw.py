@@ -20,6 +20,7 @@ from crawler.pages.withdrawals import RuleFile, Withdrawal, load_rules
 from crawler.printable import printable
 from crawler.storage.files import Lock
 from crawler.upgrade.ready import opened
+from crawler.wording import several
 
 COMMAND = "withdraw"
 _EXAMPLES = """\
@@ -82,13 +83,7 @@ def main(_command: str, argv: list[str]) -> int:
 
 def _orders(args: argparse.Namespace) -> list[TakeDown]:
     """Return the checked orders of a command line, one for each URL."""
-    common = {
-        "before": args.before,
-        "reason": args.reason,
-        "undo": args.undo,
-        "dry_run": args.dry_run,
-        "erase": args.erase,
-    }
+    common = {name: getattr(args, name) for name in ("before", "reason", "undo", "dry_run", "erase")}
     named: list[dict[str, str]] = [{"url": url} for url in args.urls]
     named += [{name: value} for name in ("host", "prefix") if (value := getattr(args, name))]
     if len({*map(tuple, named)}) > 1:
@@ -180,14 +175,9 @@ def _because(rule: Withdrawal) -> str:
     return f"{said}, erased" if rule.erased else said
 
 
-def _many(count: int, one: str, several: str) -> str:
-    return f"{count:,} {one if count == 1 else several}"
-
-
 def _said(result: Withdrawn) -> str:
     """Return a sentence about what was done."""
-    pages, copies = _many(result.pages, "page", "pages"), _many(result.copies, "copy", "copies")
-    found = f"{pages} ({copies}, {result.bytes:,} bytes)"
+    found = f"{several(result.pages, 'page')} ({several(result.copies, 'copy')}, {result.bytes:,} bytes)"
     if result.done == "counted":
         return f"{_named(result.rule)}: {found} to be withdrawn"
     if result.done == "undone":

@@ -1,28 +1,20 @@
 """Converts a nested mapping to a checked `Config`. The message of each error is one line that names the key."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache
 from typing import Annotated, Any, get_args, get_origin
 
 import msgspec
 
-from crawler.config.forms import (
-    file_name_part,
-    header_field,
-    host_port,
-    https_origin,
-    listen_at,
-    named_addresses,
-    process_name,
-    product_token,
-)
+from crawler.config import forms
 from crawler.config.key_words import fields, keys, sections, words
 from crawler.config.schema import (
     ARMS_MAX,
     SIGNATURE_LIFETIME_MAX,
     Config,
+    Override,
     RefreshPolicy,
     SplitterConfig,
 )
@@ -31,7 +23,6 @@ from crawler.errors import ConfigError, bad_setting
 
 LINK_BYTES_MAX = 16 << 10  # maximum size of a link (URL and metadata) that is sent to another process
 FRAME_BYTES_MAX = 1 << 20
-PROXY = r"(?:https?|socks4a?|socks5h?)://[^/\s]"
 
 
 def _decode_hook(kind: type, value: object) -> object:
@@ -87,27 +78,66 @@ def _meant(key: str) -> str:
     return f"; did you mean {leaf[0]}?" if leaf else ""
 
 
+def _each(form: Callable[[str], object]) -> Callable[[tuple[str, ...]], object]:
+    """Return the form of a list whose entries have the given form."""
+    return lambda entries: [form(text) for text in entries]
+
+
+def _off_or_address(text: str) -> object:
+    return text == "off" or forms.listen_at(text)
+
+
+def _refresh_policies(arms: tuple[str, ...]) -> None:
+    """Check that all arms are refresh policies, and that there are at most `ARMS_MAX` of them."""
+    policies = get_args(RefreshPolicy)
+    for text in arms:
+        if text not in policies:
+            raise ConfigError(f"{text!r} is not one of {', '.join(policies)}")
+    if len(arms) > ARMS_MAX:
+        raise ConfigError(f"{len(arms)} arms; at most {ARMS_MAX}")
+
+
+# The keys whose values have a syntax of their own, with the functions that raise ConfigError for other values.
+_FORMS: dict[str, Callable[[Any], object]] = {
+    "seeds": _each(forms.seed_url),
+    "crawl.surts": _each(forms.scope_prefix),
+    "identity.token": forms.product_token,
+    "identity.headers": _each(forms.header_field),
+    "identity.signature_agent": forms.https_origin,
+    "refresh.arms": _refresh_policies,
+    "fetch.proxy": forms.proxy_url,
+    "network.dns_servers": _each(forms.name_server),
+    "network.allow_networks": _each(forms.ip_network),
+    "filter.include": _each(forms.regular_expression),
+    "filter.exclude": _each(forms.regular_expression),
+    "pages.prefix": forms.file_name_part,
+    "pages.ignore": _each(forms.regular_expression),
+    "splitter.name": forms.process_name,
+    "splitter.peers": forms.named_addresses,
+    "splitter.listen": forms.host_port,
+    "serve.address": forms.listen_at,
+    "serve.bot_listen": forms.listen_at,
+    "serve.peers": forms.named_addresses,
+    "serve.websub": _each(forms.feed_and_hub),
+    "admin.address": _off_or_address,
+    "override.headers": _each(forms.header_field),
+    "override.ignore": _each(forms.regular_expression),
+}
+_DEFAULTS = {"": Config(), "override": Override(), **{name: kind() for name, kind in sections()}}
+
+
 def check_values(config: Config) -> None:
     """Raise ConfigError for a value that has the right type but makes no sense, or that contradicts another value."""
     for name, _ in sections():
         _check_sizes(name, getattr(config, name))
-    _check_forms(config)
+    for key, form in _FORMS.items():
+        section, _, name = key.rpartition(".")
+        default = getattr(_DEFAULTS[section], name)
+        for values in _tables(config, section):
+            if (value := getattr(values, name)) != default:
+                with _of(key):
+                    form(value)
     _check_together(config)
-    if config.fetch.proxy and not re.match(PROXY, config.fetch.proxy):
-        wrong = repr(re.sub(r"//[^/@]*@", "//", config.fetch.proxy))
-        raise bad_setting(
-            "fetch.proxy", f"{wrong} is not a URL such as http://proxy:3128 or socks5://proxy:1080"
-        )
-    for text in config.network.dns_servers:
-        _check_server(text)
-    for text in config.network.allow_networks:
-        _check_network(text)
-    for name in ("include", "exclude"):
-        for text in getattr(config.filter, name):
-            _check_pattern(f"filter.{name}", text)
-    for text in [*config.pages.ignore, *(text for table in config.override for text in table.ignore or ())]:
-        _check_pattern("pages.ignore", text)
-    _check_arms(config.refresh.arms)
     _check_ages("refresh", config.refresh.min_age, config.refresh.max_age)
     for table in config.override:
         least = config.refresh.min_age if table.min_age is None else table.min_age
@@ -116,59 +146,11 @@ def check_values(config: Config) -> None:
             raise bad_setting("override.match", "missing; give a host, *.domain or URL prefix")
 
 
-def _check_forms(config: Config) -> None:
-    """Raise ConfigError for text that does not have the syntax of its key."""
-    from crawler.urls.canonical import canonical  # imported here because these modules load slowly
-    from crawler.urls.surt_prefix import surt_prefix
-    from crawler.urls.typed_url import LOGIN_REFUSED, split_login
-
-    splitter, serve = config.splitter, config.serve
-    with _of("identity.token"):
-        product_token(config.identity.token)
-    for key, lines in [
-        ("identity.headers", config.identity.headers),
-        *(("override.headers", table.headers or ()) for table in config.override),
-    ]:
-        for line in lines:
-            with _of(key):
-                header_field(line)
-    with _of("pages.prefix"):
-        file_name_part(config.pages.prefix)
-    with _of("splitter.name"):
-        process_name(splitter.name)
-    with _of("splitter.peers"):
-        named_addresses(splitter.peers)
-    with _of("splitter.listen"):
-        host_port(splitter.listen)
-    with _of("serve.peers"):
-        named_addresses(serve.peers)
-    if serve.address:
-        with _of("serve.address"):
-            listen_at(serve.address)
-    if serve.bot_listen:
-        with _of("serve.bot_listen"):
-            listen_at(serve.bot_listen)
-    if config.identity.signature_agent:
-        with _of("identity.signature_agent"):
-            https_origin(config.identity.signature_agent)
-    if config.admin.address != "off":
-        with _of("admin.address"):
-            listen_at(config.admin.address)
-    for text in config.crawl.surts:
-        if not surt_prefix(text):
-            raise bad_setting(
-                "crawl.surts", f"{text!r} is not a SURT prefix such as http://(org,example,)/docs/"
-            )
-    for url in config.seeds:
-        plain, login = split_login(url)
-        if login:
-            raise bad_setting("seeds", f"{plain!r}: {LOGIN_REFUSED}")
-        if canonical(url) is None:
-            raise bad_setting("seeds", f"{url!r} is not an http(s) URL")
-    for line in serve.websub:
-        parts = line.split()
-        if len(parts) != 2 or None in (canonical(parts[0]), canonical(parts[1])):
-            raise bad_setting("serve.websub", f"{line!r}: expected the URL of a feed and the URL of its hub")
+def _tables(config: Config, section: str) -> Sequence[msgspec.Struct]:
+    """Return the structs that hold the keys of a section: all tables of `override`, one struct for any other."""
+    if section == "override":
+        return config.override
+    return (getattr(config, section) if section else config,)
 
 
 @contextmanager
@@ -234,50 +216,6 @@ def _check_ages(where: str, least: float, most: float) -> None:
     """Raise ConfigError if the maximum age is below the minimum age."""
     if most and most < least:
         raise bad_setting(f"{where}.max_age", f"{most:g} s is less than min_age, {least:g} s")
-
-
-def _check_arms(arms: tuple[str, ...]) -> None:
-    """Raise ConfigError unless all arms are refresh policies and there are at most `ARMS_MAX` of them."""
-    policies = get_args(RefreshPolicy)
-    for text in arms:
-        if text not in policies:
-            raise bad_setting("refresh.arms", f"{text!r} is not one of {', '.join(policies)}")
-    if len(arms) > ARMS_MAX:
-        raise bad_setting("refresh.arms", f"{len(arms)} arms; at most {ARMS_MAX}")
-
-
-def _check_network(text: str) -> None:
-    """Raise ConfigError unless `text` is an IP network."""
-    import ipaddress  # imported here because it is rarely needed
-
-    try:
-        ipaddress.ip_network(text, strict=False)
-    except ValueError as error:
-        raise bad_setting("network.allow_networks", str(error)) from None
-
-
-def _check_pattern(path: str, text: str) -> None:
-    """Raise ConfigError unless `text` is a regular expression."""
-    try:
-        re.compile(text)
-    except re.error as error:
-        raise bad_setting(path, f"{text!r} is not a regular expression: {error}") from None
-
-
-def _check_server(text: str) -> None:
-    """Raise ConfigError unless `text` is an IP address, with or without a port."""
-    import ipaddress  # imported here because it is rarely needed
-
-    bracketed = re.fullmatch(r"\[(.+)\](?::(\d+))?", text) or re.fullmatch(r"([^:]+):(\d+)", text)
-    address, port = bracketed.groups() if bracketed else (text, None)
-    try:
-        ipaddress.ip_address(address)
-        if int(port or "53") not in range(1, 65536):
-            raise ValueError
-    except ValueError:
-        raise bad_setting(
-            "network.dns_servers", f"{text!r} is not an IP address, with or without a port (9.9.9.9:53)"
-        ) from None
 
 
 def _check_sizes(section: str, values: msgspec.Struct) -> None:

@@ -1,43 +1,57 @@
 """Parses configuration values that have a syntax of their own.
 
 The stages read these values with the functions of this module. When a configuration is loaded, `checks.py`
-calls these functions for every key that has such a value, so all values are valid when a crawl starts. The
-message of an error says which syntax is expected; the caller adds the key.
+calls these functions for every key that has such a value, so all values are valid when a crawl starts. Each
+function raises ConfigError for a text of another form. The message of the error says which syntax is expected;
+the caller adds the key.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from crawler.errors import ConfigError
 
 Address = tuple[str, int]
 
-_PRODUCT = re.compile(r"[A-Za-z_-]+")
+PROXY = re.compile(r"(?:https?|socks4a?|socks5h?)://[^/\s]")
 _FIELD_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
-_HTTPS_ORIGIN = re.compile(r"https://(?:[0-9a-z.-]{1,253}|\[[0-9a-f:.]{2,45}\])(?::[0-9]{1,5})?/?")
 _HOST = re.compile(r"[^\s/@\[\]]+")
-_PROCESS_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
-_FILE_NAME_PART = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _LISTEN = re.compile(r"\[?([0-9A-Za-z.:_-]*)\]?:([0-9]{1,5})")
 
 
-def product_token(text: str) -> str:
-    """Return `text` if it is a product token that robots.txt can name (RFC 9309, section 2.2.1).
+def _matching(pattern: str, wrong: str) -> Callable[[str], str]:
+    """Return a function that returns a text that matches `pattern`, and says of any other text that it is `wrong`."""
+    form = re.compile(pattern)
 
-    Raises:
-        ConfigError: `text` is not valid.
-    """
-    if not _PRODUCT.fullmatch(text):
-        raise ConfigError(f"{text!r}: only letters, - and _ are allowed (RFC 9309, 2.2.1)")
-    return text
+    def read(text: str) -> str:
+        if not form.fullmatch(text):
+            raise ConfigError(f"{text!r}{wrong}")
+        return text
+
+    return read
+
+
+# a product token that robots.txt can name
+product_token = _matching(r"[A-Za-z_-]+", ": only letters, - and _ are allowed (RFC 9309, 2.2.1)")
+# an https origin (RFC 6454, 6.2), which may end in a slash
+https_origin = _matching(
+    r"https://(?:[0-9a-z.-]{1,253}|\[[0-9a-f:.]{2,45}\])(?::[0-9]{1,5})?/?",
+    " is not an https origin such as https://bot.example.org",
+)
+# the name of a process, which is a part of store keys and of messages
+process_name = _matching(
+    r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}",
+    " is not a process name (letters, digits, '.', '_', '-'; at most 63)",
+)
+file_name_part = _matching(
+    r"[A-Za-z0-9._-]{1,100}", " cannot be part of a file name; use letters, digits, . _ -"
+)
 
 
 def header_field(line: str) -> tuple[str, str]:
     """Return (name, value) of a header field given as "Name: value".
 
-    Raises:
-        ConfigError: the name is invalid, or the value would end the field. The message never shows the value,
-            which may be secret.
+    The value must not end the field. The message of an error never shows the value, which may be secret.
     """
     name, colon, value = line.partition(":")
     value = value.strip(" \t")
@@ -49,11 +63,7 @@ def header_field(line: str) -> tuple[str, str]:
 
 
 def host_port(text: str) -> Address:
-    """Return (host, port) of a text "host:port" or "[address]:port".
-
-    Raises:
-        ConfigError: `text` has neither form.
-    """
+    """Return (host, port) of a text "host:port" or "[address]:port"."""
     host, colon, port = text.rpartition(":")
     if not colon or not port.isascii() or not port.isdigit() or int(port) > 65_535:
         raise ConfigError(f"expected host:port, got {text!r}")
@@ -66,45 +76,15 @@ def http_origin(host: str, port: int) -> str:
 
 
 def listen_at(text: str) -> Address:
-    """Return (host, port) of an address such as "127.0.0.1:8080". A port alone means a port on the loopback address.
-
-    Raises:
-        ConfigError: `text` is not ADDRESS:PORT.
-    """
+    """Return (host, port) of an address such as "127.0.0.1:8080". A port alone means a port on the loopback address."""
     match = _LISTEN.fullmatch(text if ":" in text else f"127.0.0.1:{text}")
     if match is None or int(match[2]) > 65_535 or not match[1]:
         raise ConfigError(f"{text!r} is not ADDRESS:PORT such as 127.0.0.1:8080")
     return match[1], int(match[2])
 
 
-def https_origin(text: str) -> str:
-    """Return `text` if it is an https origin (RFC 6454, 6.2), such as https://bot.example.org. It may end in a slash.
-
-    Raises:
-        ConfigError: `text` is not valid.
-    """
-    if not _HTTPS_ORIGIN.fullmatch(text):
-        raise ConfigError(f"{text!r} is not an https origin such as https://bot.example.org")
-    return text
-
-
-def process_name(text: str) -> str:
-    """Return `text` if it is a valid process name. Process names are parts of store keys and of messages.
-
-    Raises:
-        ConfigError: `text` is not valid.
-    """
-    if not _PROCESS_NAME.fullmatch(text):
-        raise ConfigError(f"{text!r} is not a process name (letters, digits, '.', '_', '-'; at most 63)")
-    return text
-
-
 def named_addresses(entries: Iterable[str]) -> dict[str, Address]:
-    """Return a mapping from the name to the address of each entry "name=host:port".
-
-    Raises:
-        ConfigError: an entry does not have this form, a name occurs twice, or an address has no host.
-    """
+    """Return a mapping from the name to the address of each entry "name=host:port". Each name occurs once."""
     found: dict[str, Address] = {}
     for text in entries:
         name, equals, address = text.partition("=")
@@ -116,12 +96,69 @@ def named_addresses(entries: Iterable[str]) -> dict[str, Address]:
     return found
 
 
-def file_name_part(text: str) -> str:
-    """Return `text` if it can be part of a file name.
+def proxy_url(text: str) -> None:
+    """Check the URL of a proxy. The message of an error does not show its user and password."""
+    if not PROXY.match(text):
+        shown = repr(re.sub(r"//[^/@]*@", "//", text))
+        raise ConfigError(f"{shown} is not a URL such as http://proxy:3128 or socks5://proxy:1080")
 
-    Raises:
-        ConfigError: `text` contains characters that are not allowed in a file name.
-    """
-    if not _FILE_NAME_PART.fullmatch(text):
-        raise ConfigError(f"{text!r} cannot be part of a file name; use letters, digits, . _ -")
-    return text
+
+def name_server(text: str) -> None:
+    """Check that a text is an IP address, with or without a port."""
+    import ipaddress  # imported here because it is rarely needed
+
+    bracketed = re.fullmatch(r"\[(.+)\](?::(\d+))?", text) or re.fullmatch(r"([^:]+):(\d+)", text)
+    address, port = bracketed.groups() if bracketed else (text, None)
+    try:
+        ipaddress.ip_address(address)
+        if int(port or "53") not in range(1, 65536):
+            raise ValueError
+    except ValueError:
+        raise ConfigError(f"{text!r} is not an IP address, with or without a port (9.9.9.9:53)") from None
+
+
+def ip_network(text: str) -> None:
+    """Check that a text is an IP network."""
+    import ipaddress  # imported here because it is rarely needed
+
+    try:
+        ipaddress.ip_network(text, strict=False)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+
+
+def regular_expression(text: str) -> None:
+    """Check that a text is a regular expression."""
+    try:
+        re.compile(text)
+    except re.error as error:
+        raise ConfigError(f"{text!r} is not a regular expression: {error}") from None
+
+
+def seed_url(text: str) -> None:
+    """Check that a text is an http(s) URL without a login."""
+    from crawler.urls.canonical import canonical  # imported here because these modules load slowly
+    from crawler.urls.typed_url import LOGIN_REFUSED, split_login
+
+    plain, login = split_login(text)
+    if login:
+        raise ConfigError(f"{plain!r}: {LOGIN_REFUSED}")
+    if canonical(text) is None:
+        raise ConfigError(f"{text!r} is not an http(s) URL")
+
+
+def scope_prefix(text: str) -> None:
+    """Check that a text is a SURT prefix."""
+    from crawler.urls.surt_prefix import surt_prefix  # imported here because it loads slowly
+
+    if not surt_prefix(text):
+        raise ConfigError(f"{text!r} is not a SURT prefix such as http://(org,example,)/docs/")
+
+
+def feed_and_hub(text: str) -> None:
+    """Check that a text contains the http(s) URL of a feed and that of its hub."""
+    from crawler.urls.canonical import canonical  # imported here because it loads slowly
+
+    urls = [canonical(each) for each in text.split()]
+    if len(urls) != 2 or None in urls:
+        raise ConfigError(f"{text!r}: expected the URL of a feed and the URL of its hub")

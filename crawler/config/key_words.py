@@ -12,10 +12,7 @@ from crawler.config.schema import Config, Override
 
 @cache
 def fields(kind: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
-    """Return the fields of a section.
-
-    The fields are cached, because msgspec would evaluate the annotations in each call, which takes 0.1 ms.
-    """
+    """Return the fields of a section, without evaluating its annotations in each call, which takes 0.1 ms."""
     return msgspec.structs.fields(kind)
 
 
@@ -27,10 +24,7 @@ def sections() -> Iterator[tuple[str, type[msgspec.Struct]]]:
 
 
 def keys() -> dict[str, tuple[str, ...]]:
-    """Return all keys in the order of the schema, each with the words that it accepts.
-
-    For a key without such words, this is ().
-    """
+    """Return all keys in the order of the schema, each with the words that it accepts, () if there are none."""
     return {f"{name}.{field.name}": _words(field.type) for name, kind in sections() for field in fields(kind)}
 
 

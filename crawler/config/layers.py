@@ -17,7 +17,7 @@ from typing import Annotated, Any, Literal, get_args, get_origin
 import msgspec
 
 from crawler.config.checks import convert
-from crawler.config.key_words import fields
+from crawler.config.key_words import fields, keys
 from crawler.config.schema import Config
 from crawler.errors import ConfigError
 
@@ -36,11 +36,7 @@ def read_file(path: Path) -> dict[str, Any]:
 
 @lru_cache(maxsize=4)
 def _parsed(text: str) -> dict[str, Any]:
-    """Parse the text of a file.
-
-    The result is cached, because a command reads the settings of its crawl several times, and each parse
-    takes 2 ms.
-    """
+    """Parse the text of a file. A command reads the settings of its crawl several times; each parse takes 2 ms."""
     return tomllib.loads(text)
 
 
@@ -65,14 +61,9 @@ def environment_overrides(environ: Mapping[str, str] = os.environ) -> dict[str, 
 
 def _with_two_underscores(name: str) -> str:
     """Return the correct name of a variable `CRAWLER_SECTION_KEY`; "" if it does not name a key."""
-    if not name.startswith("CRAWLER_"):
-        return ""
-    rest = name[len("CRAWLER_") :].lower()
-    for section in fields(Config):
-        key = rest.removeprefix(f"{section.name}_")
-        if key != rest and _field_type(section.name, key) is not None:
-            return f"CRAWLER_{section.name.upper()}__{key.upper()}"
-    return ""
+    named = keys() if name.startswith("CRAWLER_") else ()
+    right = (f"CRAWLER_{key.replace('.', '__').upper()}" for key in named)
+    return next((each for each in right if each.replace("__", "_") == name), "")
 
 
 def _field_type(section: str, key: str) -> Any:
@@ -90,10 +81,7 @@ def _field_type(section: str, key: str) -> Any:
 
 
 def _from_text(text: str, kind: Any) -> Any:
-    """Convert `text`, which is in TOML syntax, to a value of type `kind`.
-
-    If the type is text, accept plain text, too.
-    """
+    """Convert `text`, which is in TOML syntax, or plain if the type is text, to a value of type `kind`."""
     if kind is str:
         return text
     if kind == tuple[str, ...] and not text.lstrip().startswith("["):
@@ -118,10 +106,7 @@ def set_key(tree: dict[str, Any], path: str, value: object) -> None:
 
 
 class Layers:
-    """Configuration layers, the weakest first. They are merged key by key.
-
-    The source of each value is recorded.
-    """
+    """Configuration layers, the weakest first. They are merged key by key, and the source of each value is recorded."""
 
     def __init__(self) -> None:
         self.tree: dict[str, Any] = {}
@@ -222,9 +207,9 @@ def to_toml(config: Config, *, skip: Collection[str] = ()) -> str:
     tree = msgspec.to_builtins(config, enc_hook=lambda value: value + 0)
     overrides = tree.pop("override")
     lines = [f"seeds = {_toml_value(tree.pop('seeds'))}"]
-    for section, keys in tree.items():
+    for section, values in tree.items():
         lines += ["", f"[{section}]"]
-        kept = {key: value for key, value in keys.items() if f"{section}.{key}" not in skip}
+        kept = {key: value for key, value in values.items() if f"{section}.{key}" not in skip}
         lines += [f"{key} = {_toml_value(value)}" for key, value in kept.items()]
     for override in overrides:
         lines += ["", "[[override]]"]

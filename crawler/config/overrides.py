@@ -69,11 +69,7 @@ def set_values(table: Override) -> dict[str, Any]:
 
 
 def _override_matches(match: str, url: str) -> bool:
-    """Return whether a URL matches the `match` of an override table.
-
-    A `match` without "://" names only a host or a domain. The caller has already compared such a `match` with
-    the host of the URL.
-    """
+    """Return whether a URL matches the `match` of an override table; the caller has already compared the host."""
     if "://" not in match:
         return True
     form = surt_of(url) if "://(" in match else url

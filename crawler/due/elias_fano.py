@@ -215,9 +215,6 @@ class _CodedJoin:
         self.block = 0
         self.walked = -1
 
-    @cython.cfunc
-    @cython.nogil
-    @cython.exceptval(check=False)
     def run(self) -> cython.void:
         """Answer all queries."""
         start: cython.Py_ssize_t = 0
@@ -226,9 +223,6 @@ class _CodedJoin:
             self.find()
             self.answer()
 
-    @cython.cfunc
-    @cython.nogil
-    @cython.exceptval(check=False)
     def gather(self, start: cython.Py_ssize_t) -> cython.Py_ssize_t:
         """Collect queries from number `start` on, and prefetch the high parts of their blocks.
 
@@ -259,9 +253,6 @@ class _CodedJoin:
         self.block = block
         return start
 
-    @cython.cfunc
-    @cython.nogil
-    @cython.exceptval(check=False)
     def join_whole(self, block: cython.Py_ssize_t, start: cython.Py_ssize_t) -> cython.Py_ssize_t:
         """Decode a block, and answer all queries that fall into it, beginning with query number `start`.
 
@@ -278,9 +269,6 @@ class _CodedJoin:
         )
         return _join_block(self.queries, self.held[:length], start, behind, self.known)
 
-    @cython.cfunc
-    @cython.nogil
-    @cython.exceptval(check=False)
     def find(self) -> cython.void:
         """Find the high part of each collected query and prefetch the matching low part."""
         i: cython.Py_ssize_t
@@ -328,9 +316,6 @@ class _CodedJoin:
             return low
         return min(word + behind_one(~self.words[word >> 6], high - passed), low)
 
-    @cython.cfunc
-    @cython.nogil
-    @cython.exceptval(check=False)
     def answer(self) -> cython.void:
         """Compare the low parts of the collected queries."""
         i: cython.Py_ssize_t

@@ -25,7 +25,7 @@ from urllib.parse import unquote, urlsplit
 import aiohappyeyeballs
 
 from crawler.config import FetchConfig
-from crawler.config.checks import PROXY
+from crawler.config.forms import PROXY
 from crawler.errors import ConfigError, CrawlerError
 from crawler.fetcher import tls
 from crawler.fetcher.address_guard import AddressGuard
@@ -309,7 +309,7 @@ def check_proxy(text: str) -> Proxy | None:
         port = parts.port or (443 if parts.scheme == "https" else 80)
     except ValueError:
         parts, port = urlsplit(""), 0
-    if not re.match(PROXY, text) or not parts.hostname:
+    if not PROXY.match(text) or not parts.hostname:
         raise ConfigError(
             "configuration: fetch.proxy: not a proxy URL such as http://proxy:3128 or socks5://proxy:1080"
         )

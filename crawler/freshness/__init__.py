@@ -16,4 +16,7 @@ learning.py         all three estimators, in one call per crawl
 recalibration.py    P(fresh) as reported to users, corrected by what crawls found
 discovery.py        the value of fetching a hub again for the new pages it would show
 columns.py          arrays of millions of rows that grow in place
+
+All modules except params.py, recalibration.py and columns.py are in Cython's pure-Python mode. The C types of a
+module are declared in the `.pxd` file beside it (`crawler/README.md`, "How to add").
 """

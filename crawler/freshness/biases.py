@@ -14,17 +14,11 @@ Pages are often crawled because a signal has announced a change, and such a chan
 without a signal. So each crawl has a weight in `silent_bias`: the probability that none of the page's signals
 was true. When one factor corrected both the hazards and this probability, the factor was 1.5 to 2.2 on sites
 with good signals, and far too few copies were said to be fresh.
-
-The file is Cython in pure-Python mode (see `value_kernel.py`), with attributes declared in `biases.pxd`.
 """
 
 import cython
+from cython.cimports.crawler.freshness.change_rates import gain_of
 from cython.cimports.libc.math import exp, expm1, log1p
-
-if cython.compiled:
-    from cython.cimports.crawler.freshness.change_rates import gain_of
-else:
-    from crawler.freshness.change_rates import gain_of
 
 # weight of the prior (that the rates are right), as a number of expected changes
 _BIAS_WEIGHT = cython.declare(cython.double, 10.0)
@@ -51,8 +45,6 @@ class Biases:
         """Correct `expected`, the probability of a change: multiply its hazard, -ln(1 - expected), by `bias`."""
         return -expm1(self.bias * log1p(-expected)) if expected < 1.0 else 1.0
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def observe(
         self,
         hazard: cython.double,

@@ -47,9 +47,6 @@ k and T in single precision, and the sums use these rounded values.
 
 Prior work: Cho and Ntoulas (VLDB 2002) sample a site's pages; Tan and Mitra (TOIS 2010) pool
 clusters.
-
-The file is Cython in pure-Python mode (see `value_kernel.py`), with attributes declared in
-`change_rates.pxd`.
 """
 
 import cython
@@ -79,8 +76,6 @@ _CRAWL_VARIATION_HIGH = cython.declare(cython.double, 4.0)
 _SURELY = cython.declare(cython.double, 1e-12)  # smaller probabilities count as this one
 
 
-@cython.ccall
-@cython.exceptval(check=False)
 def gain_of(x: cython.double) -> cython.double:
     """Return x / (1 - exp(-x)): the mean of a Poisson number of mean x, given that the number is at least 1."""
     return x / -expm1(-x) if x > 1e-12 else 1.0
@@ -93,7 +88,6 @@ def _within(x: cython.double, low: cython.double, high: cython.double) -> cython
     return low if not x > low else (high if x > high else x)
 
 
-@cython.cclass
 class ChangeRates:
     """The means and variations of the change rates of sites. Sites are numbered 0, 1, ... as they are added.
 
@@ -111,7 +105,6 @@ class ChangeRates:
         self.totals = rows_of(np.zeros(5))
         self.renew_crawl()
 
-    @cython.ccall
     def add_site(self) -> cython.Py_ssize_t:
         """Add a site and return its number. The site starts with the crawl's mean and variation."""
         if self.size == self.means.shape[0]:
@@ -120,7 +113,6 @@ class ChangeRates:
         self.renew(self.size - 1)
         return self.size - 1
 
-    @cython.cfunc
     def _grow(self) -> cython.void:
         self.sums = np.zeros((0, 5))  # release the memory maps before they grow
         self.means = self.variations = np.zeros(0)
@@ -130,15 +122,11 @@ class ChangeRates:
             self._columns[2].grow(self.size + 1),
         )
 
-    @cython.ccall
-    @cython.exceptval(check=False)
     def rate(self, site: cython.Py_ssize_t, k: cython.double, t: cython.double) -> cython.double:
         """Return the page's change rate, K / B (see the module docstring)."""
         shape: cython.double = 1.0 / self.variations[site]
         return (shape + k) / (shape / self.means[site] + t)
 
-    @cython.ccall
-    @cython.exceptval(check=False)
     def expected(
         self, site: cython.Py_ssize_t, k: cython.double, t: cython.double, clock: cython.double
     ) -> cython.double:
@@ -146,8 +134,6 @@ class ChangeRates:
         shape: cython.double = 1.0 / self.variations[site]
         return -expm1(-(shape + k) * log1p(clock / (shape / self.means[site] + t)))
 
-    @cython.ccall
-    @cython.exceptval(check=False)
     def match(
         self,
         site: cython.Py_ssize_t,
@@ -178,8 +164,6 @@ class ChangeRates:
             self.gain = max(mean * matched - shape, 0.0)
             self.watched = matched - span
 
-    @cython.ccall
-    @cython.exceptval(check=False)
     def observe(
         self,
         site: cython.Py_ssize_t,
@@ -198,14 +182,10 @@ class ChangeRates:
         self._account(site, new_k, new_t, 1.0)
         return new_k
 
-    @cython.ccall
-    @cython.exceptval(check=False)
     def forget(self, site: cython.Py_ssize_t, k: cython.double, t: cython.double) -> cython.void:
         """Subtract a removed page from the sums."""
         self._account(site, k, t, -1.0)
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def _account(
         self, site: cython.Py_ssize_t, k: cython.double, t: cython.double, sign: cython.double
     ) -> cython.void:
@@ -216,8 +196,6 @@ class ChangeRates:
         _add(self.sums[site], k, t, sign)
         _add(self.totals, k, t, sign)
 
-    @cython.ccall
-    @cython.exceptval(check=False)
     def renew(self, site: cython.Py_ssize_t) -> cython.void:
         """Recompute the site's mean and variation from its sums. Call this daily or every 1,000 crawls of the site."""
         sums: cython.double[::1] = self.sums[site]
@@ -229,8 +207,6 @@ class ChangeRates:
             _variation(sums, mean, self.crawl_variation), _VARIATION_LOW, _VARIATION_HIGH
         )
 
-    @cython.ccall
-    @cython.exceptval(check=False)
     def renew_crawl(self) -> cython.void:
         """Recompute the crawl's mean and variation from the sums over all sites."""
         sums: cython.double[::1] = self.totals
@@ -250,8 +226,6 @@ class ChangeRates:
         for number in range(self.size):
             self.renew(number)
 
-    @cython.ccall
-    @cython.exceptval(check=False)
     def set_revisit(self, revisit: cython.double) -> cython.void:
         """Set the pseudo time of the prior.
 

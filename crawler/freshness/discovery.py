@@ -62,24 +62,15 @@ raised the estimates of its sixty quiet listings, which then got a third of all 
 Sources: Dasgupta, Ghosh, Kumar, Olston, Pandey, Tomkins, *The discoverability of the Web* (WWW
 2007); Lefortier, Ostroumova, Samosvat, Serdyukov, *Timely crawling of high-quality ephemeral new content*
 (CIKM 2013); Avrachenkov and Borkar, *Whittle index policy for crawling ephemeral content* (2016).
-
-The file is Cython in pure-Python mode (see `value_kernel.py`), with attributes declared in `discovery.pxd`.
 """
 
 import cython
 import numpy as np
+from cython.cimports.crawler.freshness.neighbourhood import clock_of, elapsed_of
+from cython.cimports.crawler.freshness.value_kernel import Parameters
 from cython.cimports.libc.math import exp, expm1, sqrt
 
 from crawler.freshness.columns import Column, rows_of
-
-if cython.compiled:
-    from cython.cimports.crawler.freshness.neighbourhood import clock_of, elapsed_of
-    from cython.cimports.crawler.freshness.value_kernel import Parameters
-else:
-    from math import exp, expm1, sqrt
-
-    from crawler.freshness.neighbourhood import clock_of, elapsed_of
-    from crawler.freshness.value_kernel import Parameters
 
 COMPILED = cython.compiled
 
@@ -109,15 +100,11 @@ _SITE_LINK_DAYS = cython.declare(cython.double, 1500.0)
 _MEAN_LIFE_DAYS = cython.declare(cython.double, 129.84255368000671)  # a half-life of 90 days, divided by ln 2
 
 
-@cython.ccall
-@cython.exceptval(check=False)
 def hub_value(pace: cython.double, elapsed: cython.double) -> cython.double:
     """Return D, the value of the new pages that a hub would show. `pace` is nu theta, in value per unit of time."""
     return 0.5 * pace * elapsed * elapsed
 
 
-@cython.ccall
-@cython.exceptval(check=False)
 def found_by(pace: cython.double, level: cython.double) -> cython.double:
     """Return the elapsed time at which D alone reaches `level`: sqrt(2 level / pace), or infinity if `pace` is 0."""
     if level <= 0.0:
@@ -125,8 +112,6 @@ def found_by(pace: cython.double, level: cython.double) -> cython.double:
     return sqrt(2.0 * level / pace) if pace > 0.0 else _inf
 
 
-@cython.ccall
-@cython.exceptval(check=False)
 def hub_wait(
     page: Parameters,
     level: cython.double,
@@ -197,15 +182,11 @@ def _speed(
     return (clock_of(tau + ahead, excess, scale) - clock) / ahead
 
 
-@cython.ccall
-@cython.exceptval(check=False)
 def faded(count: cython.double, elapsed: cython.double, unit: cython.double) -> cython.double:
     """Return a count decayed by its age, with a half-life of 90 days; `unit` is the length of a day."""
     return count * exp(-max(elapsed, 0.0) / (_MEAN_LIFE_DAYS * unit))
 
 
-@cython.ccall
-@cython.exceptval(check=False)
 def watched_for(elapsed: cython.double, unit: cython.double) -> cython.double:
     """Return the weighted length of the past time `elapsed`: the weight of a moment halves every 90 days.
 
@@ -215,7 +196,6 @@ def watched_for(elapsed: cython.double, unit: cython.double) -> cython.double:
     return -life * expm1(-max(elapsed, 0.0) / life)
 
 
-@cython.cclass
 class Discovery:
     """Estimates theta for sites, directories and hubs. Sites and directories are numbered 0, 1, ... as they are added.
 
@@ -233,7 +213,6 @@ class Discovery:
         self._link_sums = self._columns[2].grow(1)
         self._crawl_link_sums = rows_of(np.zeros(3))
 
-    @cython.ccall
     def add_site(self) -> cython.Py_ssize_t:
         """Add a site; return its number."""
         self.sites += 1
@@ -243,7 +222,6 @@ class Discovery:
             self._link_sums = self._columns[2].grow(self.sites)
         return self.sites - 1
 
-    @cython.ccall
     def add_directory(self) -> cython.Py_ssize_t:
         """Add a directory; return its number."""
         self.directories += 1
@@ -254,8 +232,6 @@ class Discovery:
 
     # -- observations
 
-    @cython.ccall
-    @cython.exceptval(check=False)
     def watch(
         self,
         site: cython.Py_ssize_t,
@@ -276,8 +252,6 @@ class Discovery:
         elif not shown:
             self._add(site, directory, 0.0, watched_for(elapsed, self.unit), now)
 
-    @cython.ccall
-    @cython.exceptval(check=False)
     def credit(
         self,
         site: cython.Py_ssize_t,
@@ -296,8 +270,6 @@ class Discovery:
         elif not shown:
             self._add(site, directory, max(found, 0.0), 0.0, now)
 
-    @cython.ccall
-    @cython.exceptval(check=False)
     def note_links(
         self, site: cython.Py_ssize_t, found: cython.double, watched: cython.double, now: cython.double
     ) -> cython.void:
@@ -305,8 +277,6 @@ class Discovery:
         _note(self._link_sums[site], found, watched, now, self.unit)
         _note(self._crawl_link_sums, found, watched, now, self.unit)
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def _add(
         self,
         site: cython.Py_ssize_t,
@@ -321,8 +291,6 @@ class Discovery:
 
     # -- estimates
 
-    @cython.ccall
-    @cython.exceptval(check=False)
     def prior(
         self,
         site: cython.Py_ssize_t,
@@ -346,8 +314,6 @@ class Discovery:
             self._directory_sums[directory], _DIRECTORY_DAYS * day * theta, _DIRECTORY_DAYS * day, now, day
         )
 
-    @cython.ccall
-    @cython.exceptval(check=False)
     def theta(
         self,
         site: cython.Py_ssize_t,
@@ -367,14 +333,10 @@ class Discovery:
         weight: cython.double = self._weight(expected, links)
         return (found * left + weight * expected) / (watched * left + weight)
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def _weight(self, expected: cython.double, links: cython.double) -> cython.double:
         """Return the weight of a hub's prior: a time that is added to the time for which the hub was watched."""
         return _LIST_SHAPE / expected if links > 0.0 else _HUB_DAYS * self.unit
 
-    @cython.ccall
-    @cython.exceptval(check=False)
     def error(
         self,
         site: cython.Py_ssize_t,

@@ -28,28 +28,20 @@ has its own k, T and precisions; the crawler uses their weighted means. On simul
 signals per change, the second model raised the gain of the schedule over uniform refreshing from .84 to .96.
 A lying sitemap gives pages with many changes no more signals than other pages. On a site with a lying
 sitemap, the weight of the second model is 0.
-
-The file is Cython in pure-Python mode (see `value_kernel.py`), with attributes declared in
-`false_signals.pxd`.
 """
 
 import cython
 import numpy as np
+from cython.cimports.crawler.freshness.page_kinds import PRECISION_MAX, SCORE_KEPT, SCORE_MAX
 from cython.cimports.libc.math import log, tanh
 
 from crawler.freshness.columns import Column
-
-if cython.compiled:
-    from cython.cimports.crawler.freshness.page_kinds import PRECISION_MAX, SCORE_KEPT, SCORE_MAX
-else:
-    from crawler.freshness.page_kinds import PRECISION_MAX, SCORE_KEPT, SCORE_MAX
 
 # the number of signals is evidence only above this score
 _SCORE_NEEDED = cython.declare(cython.double, 1.0)
 _CHANCE_MIN = cython.declare(cython.double, 1e-6)  # predictions stay at least this far from 0 and 1
 
 
-@cython.cclass
 class FalseSignals:
     """The weights of the two models, and the mean change rates, by site. Sites are numbered as they are added.
 
@@ -61,21 +53,17 @@ class FalseSignals:
         self._columns = [Column("f8") for _ in range(3)]
         self._grow()
 
-    @cython.ccall
     def add_site(self) -> cython.void:
         """Add a site without signals."""
         if self.size == self.means.shape[0]:
             self._grow()
         self.size += 1
 
-    @cython.cfunc
     def _grow(self) -> cython.void:
         self.means = self.scores = self.counted = np.zeros(0)  # release the memory maps before they grow
         columns = [column.grow(self.size + 1) for column in self._columns]
         self.means, self.scores, self.counted = columns
 
-    @cython.ccall
-    @cython.exceptval(check=False)
     def precision_of(
         self, site: cython.Py_ssize_t, precision: cython.double, rate: cython.double
     ) -> cython.double:
@@ -86,8 +74,6 @@ class FalseSignals:
         own: cython.double = precision_at(precision, rate, self.means[site])
         return own + self.counted[site] * (precision - own)
 
-    @cython.ccall
-    @cython.exceptval(check=False)
     def score(
         self, site: cython.Py_ssize_t, plain: cython.double, counting: cython.double, changed: cython.bint
     ) -> cython.void:
@@ -100,8 +86,6 @@ class FalseSignals:
         better: cython.double = log(counting / plain) if changed else log((1.0 - counting) / (1.0 - plain))
         self.set_score(site, SCORE_KEPT * self.scores[site] + better)
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def set_score(self, site: cython.Py_ssize_t, score: cython.double) -> cython.void:
         """Set a site's log score, within its bounds."""
         self.scores[site] = min(max(score, -SCORE_MAX), SCORE_MAX)
@@ -112,8 +96,6 @@ class FalseSignals:
             assert 0.0 <= self.counted[site] < 1.0
 
 
-@cython.ccall
-@cython.exceptval(check=False)
 def precision_at(precision: cython.double, rate: cython.double, mean_rate: cython.double) -> cython.double:
     """Return the precision of signals for a page with the change rate `rate`; `precision` is the mean of the site.
 

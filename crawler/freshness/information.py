@@ -24,8 +24,6 @@ value is then mu H I.
 
 Prior work: the knowledge gradient (Frazier, Powell and Dayanik, SIAM J. Control Optim. 2008) values a
 measurement in the same way, by the expected increase of the best result.
-
-The file is Cython in pure-Python mode (see `value_kernel.py`), with attributes declared in `information.pxd`.
 """
 
 import cython
@@ -34,8 +32,6 @@ from cython.cimports.libc.math import exp, expm1, log1p, sqrt
 _STEPS = cython.declare(cython.int, 2)  # steps of Newton's method; two give seven digits
 
 
-@cython.ccall
-@cython.exceptval(check=False)
 def net_gain(y: cython.double) -> cython.double:
     """Return g, the net gain of a page per unit of time and importance, where y is d level/mu."""
     if y <= 0.0:
@@ -50,8 +46,6 @@ def net_gain(y: cython.double) -> cython.double:
     return exp(-x)
 
 
-@cython.ccall
-@cython.exceptval(check=False)
 def information(
     shape: cython.double, span: cython.double, elapsed: cython.double, price: cython.double
 ) -> cython.double:

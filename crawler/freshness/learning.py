@@ -27,34 +27,21 @@ the clock.
 Sites and directories are identified by the numbers that `add_site` and `add_directory` return.
 The caller keeps each page's k and T (float32), its last crawl, and its signals by source.
 Arguments are not checked: a number out of range causes a write out of bounds.
-
-The file is Cython in pure-Python mode (see `value_kernel.py`), with attributes declared in `learning.pxd`.
 `observe` takes about half a microsecond.
 """
 
 import cython
+from cython.cimports.crawler.freshness.biases import Biases
+from cython.cimports.crawler.freshness.change_rates import ChangeRates
+from cython.cimports.crawler.freshness.discovery import Discovery
+from cython.cimports.crawler.freshness.neighbourhood import Counts, Credence, clock_of, offset_of
+from cython.cimports.crawler.freshness.seasons import Seasons
+from cython.cimports.crawler.freshness.signal_evidence import SignalEvidence, is_unannounced
+from cython.cimports.crawler.freshness.signal_quality import SignalQuality
+from cython.cimports.crawler.freshness.value_kernel import Parameters
 from cython.cimports.libc.math import expm1, log1p
 
 from crawler.freshness.value_kernel import ALL_TERMS, KINDS
-
-if cython.compiled:
-    from cython.cimports.crawler.freshness.biases import Biases
-    from cython.cimports.crawler.freshness.change_rates import ChangeRates
-    from cython.cimports.crawler.freshness.discovery import Discovery
-    from cython.cimports.crawler.freshness.neighbourhood import Counts, Credence, clock_of, offset_of
-    from cython.cimports.crawler.freshness.seasons import Seasons
-    from cython.cimports.crawler.freshness.signal_evidence import SignalEvidence, is_unannounced
-    from cython.cimports.crawler.freshness.signal_quality import SignalQuality
-    from cython.cimports.crawler.freshness.value_kernel import Parameters
-else:
-    from crawler.freshness.biases import Biases
-    from crawler.freshness.change_rates import ChangeRates
-    from crawler.freshness.discovery import Discovery
-    from crawler.freshness.neighbourhood import Counts, Credence, clock_of, offset_of
-    from crawler.freshness.seasons import Seasons
-    from crawler.freshness.signal_evidence import SignalEvidence, is_unannounced
-    from crawler.freshness.signal_quality import SignalQuality
-    from crawler.freshness.value_kernel import Parameters
 
 _NEARLY_SURE = cython.declare(cython.double, 0.999999)
 # below this precision, the signals of a page are ignored
@@ -98,7 +85,6 @@ class Learning:
         self.seasons = Seasons(unit)
         self.discovery = Discovery(unit)
 
-    @cython.ccall
     def add_site(self) -> cython.Py_ssize_t:
         site: cython.Py_ssize_t = self.rates.add_site()
         self.quality.add_site()
@@ -109,13 +95,10 @@ class Learning:
         self.quality.renew(site, self.rates.means[site])
         return site
 
-    @cython.ccall
     def add_directory(self) -> cython.Py_ssize_t:
         self.discovery.add_directory()
         return self.directories.add()
 
-    @cython.ccall
-    @cython.exceptval(check=False)
     def excess(
         self, site: cython.Py_ssize_t, directory: cython.Py_ssize_t, now: cython.double
     ) -> cython.double:
@@ -136,8 +119,6 @@ class Learning:
     ) -> cython.double:
         return self.directories.excess(directory, now, self.scale) + self.sites.excess(site, now, self.scale)
 
-    @cython.ccall
-    @cython.exceptval(check=False)
     def directory_lead(
         self, site: cython.Py_ssize_t, directory: cython.Py_ssize_t, now: cython.double
     ) -> cython.double:
@@ -151,8 +132,6 @@ class Learning:
         excess: cython.double = self.directories.excess(directory, now, self.scale)
         return offset_of(self.credence.credences[site] * excess, self.scale)
 
-    @cython.ccall
-    @cython.exceptval(check=False)
     def site_lead(self, site: cython.Py_ssize_t, now: cython.double) -> cython.double:
         """Return the time by which a site's excess puts the clocks of its pages ahead (see `directory_lead`)."""
         if not self.neighbourhood or self.seasons.used[site]:
@@ -160,8 +139,6 @@ class Learning:
         excess: cython.double = self.sites.excess(site, now, self.scale)
         return offset_of(self.credence.credences[site] * excess, self.scale)
 
-    @cython.ccall
-    @cython.exceptval(check=False)
     def clock(
         self,
         site: cython.Py_ssize_t,
@@ -174,8 +151,6 @@ class Learning:
             return elapsed
         return clock_of(elapsed, self.excess(site, directory, now), self.scale)
 
-    @cython.ccall
-    @cython.exceptval(check=False)
     def paced_clock(
         self,
         site: cython.Py_ssize_t,
@@ -191,8 +166,6 @@ class Learning:
             return elapsed
         return self.clock(site, directory, self.seasons.span(site, now - elapsed, now), now)
 
-    @cython.ccall
-    @cython.exceptval(check=False)
     def assign(
         self,
         page: Parameters,
@@ -219,8 +192,6 @@ class Learning:
                 recall: cython.double = self.quality.recall_of(site, w)
                 page.assign_quality(self.kind, self.terms, importance, rate, precision, recall)
 
-    @cython.ccall
-    @cython.exceptval(check=False)
     def signals(self, site: cython.Py_ssize_t, counts: cython.double[::1]) -> cython.double:
         """Return the number of signals to pass to `Parameters.value`, after `assign` has set the parameters.
 
@@ -228,8 +199,6 @@ class Learning:
         """
         return self.quality.signals(site, counts)
 
-    @cython.ccall
-    @cython.exceptval(check=False)
     def expected(
         self,
         site: cython.Py_ssize_t,
@@ -243,8 +212,6 @@ class Learning:
         self._foresee(site, k, t, clock, counts, trust)
         return -expm1(-self.biases.silent_bias * self.hazard - self.signalled)
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def _foresee(
         self,
         site: cython.Py_ssize_t,
@@ -267,8 +234,6 @@ class Learning:
         if signals > 0.0:
             self.signalled = -signals * log1p(-self._page_precision(site, self.rates.rate(site, k, t), w))
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def _page_precision(
         self, site: cython.Py_ssize_t, rate: cython.double, w: cython.double
     ) -> cython.double:
@@ -277,8 +242,6 @@ class Learning:
         good: cython.double = self.quality.false_signals.precision_of(site, pooled, rate)
         return w * good + (1.0 - w) * self.kinds.bad_precisions[site]
 
-    @cython.ccall
-    @cython.exceptval(check=False)
     def observe(
         self,
         site: cython.Py_ssize_t,
@@ -328,8 +291,6 @@ class Learning:
             self.watched += counted * (self.evidence.watched - self.watched)
         return self.rates.observe(site, k, t, self.watched, gain)
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def _weigh_clock(
         self,
         site: cython.Py_ssize_t,
@@ -356,8 +317,6 @@ class Learning:
         if self.seasons.learns(site, elapsed):
             self._pace(site, k, t, elapsed, now, silent, changed)
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def _pace(
         self,
         site: cython.Py_ssize_t,
@@ -379,8 +338,6 @@ class Learning:
             site, now - elapsed, now, -log1p(-min(paced, _NEARLY_SURE)), plain, paced, changed
         )
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def _judge(
         self,
         site: cython.Py_ssize_t,
@@ -405,16 +362,12 @@ class Learning:
         self.biases.observe(every, self.hazard, self.signalled, changed)
         return expected
 
-    @cython.ccall
-    @cython.exceptval(check=False)
     def renew(self, site: cython.Py_ssize_t) -> cython.void:
         """Recompute the site's means from its sums. This takes about 50 ns, so call it at every crawl of the site."""
         self.rates.renew(site)
         self.credence.renew(site)
         self.quality.renew(site, self.rates.means[site])
 
-    @cython.ccall
-    @cython.exceptval(check=False)
     def renew_crawl(self) -> cython.void:
         """Recompute the mean and the variation of the whole crawl.
 

@@ -45,9 +45,6 @@ real sites, the clock improves the score by ten times the charge.
 Prior work: Tan, Zhuang, Mitra and Giles (WWW 2007) crawl a sample of the pages of each directory, and crawl
 the others if the sample has changed. Tan and Mitra (TOIS 2010) do the same with clusters of pages. Here, the
 same evidence makes the clock of a page run faster, and the optimal crawl value is computed with this clock.
-
-The file is Cython in pure-Python mode (see `value_kernel.py`), with attributes declared in
-`neighbourhood.pxd`.
 """
 
 import cython
@@ -74,8 +71,6 @@ _CERTAIN = cython.declare(cython.double, 0.01)
 _inf = cython.declare(cython.double, float("inf"))
 
 
-@cython.ccall
-@cython.exceptval(check=False)
 def clock_of(elapsed: cython.double, excess: cython.double, scale: cython.double) -> cython.double:
     """Return A, the time that a page's clock shows when `elapsed` has passed since its crawl.
 
@@ -86,8 +81,6 @@ def clock_of(elapsed: cython.double, excess: cython.double, scale: cython.double
     return max(elapsed - _BONUS * scale * expm1(-elapsed / scale) * excess, _SLOWEST * elapsed)
 
 
-@cython.ccall
-@cython.exceptval(check=False)
 def offset_of(excess: cython.double, scale: cython.double) -> cython.double:
     """Return 6 Ts times the excess.
 
@@ -96,8 +89,6 @@ def offset_of(excess: cython.double, scale: cython.double) -> cython.double:
     return _BONUS * scale * excess
 
 
-@cython.ccall
-@cython.exceptval(check=False)
 def elapsed_of(clock: cython.double, excess: cython.double, scale: cython.double) -> cython.double:
     """Return the elapsed time at which `clock_of` reaches `clock`, with a relative error of 1e-9.
 
@@ -139,8 +130,6 @@ def elapsed_of(clock: cython.double, excess: cython.double, scale: cython.double
     return tau
 
 
-@cython.ccall
-@cython.exceptval(check=False)
 def scale_of(
     pages: cython.double, fetch_rate: cython.double, low: cython.double, high: cython.double
 ) -> cython.double:
@@ -150,7 +139,6 @@ def scale_of(
     return max(low, min(high, 0.25 * pages / fetch_rate))
 
 
-@cython.cclass
 class Credence:
     """The weight of the neighbourhood clock for each site: kappa times the probability that the clock predicts better."""
 
@@ -160,7 +148,6 @@ class Credence:
         self._grow()
         self.agreement = self.weight = 0.0
 
-    @cython.ccall
     def add(self) -> cython.Py_ssize_t:
         """Add a site and return its number. The site starts with the crawl's kappa."""
         if self.size == self.credences.shape[0]:
@@ -169,7 +156,6 @@ class Credence:
         self.renew(self.size - 1)
         return self.size - 1
 
-    @cython.cfunc
     def _grow(self) -> cython.void:
         # release the memory maps before they grow
         self.agreements = self.weights = self.credences = self.scores = np.zeros(0)
@@ -180,8 +166,6 @@ class Credence:
             self._columns[2].grow(self.size + 1),
         )
 
-    @cython.ccall
-    @cython.exceptval(check=False)
     def observe(
         self, site: cython.Py_ssize_t, alone: cython.double, heeding: cython.double, changed: cython.bint
     ) -> cython.void:
@@ -198,8 +182,6 @@ class Credence:
         self.agreement += agreement
         self.weight += weight
 
-    @cython.ccall
-    @cython.exceptval(check=False)
     def renew(self, site: cython.Py_ssize_t) -> cython.void:
         """Recompute the site's kappa from its sums, the crawl's sums, and the log score of the clock's predictions."""
         crawl: cython.double = (self.agreement + _CREDENCE_WEIGHT) / (self.weight + _CREDENCE_WEIGHT)
@@ -210,8 +192,6 @@ class Credence:
         better: cython.double = 1.0 / (1.0 + exp(-self.scores[site] - _SCORE_PRIOR))
         self.credences[site] = better * min(max(kappa, 0.0), 1.0)
 
-    @cython.ccall
-    @cython.exceptval(check=False)
     def score(
         self, site: cython.Py_ssize_t, alone: cython.double, heeding: cython.double, changed: cython.bint
     ) -> cython.void:
@@ -246,7 +226,6 @@ class Credence:
         return f"Credence({self.size} sites, kappa {self.believed.mean() if self.size else 1.0:.2f})"
 
 
-@cython.cclass
 class Counts:
     """Decaying counts of observed and expected changes in groups of pages. Groups are numbered as they are added.
 
@@ -260,7 +239,6 @@ class Counts:
         self._columns = [Column("f8") for _ in range(3)]
         self._grow()
 
-    @cython.ccall
     def add(self) -> cython.Py_ssize_t:
         """Add a group without counts; return its number."""
         if self.size == self.instants.shape[0]:
@@ -268,7 +246,6 @@ class Counts:
         self.size += 1
         return self.size - 1
 
-    @cython.cfunc
     def _grow(self) -> cython.void:
         # release the memory maps before they grow
         self.observed_counts = self.expected_counts = self.instants = np.zeros(0)
@@ -278,8 +255,6 @@ class Counts:
             self._columns[2].grow(self.size + 1),
         )
 
-    @cython.ccall
-    @cython.exceptval(check=False)
     def observe(
         self,
         number: cython.Py_ssize_t,
@@ -297,8 +272,6 @@ class Counts:
         self.expected_counts[number] = self.expected_counts[number] * g + expected
         self.instants[number] = max(now, self.instants[number])
 
-    @cython.ccall
-    @cython.exceptval(check=False)
     def excess(self, number: cython.Py_ssize_t, now: cython.double, scale: cython.double) -> cython.double:
         """Return (prior + observed) / (prior + expected) - 1, where both counts have decayed until `now`.
 

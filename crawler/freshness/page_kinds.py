@@ -18,22 +18,16 @@ one kind of page, the trust is noise. So a log score compares two predictions of
 page's own w, and one in which the w of every page is the site's share of good pages. The trust is multiplied
 by `splits`, which is 0.5 at first. `splits` goes to 1 if the score favours the prediction with the page's own
 w, and to 0 if it favours the other prediction.
-
-The file is Cython in pure-Python mode (see `value_kernel.py`), with attributes declared in `page_kinds.pxd`.
 """
 
 from collections.abc import Sequence
 
 import cython
 import numpy as np
+from cython.cimports.crawler.freshness.change_rates import gain_of
 from cython.cimports.libc.math import exp, expm1, log1p, sqrt
 
 from crawler.freshness.columns import Column
-
-if cython.compiled:
-    from cython.cimports.crawler.freshness.change_rates import gain_of
-else:
-    from crawler.freshness.change_rates import gain_of
 
 # The constants without an underscore hold for both kinds.
 FADING = 0.99  # each crawl of a site multiplies the site's sums by this
@@ -57,7 +51,6 @@ _SPLIT_RANGE = cython.declare(cython.double, 4.0)
 _TRUST_STEP = cython.declare(cython.double, 3.0)  # maximum, in nats, by which a crawl changes a page's trust
 
 
-@cython.cclass
 class PageKinds:
     """The share of good pages by site, and the quality of the signals of the bad pages.
 
@@ -71,7 +64,6 @@ class PageKinds:
         self._grow()
         self.trust = 0.0
 
-    @cython.ccall
     def add_site(self) -> cython.void:
         """Add a site without signals. The caller then calls `estimate`."""
         if self.size == self.good.shape[0]:
@@ -79,7 +71,6 @@ class PageKinds:
         self.size += 1
         self._set_split(self.size - 1, 0.0)
 
-    @cython.cfunc
     def _grow(self) -> cython.void:
         # release the memory maps before they grow
         self.good = self.judged = self.splits = self.split_scores = np.zeros(0)
@@ -90,8 +81,6 @@ class PageKinds:
         self.bad_true, self.bad_all, self.bad_changes, self.bad_silent, self.bad_exposed = columns[4:9]
         self.bad_precisions, self.bad_recalls = columns[9:]
 
-    @cython.ccall
-    @cython.exceptval(check=False)
     def reliability(self, site: cython.Py_ssize_t, trust: cython.double) -> cython.double:
         """Return w, the probability that a page's signals are as good as the site's.
 
@@ -100,8 +89,6 @@ class PageKinds:
         share: cython.double = (self.good[site] + _GOOD) / (self.judged[site] + _JUDGED)
         return share / (share + (1.0 - share) * exp(-trust * self.splits[site]))
 
-    @cython.ccall
-    @cython.exceptval(check=False)
     def split(self, site: cython.Py_ssize_t, better: cython.double) -> cython.void:
         """Update the log score of the pages' own trust.
 
@@ -110,14 +97,10 @@ class PageKinds:
         """
         self._set_split(site, SCORE_KEPT * self.split_scores[site] + better)
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def _set_split(self, site: cython.Py_ssize_t, score: cython.double) -> cython.void:
         self.split_scores[site] = min(max(score, -SCORE_MAX), SCORE_MAX)
         self.splits[site] = min(max(_SPLIT_FIRST + self.split_scores[site] / _SPLIT_RANGE, 0.0), 1.0)
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def judge_page(
         self, site: cython.Py_ssize_t, evidence: cython.double, trust: cython.double
     ) -> cython.double:
@@ -129,8 +112,6 @@ class PageKinds:
         self.judged[site] = self.judged[site] * FADING + 1.0
         return w
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def observe(
         self,
         site: cython.Py_ssize_t,
@@ -176,8 +157,6 @@ class PageKinds:
             self.bad_silent[site] += unexplained * plain * silent / x
         return gain
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def estimate(self, site: cython.Py_ssize_t, used: cython.bint) -> cython.void:
         """Recompute the precision and the recall of bad pages. `used` says whether a source of the site is used."""
         self.bad_precisions[site] = min(
@@ -188,8 +167,6 @@ class PageKinds:
         )
         self.bad_recalls[site] = max(1.0 - silent, 0.0) if used else 0.0
 
-    @cython.ccall
-    @cython.exceptval(check=False)
     def per_bad_change(self, site: cython.Py_ssize_t) -> cython.double:
         """Return sigma of the bad pages."""
         return (self.bad_all[site] + CHANGES_WEIGHT) / (self.bad_changes[site] + CHANGES_WEIGHT)
@@ -222,8 +199,6 @@ class PageKinds:
             assert 0.0 <= self.bad_recalls[site] < 1.0
 
 
-@cython.cfunc
-@cython.exceptval(check=False)
 def believable(changes: cython.double, x: cython.double, trusted: cython.bint) -> cython.double:
     """Return `changes`, or a smaller number if `changes` is implausible.
 

@@ -11,9 +11,6 @@
 
 Nothing overflows, because exp(+x), x^i and i! are never computed alone. Arguments are not checked.
 Sources: Busa-Fekete et al., Theorem 1; Temme's expansions, DLMF 8.12.
-
-The file is Cython in pure-Python mode (see `value_kernel.py`); other kernels call these functions through
-`residuals.pxd`.
 """
 
 import cython
@@ -55,8 +52,6 @@ def _poisson(k: cython.Py_ssize_t, x: cython.double, y: cython.double) -> cython
     return exp(k * log(x) - y - lgamma(k + 1.0))
 
 
-@cython.ccall
-@cython.exceptval(check=False)
 def residual(i: cython.Py_ssize_t, x: cython.double) -> cython.double:
     """Return R^i(x) = Pr[Poisson(x) > i], or 0 if x <= 0. The relative error is a few 1e-16, even for small x."""
     k: cython.Py_ssize_t
@@ -87,8 +82,6 @@ def residual(i: cython.Py_ssize_t, x: cython.double) -> cython.double:
     return 1.0 - total
 
 
-@cython.ccall
-@cython.exceptval(check=False)
 def gain(
     i: cython.Py_ssize_t,
     x: cython.double,
@@ -166,8 +159,6 @@ def _late_probability(k: cython.double, y: cython.double) -> cython.double:
     )
 
 
-@cython.ccall
-@cython.exceptval(check=False)
 def late_residual(i: cython.double, y: cython.double) -> cython.double:
     """Return R^i(y) for large i, by Temme's uniform expansion of the incomplete gamma function (DLMF 8.12).
 
@@ -193,8 +184,6 @@ def late_residual(i: cython.double, y: cython.double) -> cython.double:
     return 0.5 * erfc(-eta * sqrt(0.5 * k)) - rest
 
 
-@cython.ccall
-@cython.exceptval(check=False)
 def late_gain(
     i: cython.double, x: cython.double, alpha: cython.double, gamma: cython.double
 ) -> cython.double:
@@ -235,8 +224,6 @@ def _log_sinhc(x: cython.double) -> cython.double:
     return x + log(-expm1(-2.0 * x) / (2.0 * x))
 
 
-@cython.ccall
-@cython.exceptval(check=False)
 def settled(
     n: cython.double, staleness: cython.double, ratio: cython.double, b: cython.double
 ) -> cython.double:
@@ -256,8 +243,6 @@ def settled(
     return n * exp(-staleness) * expm1(power)
 
 
-@cython.ccall
-@cython.exceptval(check=False)
 def converged_terms(signals: cython.double, c: cython.double) -> cython.double:
     """Return the number of leading terms in which both residuals, R^i(a x) and R^i(gamma x), are 1.
 
@@ -273,8 +258,6 @@ def converged_terms(signals: cython.double, c: cython.double) -> cython.double:
     return ceil(last) if last > 0.0 else 0.0
 
 
-@cython.ccall
-@cython.exceptval(check=False)
 def below_half(b: cython.double) -> cython.double:
     """Return 1 - p/b - b/2, where p = 1 - exp(-b) is the precision of a signal of weight b."""
     if b > 0.5:
@@ -288,8 +271,6 @@ def below_half(b: cython.double) -> cython.double:
     return total
 
 
-@cython.ccall
-@cython.exceptval(check=False)
 def waves(s: cython.double, c: cython.double) -> cython.double:
     """Return the approximate number of waves that are larger than exp(-40) at s."""
     return c / (2.0 * _PI) * sqrt(expm1(_TAIL / s))

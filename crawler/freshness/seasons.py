@@ -34,8 +34,6 @@ changes gains 1.3.
 
 A process with a varying rate becomes one with a constant rate if its time runs at a speed proportional to the
 rate: Daley and Vere-Jones, *An Introduction to the Theory of Point Processes*, section 7.4.
-
-The file is Cython in pure-Python mode (see `value_kernel.py`), with attributes declared in `seasons.pxd`.
 """
 
 from collections.abc import Sequence
@@ -89,7 +87,6 @@ class Seasons:
         self.rhythms = self._columns[2].grow(1)
         self._steps = rows_of(np.zeros(31))
 
-    @cython.ccall
     def add(self) -> cython.Py_ssize_t:
         """Add a site without a rhythm; return its number."""
         if self.size == self.used.shape[0]:
@@ -97,7 +94,6 @@ class Seasons:
         self.size += 1
         return self.size - 1
 
-    @cython.cfunc
     def _grow(self) -> cython.void:
         # release the memory maps before they grow
         self.rows, self.used = np.zeros(0, np.int32), np.zeros(0, np.uint8)
@@ -111,21 +107,15 @@ class Seasons:
         rhythm: cython.double[::1] = self.rhythms[row]
         return _SLOWEST + (1.0 - _SLOWEST) * rhythm[_HOURS + hour // _HOURS] * rhythm[hour % _HOURS]
 
-    @cython.ccall
-    @cython.exceptval(check=False)
     def span(self, site: cython.Py_ssize_t, begin: cython.double, end: cython.double) -> cython.double:
         """Return the time between two instants on the site's clock, or plain time if no rhythm is in use."""
         if not self.used[site]:
             return end - begin
         return self._span(self.rows[site] - 1, begin, end)
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def _span(self, row: cython.Py_ssize_t, begin: cython.double, end: cython.double) -> cython.double:
         return self._reading(row, end) - self._reading(row, begin)
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def _reading(self, row: cython.Py_ssize_t, at: cython.double) -> cython.double:
         """Return the integral of s from 0 to the instant."""
         rhythm: cython.double[::1] = self.rhythms[row]
@@ -144,8 +134,6 @@ class Seasons:
         paced: cython.double = weeks * _WEEK_HOURS + days * _HOURS + rhythm[_HOURS + day] * within
         return _SLOWEST * at + (1.0 - _SLOWEST) * paced * self.hour
 
-    @cython.ccall
-    @cython.exceptval(check=False)
     def learns(self, site: cython.Py_ssize_t, elapsed: cython.double) -> cython.bint:
         """Return whether the rhythm learns from a crawl that comes `elapsed` after the previous one.
 
@@ -160,7 +148,6 @@ class Seasons:
             self._keep(site)
         return True
 
-    @cython.cfunc
     def _keep(self, site: cython.Py_ssize_t) -> cython.void:
         """Give the site a rhythm that has, at first, a constant speed."""
         i: cython.Py_ssize_t
@@ -172,14 +159,10 @@ class Seasons:
         self.kept += 1
         self.rows[site] = cython.cast(cython.int, self.kept)
 
-    @cython.ccall
-    @cython.exceptval(check=False)
     def trial(self, site: cython.Py_ssize_t, begin: cython.double, end: cython.double) -> cython.double:
         """Return the time between two instants on the clock of the site's rhythm, even if this clock is not in use."""
         return self._span(self.rows[site] - 1, begin, end)
 
-    @cython.ccall
-    @cython.exceptval(check=False)
     def observe(
         self,
         site: cython.Py_ssize_t,
@@ -210,8 +193,6 @@ class Seasons:
             rhythm[_CHANGES] = min(rhythm[_CHANGES] + 1.0, _CHANGES_MAX)
         self._learn(row, begin, end, hazard / self._span(row, begin, end) * surprise)
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def _learn(
         self, row: cython.Py_ssize_t, begin: cython.double, end: cython.double, push: cython.double
     ) -> cython.void:

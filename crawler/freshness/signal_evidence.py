@@ -5,30 +5,20 @@
 A page is of one of two kinds (`page_kinds.py`), and false signals may be spread over the pages of a site in
 one of two ways (`false_signals.py`). Each combination predicts whether the crawl finds a change. From the
 probabilities of what it found follow the evidence that the page is good, and the log scores of the models.
-
-The file is Cython in pure-Python mode (see `value_kernel.py`), with attributes declared in
-`signal_evidence.pxd`.
 """
 
 import cython
+from cython.cimports.crawler.freshness.change_rates import ChangeRates
+from cython.cimports.crawler.freshness.false_signals import precision_at
+from cython.cimports.crawler.freshness.signal_quality import SignalQuality
 from cython.cimports.libc.math import exp, expm1, log, log1p
 
 from crawler.change_signals import SOURCES
-
-if cython.compiled:
-    from cython.cimports.crawler.freshness.change_rates import ChangeRates
-    from cython.cimports.crawler.freshness.false_signals import precision_at
-    from cython.cimports.crawler.freshness.signal_quality import SignalQuality
-else:
-    from crawler.freshness.change_rates import ChangeRates
-    from crawler.freshness.false_signals import precision_at
-    from crawler.freshness.signal_quality import SignalQuality
 
 _SOURCES = cython.declare(cython.Py_ssize_t, SOURCES)
 _SURE = cython.declare(cython.double, 1e-9)  # smaller probabilities count as this one in logarithms
 
 
-@cython.cclass
 class SignalEvidence:
     """The evidence of crawls about the signals of pages.
 
@@ -41,8 +31,6 @@ class SignalEvidence:
         self.quality = quality
         self.kinds = quality.kinds
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def judge(
         self,
         site: cython.Py_ssize_t,
@@ -80,8 +68,6 @@ class SignalEvidence:
             self.rates.rate(site, k + n, bad_time),
         )
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def _compare(
         self,
         site: cython.Py_ssize_t,
@@ -136,8 +122,6 @@ class SignalEvidence:
         self.kinds.split(site, log(max(w * good + (1.0 - w) * bad, _SURE) / max(one, _SURE)))
         return log(max(good, _SURE) / max(bad, _SURE))
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def count(
         self,
         site: cython.Py_ssize_t,
@@ -172,8 +156,6 @@ class SignalEvidence:
         self.watched = w * (good_seen + good_silent) + (1.0 - w) * (bad_seen + bad_silent)
 
 
-@cython.cfunc
-@cython.exceptval(check=False)
 def is_unannounced(counts: cython.double[::1]) -> cython.bint:
     """Return whether no signal came since the page's last crawl."""
     source: cython.Py_ssize_t

@@ -57,34 +57,24 @@ number of changes that is expected of a page with at least one change. If the so
 and S_true may grow by up to 16. Without this bound, a burst of signals that coincided with one change
 multiplied all rates of a site by six. What a source reports on one site influences only this site, except
 through the honesty of the source, to which every site contributes.
-
-The file is Cython in pure-Python mode (see `value_kernel.py`), with attributes declared in
-`signal_quality.pxd`.
 """
 
 import cython
 import numpy as np
+from cython.cimports.crawler.freshness.change_rates import gain_of
+from cython.cimports.crawler.freshness.false_signals import FalseSignals
+from cython.cimports.crawler.freshness.page_kinds import (
+    CHANGES_WEIGHT,
+    FADING,
+    RECALL_WEIGHT,
+    PageKinds,
+    believable,
+)
+from cython.cimports.crawler.freshness.source_precision import SourcePrecision
 from cython.cimports.libc.math import exp
 
 from crawler.change_signals import SOURCES
 from crawler.freshness.columns import Column
-
-if cython.compiled:
-    from cython.cimports.crawler.freshness.change_rates import gain_of
-    from cython.cimports.crawler.freshness.false_signals import FalseSignals
-    from cython.cimports.crawler.freshness.page_kinds import (
-        CHANGES_WEIGHT,
-        FADING,
-        RECALL_WEIGHT,
-        PageKinds,
-        believable,
-    )
-    from cython.cimports.crawler.freshness.source_precision import SourcePrecision
-else:
-    from crawler.freshness.change_rates import gain_of
-    from crawler.freshness.false_signals import FalseSignals
-    from crawler.freshness.page_kinds import CHANGES_WEIGHT, FADING, RECALL_WEIGHT, PageKinds, believable
-    from crawler.freshness.source_precision import SourcePrecision
 
 _SOURCES = cython.declare(cython.Py_ssize_t, SOURCES)
 
@@ -105,7 +95,6 @@ class SignalQuality:
         self.false_signals = FalseSignals()
         self.sources = SourcePrecision(self.false_signals)
 
-    @cython.ccall
     def add_site(self) -> cython.Py_ssize_t:
         """Add a site without signals; return its number."""
         if self.size == self.weights.shape[0]:
@@ -117,41 +106,30 @@ class SignalQuality:
         self._estimate(self.size - 1)
         return self.size - 1
 
-    @cython.cfunc
     def _grow(self) -> cython.void:
         # release the memory maps before they grow
         self.silent_changes = self.exposed = self.changes = self.weights = self.recalls = np.zeros(0)
         columns = [column.grow(self.size + 1) for column in self._columns]
         self.silent_changes, self.exposed, self.changes, self.weights, self.recalls = columns
 
-    @cython.ccall
-    @cython.exceptval(check=False)
     def note_signal(self, site: cython.Py_ssize_t, source: cython.Py_ssize_t) -> cython.void:
         """Record a signal. From now on, the signal's source is used, at first with the prior precision."""
         if self.sources.note(site, source):
             self._estimate(site)
 
-    @cython.ccall
-    @cython.exceptval(check=False)
     def per_change(self, site: cython.Py_ssize_t) -> cython.double:
         """Return sigma, the number of signals of the used sources per change."""
         total: cython.double = self.sources.used_signals(site)
         return total / (self.changes[site] + CHANGES_WEIGHT) if total > 0.0 else 0.0
 
-    @cython.ccall
-    @cython.exceptval(check=False)
     def recall_of(self, site: cython.Py_ssize_t, w: cython.double) -> cython.double:
         """Return the recall of a page that is good with the probability `w`."""
         return w * self.recalls[site] + (1.0 - w) * self.kinds.bad_recalls[site]
 
-    @cython.ccall
-    @cython.exceptval(check=False)
     def share_watched(self, site: cython.Py_ssize_t) -> cython.double:
         """Return the recall of the site if one of its sources is trusted, else 0."""
         return self.recalls[site] if self.sources.watches(site) else 0.0
 
-    @cython.ccall
-    @cython.exceptval(check=False)
     def interim_changes(
         self, site: cython.Py_ssize_t, counts: cython.double[::1], trust: cython.double
     ) -> cython.double:
@@ -162,8 +140,6 @@ class SignalQuality:
             site, counts
         )
 
-    @cython.ccall
-    @cython.exceptval(check=False)
     def interim_watched(
         self, site: cython.Py_ssize_t, trust: cython.double, silent: cython.bint = False
     ) -> cython.double:
@@ -181,8 +157,6 @@ class SignalQuality:
             self.recall_of(site, w) if silent else w * self.share_watched(site)
         )
 
-    @cython.ccall
-    @cython.exceptval(check=False)
     def signals(self, site: cython.Py_ssize_t, counts: cython.double[::1]) -> cython.double:
         """Return the number of signals for the crawl value, in units of `weights`."""
         staleness: cython.double = self.sources.staleness(site, counts)
@@ -191,8 +165,6 @@ class SignalQuality:
         pooled: cython.double = self.weights[site]
         return staleness / pooled if pooled > 0.0 else 0.0
 
-    @cython.ccall
-    @cython.exceptval(check=False)
     def observe(
         self,
         site: cython.Py_ssize_t,
@@ -277,16 +249,12 @@ class SignalQuality:
         if changed:
             self.silent_changes[site] += unexplained * (gain_of(x) * silent / x if x > 0.0 else 1.0)
 
-    @cython.ccall
-    @cython.exceptval(check=False)
     def renew(self, site: cython.Py_ssize_t, mean_rate: cython.double) -> cython.void:
         """Set the site's mean change rate, and update the site's part in the sums over all sites."""
         self.false_signals.means[site] = mean_rate
         self.sources.renew(site, self.silent_changes[site], self.exposed[site])
         self._estimate(site)
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def _estimate(self, site: cython.Py_ssize_t) -> cython.void:
         """Recompute the precisions, b and r from the sums."""
         self.sources.estimate(site)
@@ -294,8 +262,6 @@ class SignalQuality:
         self.recalls[site] = self._recalled(site)
         self.kinds.estimate(site, self.weights[site] > 0.0)
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def _recalled(self, site: cython.Py_ssize_t) -> cython.double:
         """Return r, computed from the sums."""
         prior: cython.double = self.sources.recall_prior(site)

@@ -14,9 +14,6 @@ of true signals. The honesty is the number of true signals divided by this maxim
 affect other sites only through these two priors.
 
 What each site contributes to the sums is kept, so that an update takes O(1).
-
-The file is Cython in pure-Python mode (see `value_kernel.py`), with attributes declared in
-`source_honesty.pxd`.
 """
 
 import cython
@@ -31,7 +28,6 @@ _CLAIMED = cython.declare(cython.double, 2.0)
 _PRECISION_PRIOR_MAX = cython.declare(cython.double, 0.98)
 
 
-@cython.cclass
 class SourceHonesty:
     """The honesty of each source. Sites are numbered as they are added."""
 
@@ -44,22 +40,18 @@ class SourceHonesty:
         self.unannounced_by = rows_of(np.zeros(SOURCES))
         self.exposed_by = rows_of(np.zeros(SOURCES))
 
-    @cython.ccall
     def add_site(self) -> cython.void:
         """Add a site without signals."""
         if self.size == self.announced.shape[0]:
             self._grow()
         self.size += 1
 
-    @cython.cfunc
     def _grow(self) -> cython.void:
         # release the memory maps before they grow
         self.announced = self.claimed = self.unannounced = self.exposed = np.zeros((0, SOURCES))
         columns = [column.grow(self.size + 1) for column in self._columns]
         self.announced, self.claimed, self.unannounced, self.exposed = columns
 
-    @cython.ccall
-    @cython.exceptval(check=False)
     def share(self, source: cython.Py_ssize_t) -> cython.double:
         """Return the share of true signals among this source's plausible signals on all sites.
 
@@ -69,15 +61,11 @@ class SourceHonesty:
             (self.announced_by[source] + _HONEST) / (self.claimed_by[source] + _CLAIMED), _PRECISION_PRIOR_MAX
         )
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def recall(self, source: cython.Py_ssize_t) -> cython.double:
         """Return r0, the share of the changes that this source signals on the sites where it sends signals."""
         silence: cython.double = (self.unannounced_by[source] + 0.5) / (self.exposed_by[source] + 1.0)
         return 1.0 - silence
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def renew(
         self,
         site: cython.Py_ssize_t,

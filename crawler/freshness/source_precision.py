@@ -35,26 +35,17 @@ b_s / b.
 The influence of a hostile source is bounded. The counters of a page end at 15 signals per source and interval
 (`COUNTER_BITS` in `change_signals.py`), b_s is at most `WEIGHT_MAX`, and S_true grows only by a plausible
 number of signals (`believable` in `page_kinds.py`).
-
-The file is Cython in pure-Python mode (see `value_kernel.py`), with attributes declared in
-`source_precision.pxd`.
 """
 
 import cython
 import numpy as np
+from cython.cimports.crawler.freshness.false_signals import FalseSignals
+from cython.cimports.crawler.freshness.page_kinds import FADING, PRECISION_MAX, believable
+from cython.cimports.crawler.freshness.source_honesty import SourceHonesty
 from cython.cimports.libc.math import exp, expm1, log1p
 
 from crawler.change_signals import SOURCES
 from crawler.freshness.columns import Column
-
-if cython.compiled:
-    from cython.cimports.crawler.freshness.false_signals import FalseSignals
-    from cython.cimports.crawler.freshness.page_kinds import FADING, PRECISION_MAX, believable
-    from cython.cimports.crawler.freshness.source_honesty import SourceHonesty
-else:
-    from crawler.freshness.false_signals import FalseSignals
-    from crawler.freshness.page_kinds import FADING, PRECISION_MAX, believable
-    from crawler.freshness.source_honesty import SourceHonesty
 
 _SOURCES = cython.declare(cython.Py_ssize_t, SOURCES)
 _PRECISION_USED_MIN = cython.declare(cython.double, 0.1)
@@ -86,7 +77,6 @@ class SourcePrecision:
         self._columns = [Column("f8", SOURCES) for _ in range(3)] + [Column("f8")]
         self._grow()
 
-    @cython.ccall
     def add_site(self) -> cython.void:
         """Add a site without signals. The caller then calls `estimate`."""
         if self.size == self.watched.shape[0]:
@@ -94,7 +84,6 @@ class SourcePrecision:
         self.size += 1
         self.honesty.add_site()
 
-    @cython.cfunc
     def _grow(self) -> cython.void:
         # release the memory maps before they grow
         self.true_signals = self.all_signals = self.precisions = np.zeros((0, SOURCES))
@@ -102,8 +91,6 @@ class SourcePrecision:
         columns = [column.grow(self.size + 1) for column in self._columns]
         self.true_signals, self.all_signals, self.precisions, self.watched = columns
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def note(self, site: cython.Py_ssize_t, source: cython.Py_ssize_t) -> cython.bint:
         """Record a signal. Return whether it is the first of its source. The caller then calls `estimate`."""
         if self.all_signals[site, source] > 0.0:
@@ -111,8 +98,6 @@ class SourcePrecision:
         self.all_signals[site, source] = _HEARD
         return True
 
-    @cython.ccall
-    @cython.exceptval(check=False)
     def heard(self, site: cython.Py_ssize_t) -> cython.bint:
         """Return whether the site has ever had a signal."""
         source: cython.Py_ssize_t
@@ -121,22 +106,16 @@ class SourcePrecision:
             every += self.all_signals[site, source]
         return every > 0.0
 
-    @cython.ccall
-    @cython.exceptval(check=False)
     def precision(self, site: cython.Py_ssize_t, source: cython.Py_ssize_t) -> cython.double:
         """Return p_s, the probability that a signal of this source is true."""
         if self.all_signals[site, source] > 0.0:
             return self.precisions[site, source]
         return self.honesty.share(source)
 
-    @cython.ccall
-    @cython.exceptval(check=False)
     def used(self, site: cython.Py_ssize_t, source: cython.Py_ssize_t) -> cython.bint:
         """Return whether the source's signals are used."""
         return self.all_signals[site, source] > 0.0 and self.precisions[site, source] >= _PRECISION_USED_MIN
 
-    @cython.ccall
-    @cython.exceptval(check=False)
     def weight(self, site: cython.Py_ssize_t, source: cython.Py_ssize_t) -> cython.double:
         """Return b_s, the staleness that one signal adds; 0 for an ignored source."""
         return -log1p(-self.precisions[site, source]) if self.used(site, source) else 0.0
@@ -151,8 +130,6 @@ class SourcePrecision:
             and self.true_signals[site, source] >= _TRUSTED_SIGNALS
         )
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def watches(self, site: cython.Py_ssize_t) -> cython.bint:
         """Return whether a source of the site is trusted."""
         source: cython.Py_ssize_t
@@ -161,8 +138,6 @@ class SourcePrecision:
             found = found or (self.all_signals[site, source] > 0.0 and self._trusted(site, source))
         return found
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def recall_prior(self, site: cython.Py_ssize_t) -> cython.double:
         """Return r0, the recall of sites with these sources; -1 if no source is used."""
         source: cython.Py_ssize_t
@@ -172,8 +147,6 @@ class SourcePrecision:
                 prior = max(prior, self.honesty.recall(source), 0.0)
         return prior
 
-    @cython.ccall
-    @cython.exceptval(check=False)
     def announced_changes(self, site: cython.Py_ssize_t, counts: cython.double[::1]) -> cython.double:
         """Return the number of changes that the signals of trusted sources represent."""
         total: cython.double = 0.0
@@ -183,8 +156,6 @@ class SourcePrecision:
                 total += counts[source] * self.precisions[site, source]
         return total
 
-    @cython.ccall
-    @cython.exceptval(check=False)
     def counted_signals(self, site: cython.Py_ssize_t, counts: cython.double[::1]) -> cython.double:
         """Return n, the number of signals of the used sources."""
         total: cython.double = 0.0
@@ -194,8 +165,6 @@ class SourcePrecision:
                 total += counts[source]
         return total
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def used_signals(self, site: cython.Py_ssize_t) -> cython.double:
         """Return the sum of S_all over the used sources."""
         total: cython.double = 0.0
@@ -205,8 +174,6 @@ class SourcePrecision:
                 total += self.all_signals[site, source]
         return total
 
-    @cython.ccall
-    @cython.exceptval(check=False)
     def staleness(self, site: cython.Py_ssize_t, counts: cython.double[::1]) -> cython.double:
         """Return sum_s n_s b_s, the staleness that a page's signals add.
 
@@ -220,8 +187,6 @@ class SourcePrecision:
                 total += counts[source] * self.weight(site, source)
         return total
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def explain(
         self, site: cython.Py_ssize_t, counts: cython.double[::1], rate: cython.double
     ) -> cython.double:
@@ -243,8 +208,6 @@ class SourcePrecision:
                 total -= n * log1p(-p)
         return total
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def observe(
         self,
         site: cython.Py_ssize_t,
@@ -278,8 +241,6 @@ class SourcePrecision:
                     true: cython.double = believable(n * p / -expm1(-with_it), expected, trusted)
                     self.true_signals[site, source] += w * min(n, true)
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def renew(
         self, site: cython.Py_ssize_t, silent_changes: cython.double, exposed: cython.double
     ) -> cython.void:
@@ -294,16 +255,12 @@ class SourcePrecision:
             elif self.honesty.claimed[site, source] > 0.0:
                 self.honesty.renew(site, source, 0.0, 0.0, 0.0, 0.0)
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def _plausible(self, site: cython.Py_ssize_t, source: cython.Py_ssize_t) -> cython.double:
         """Return rho, the largest share of the source's signals that can be true, given the number of changes."""
         every: cython.double = self.all_signals[site, source]
         changes: cython.double = self.false_signals.means[site] * self.watched[site]
         return min(1.0, changes / every) if every > 0.0 and changes > 0.0 else 1.0
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def estimate(self, site: cython.Py_ssize_t) -> cython.void:
         """Recompute the precisions from the sums, for the sources with signals."""
         source: cython.Py_ssize_t
@@ -317,8 +274,6 @@ class SourcePrecision:
             )
             self.precisions[site, source] = min(p, PRECISION_MAX)
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def pooled_weight(self, site: cython.Py_ssize_t) -> cython.double:
         """Return the weight b of all sources combined; 0 if no source is used.
 

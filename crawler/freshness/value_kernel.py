@@ -53,30 +53,17 @@ in sums and 1e-14 elsewhere.
 """
 
 import cython
+from cython.cimports.crawler.freshness.residuals import (
+    below_half,
+    converged_terms,
+    gain,
+    late_gain,
+    late_residual,
+    residual,
+    settled,
+    waves,
+)
 from cython.cimports.libc.math import atan2, cos, exp, expm1, floor, log, log1p, sin, sqrt
-
-if cython.compiled:
-    from cython.cimports.crawler.freshness.residuals import (
-        below_half,
-        converged_terms,
-        gain,
-        late_gain,
-        late_residual,
-        residual,
-        settled,
-        waves,
-    )
-else:
-    from crawler.freshness.residuals import (
-        below_half,
-        converged_terms,
-        gain,
-        late_gain,
-        late_residual,
-        residual,
-        settled,
-        waves,
-    )
 
 # Constants of the compiled code; other modules use KINDS and ALL_TERMS.
 _GREEDY = cython.declare(cython.Py_ssize_t, 0)
@@ -162,8 +149,6 @@ class Parameters:
     def __init__(self) -> None:
         self.assign(_NCIS, _ALL_TERMS, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0)
 
-    @cython.ccall
-    @cython.exceptval(check=False)
     def assign(
         self,
         kind: cython.Py_ssize_t,
@@ -211,8 +196,6 @@ class Parameters:
         elif self.form != _FORM_NOISY:
             self.signal_time = _inf
 
-    @cython.ccall
-    @cython.exceptval(check=False)
     def assign_quality(
         self,
         kind: cython.Py_ssize_t,
@@ -239,8 +222,6 @@ class Parameters:
 
     # -- values ------------------------------------------------------------
 
-    @cython.ccall
-    @cython.exceptval(check=False)
     def value(self, elapsed: cython.double, signals: cython.double) -> cython.double:
         """Return V, the gain of a crawl now. The last crawl was `elapsed` ago, with `signals` signals since."""
         if self.form == _FORM_GREEDY:
@@ -248,8 +229,6 @@ class Parameters:
         self._evaluate(elapsed, signals)
         return self.importance * self._gained
 
-    @cython.ccall
-    @cython.exceptval(check=False)
     def slope(self, elapsed: cython.double, signals: cython.double) -> cython.double:
         """Return the derivative of V with respect to time, mu alpha exp(-u) psi, at any state that `value` accepts."""
         self._evaluate(elapsed, signals)
@@ -267,8 +246,6 @@ class Parameters:
             staleness += signals * self.signal_weight
         return self.importance * self.silent_rate * exp(-staleness) * self._interval
 
-    @cython.ccall
-    @cython.exceptval(check=False)
     def interval(self, at: cython.double) -> cython.double:
         """Return psi, the expected interval for the threshold `at`. In SIGNALS_ONLY, `at` is a number of signals."""
         if self.form == _FORM_NEVER:
@@ -278,8 +255,6 @@ class Parameters:
         self._evaluate(at, 0.0)
         return self._interval
 
-    @cython.ccall
-    @cython.exceptval(check=False)
     def fresh_time(self, at: cython.double) -> cython.double:
         """Return w, the expected time for which a copy is fresh between two crawls at the threshold `at`.
 
@@ -294,8 +269,6 @@ class Parameters:
             return self._gained
         return self._gained + exp(-self.silent_rate * at) * self._interval
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def _evaluate(self, elapsed: cython.double, signals: cython.double) -> cython.void:
         """Compute V/mu into `_gained` and psi into `_interval`."""
         gamma: cython.double = self.signal_rate
@@ -343,8 +316,6 @@ class Parameters:
             if staleness > _STALE and self.terms >= _ALL_TERMS:
                 self._gained = 1.0 / self.change_rate
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def _sum(self, elapsed: cython.double, signals: cython.double, staleness: cython.double) -> cython.void:
         """Sum the settled terms by their closed form and the other terms one by one."""
         i: cython.double
@@ -400,8 +371,6 @@ class Parameters:
             self._gained = min(self._gained, 1.0 / self.change_rate)
         self._interval = intervals / gamma
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def _renew(self, staleness: cython.double) -> cython.void:
         """Compute the fluid limit, and add those waves (see the module docstring) that are not negligible."""
         k: cython.Py_ssize_t
@@ -460,8 +429,6 @@ class Parameters:
 
     # -- the inverse -------------------------------------------------------
 
-    @cython.ccall
-    @cython.exceptval(check=False)
     def threshold(
         self, level: cython.double, guess: cython.double, tolerance: cython.double
     ) -> cython.double:
@@ -474,8 +441,6 @@ class Parameters:
             return self._signals_needed(level)
         return self.wait(level, 0.0, guess, tolerance)
 
-    @cython.ccall
-    @cython.exceptval(check=False)
     def wait(
         self, level: cython.double, signals: cython.double, guess: cython.double, tolerance: cython.double
     ) -> cython.double:
@@ -494,8 +459,6 @@ class Parameters:
             signals = 0.0
         return self._search(level, signals, guess, tolerance)
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def _top(self) -> cython.double:
         """Return the limit of the value as time passes without further signals."""
         top: cython.double = self.ceiling
@@ -505,8 +468,6 @@ class Parameters:
             top *= -expm1(-self.terms * log1p(self.change_rate / self.false_rate))
         return top
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def _search(
         self, level: cython.double, signals: cython.double, guess: cython.double, tolerance: cython.double
     ) -> cython.double:
@@ -569,8 +530,6 @@ class Parameters:
         self._precision = _EXACT
         return x
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def _signals_needed(self, level: cython.double) -> cython.double:
         """Return the smallest n with V_n >= level, by bisection."""
         if level <= 0.0:

@@ -23,19 +23,18 @@ from crawler.pages.captures import (
     is_copy,
     newest_of,
     record_key,
-    shown_fields,
+    static_form,
     tombstone_key,
     unpack_capture,
     unpack_record,
     unpack_tombstone,
 )
 from crawler.pages.shipping import note_of
+from crawler.pages.stored_bodies import open_capture
 from crawler.pages.withdrawals import Erased, Withdrawal, Withdrawals
 from crawler.records import Capture, PageRecord
 from crawler.storage import keys
 from crawler.storage.kv import KeyValue, after_prefix, scan_prefix, unseal
-
-_PIECE_BYTES = 1 << 20
 
 
 class Archive:
@@ -251,11 +250,7 @@ class Archive:
         end = capture.offset + capture.extent
         if segments.size_of(self.folder, capture.segment) < end:
             raise DamageError(f"{capture.segment} at {capture.offset}: segment is too short")
-        starts = range(capture.offset, end, _PIECE_BYTES)
-        return (
-            segments.read_segment(self.folder, capture.segment, start, min(_PIECE_BYTES, end - start))
-            for start in starts
-        )
+        return segments.chunks(self.folder, capture.segment, capture.offset, end)
 
     def warcinfo(self, segment: str, offset: int = 0) -> bytes:
         """Return a warcinfo record of a segment (a gzip member), by default the first record of the segment.
@@ -263,7 +258,8 @@ class Archive:
         Raises:
             DamageError: the segment is missing or damaged.
         """
-        _, length = next(segments.members(segments.segment_path(self.folder, segment), offset))
+        chunks = segments.chunks(self.folder, segment, offset)
+        length = reading.member_length(chunks, f"{segment} at {offset}")
         return segments.read_segment(self.folder, segment, offset, length)
 
     def committed_lengths(self) -> Iterator[tuple[str, int]]:
@@ -335,34 +331,14 @@ def read_capture(
     Raises:
         DamageError: the bytes are missing, or are not a record.
     """
-    if capture.dom_length and not static:
-        return _shown(folder, capture)
-    message = _message(folder, capture)
-    payload = message.payload
-    if original is not None:
-        repeated = _message(folder, original)
-        payload = repeated.payload
-        if capture.status == 304:
-            message = repeated
-    return StoredPage(capture, message.status, message.reason, message.version, message.headers, payload)
-
-
-def _shown(folder: Path, capture: Capture) -> StoredPage:
-    """Read a page as a browser showed it: the DOM as payload, with the status and the fields of the answer."""
-    message = _message(folder, capture)
-    place = segments.RecordPlace(capture.segment, capture.offset + capture.dom_offset, capture.dom_length)
-    data = segments.read_member(folder, place, bytes_max=reading.RECORD_BYTES_MAX)
-    record = reading.parse_record(data, f"{place.segment} at {place.offset}")
-    headers = shown_fields(message.headers)
-    return StoredPage(
-        capture, message.status, message.reason, message.version, headers, record.block, rendered=True
-    )
-
-
-def _message(folder: Path, capture: Capture) -> reading.HttpMessage:
-    place = segments.RecordPlace(capture.segment, capture.offset, capture.length)
-    data = segments.read_member(folder, place, bytes_max=reading.RECORD_BYTES_MAX)
-    return reading.parse_http(reading.parse_record(data, f"{place.segment} at {place.offset}").block)
+    copy = open_capture(folder, static_form(capture) if static else capture, original)
+    if copy.length > reading.RECORD_BYTES_MAX:
+        raise DamageError(
+            f"{capture.segment} at {capture.offset}: record is larger than {reading.RECORD_BYTES_MAX} bytes; "
+            "`crawler serve`, `get` and mirrors read such files"
+        )
+    payload, rendered = b"".join(copy.pieces()), bool(capture.dom_length) and not static
+    return StoredPage(capture, copy.status, copy.reason, copy.version, copy.headers, payload, rendered)
 
 
 def _view(folder: Path, capture: Capture) -> bytes:

@@ -11,17 +11,15 @@ they have a checksum. Records and captures are encoded as msgpack arrays.
 """
 
 import hashlib
-from collections.abc import Callable, Iterable
-from typing import TypeVar
+from collections.abc import Iterable
 
 import msgspec
 
-from crawler.errors import DamageError
 from crawler.pages import reading
 from crawler.pages.withdrawals import Erased
 from crawler.records import BUSY_STATUSES, Capture, Fetch, FetchTask, Outcome, PageRecord, ReceiptStamp
 from crawler.storage import keys
-from crawler.storage.kv import seal, unseal
+from crawler.storage.kv import seal, unpacker
 from crawler.urls.media_type import media_type
 
 EMPTY_DIGEST = hashlib.sha1(b"").digest()
@@ -45,9 +43,10 @@ _OF_THE_BODY = frozenset(
 )
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode_record = msgspec.msgpack.Decoder(PageRecord).decode
-_decode_capture = msgspec.msgpack.Decoder(Capture).decode
-_decode_tombstone = msgspec.msgpack.Decoder(Erased).decode
+# These functions decode a value that `pack` encoded.
+unpack_record = unpacker(PageRecord)
+unpack_capture = unpacker(Capture)
+unpack_tombstone = unpacker(Erased)
 
 
 def record_key(fingerprint: int) -> bytes:
@@ -83,43 +82,6 @@ def segment_key(segment: str) -> bytes:
 def pack(value: PageRecord | Capture | Erased) -> bytes:
     """Encode a record, a capture or a tombstone as a value of the store."""
     return seal(_encode(value))
-
-
-def unpack_record(key: bytes, value: bytes) -> PageRecord:
-    """Decode a record that `pack` encoded.
-
-    Raises:
-        DamageError: the value is damaged.
-    """
-    return _unpack(_decode_record, key, value)
-
-
-def unpack_capture(key: bytes, value: bytes) -> Capture:
-    """Decode a capture that `pack` encoded.
-
-    Raises:
-        DamageError: the value is damaged.
-    """
-    return _unpack(_decode_capture, key, value)
-
-
-def unpack_tombstone(key: bytes, value: bytes) -> Erased:
-    """Decode a tombstone that `pack` encoded.
-
-    Raises:
-        DamageError: the value is damaged.
-    """
-    return _unpack(_decode_tombstone, key, value)
-
-
-_T = TypeVar("_T")
-
-
-def _unpack(decode: Callable[[bytes], _T], key: bytes, value: bytes) -> _T:
-    try:
-        return decode(unseal(key, value))
-    except msgspec.MsgspecError as error:
-        raise DamageError(f"store: value of key {key!r}: {error}") from error
 
 
 class Original(msgspec.Struct, frozen=True, gc=False):

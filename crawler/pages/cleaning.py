@@ -36,7 +36,7 @@ from crawler.records import Capture
 from crawler.storage import keys
 from crawler.storage.commit import Change, Maker, Making
 from crawler.storage.faults import reach
-from crawler.storage.kv import Batch, seal, unseal
+from crawler.storage.kv import Batch, seal, unpacker
 
 PORTION_BYTES = 4 << 20  # maximum number of bytes that one change copies, apart from its last capture
 PAUSE_PLACES = 64  # number of places decided between two pauses: about 1 ms
@@ -196,9 +196,7 @@ class Cleaner:
         self._slack = slack
         self._now = now
         value = pages.store.get(keys.LIVE_BYTES)
-        self._latest = (
-            None if value is None else msgspec.msgpack.decode(unseal(keys.LIVE_BYTES, value), type=LiveBytes)
-        )
+        self._latest = None if value is None else unpacker(LiveBytes)(keys.LIVE_BYTES, value)
         # released segments, with their lengths and the instants at which their files may be deleted
         self._released = [(segment, 0, 0.0) for segment in pages.released]
         self._spoiled: set[str] = set()  # segments with records that cannot be read

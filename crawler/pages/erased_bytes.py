@@ -11,13 +11,14 @@ import os
 import struct
 import zlib
 from collections.abc import Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from crawler.pages import reading
 from crawler.pages.segments import OPEN_SUFFIX
 from crawler.pages.shipping import note_changes
 from crawler.storage.faults import reach
-from crawler.storage.files import write_all
+from crawler.storage.files import opened, write_all
 
 FILLER_ID = "<urn:uuid:00000000-0000-4000-8000-000000000000>"
 _HEAD = (
@@ -95,17 +96,11 @@ def overwrite(folders: Iterable[Path], ranges: Mapping[str, Sequence[tuple[int, 
         note_changes(folder, ranges)
     for segment, places in ranges.items():
         for path in (folder / f"{segment}{suffix}" for folder in folders for suffix in ("", OPEN_SUFFIX)):
-            try:
-                descriptor = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
-            except FileNotFoundError:
-                continue
-            try:
+            with suppress(FileNotFoundError), opened(path, os.O_WRONLY) as descriptor:
                 found = os.fstat(descriptor)
                 if (found.st_dev, found.st_ino) not in done:
                     done.add((found.st_dev, found.st_ino))
                     _overwrite_file(descriptor, places, found.st_size)
-            finally:
-                os.close(descriptor)
 
 
 def _overwrite_file(descriptor: int, places: Sequence[tuple[int, int]], size: int) -> None:

@@ -85,16 +85,14 @@ def expand(data: bytes, *, bytes_max: int = RECORD_BYTES_MAX, where: str = "reco
     except _IsalError as error:
         raise DamageError(f"{where}: broken gzip member: {error}") from error
     if len(content) > bytes_max:
-        raise DamageError(
-            f"{where}: record is larger than {bytes_max} bytes; `crawler serve`, `get` and mirrors read such files"
-        )
+        raise DamageError(f"{where}: record is larger than {bytes_max} bytes")
     if not inflater.eof or inflater.unused_data:
         raise DamageError(f"{where}: is not exactly one whole gzip member")
     return content
 
 
-def expanded(chunks: Iterable[bytes], where: str) -> Iterator[bytes]:
-    """Yield the content of one gzip member in pieces, for content of any size.
+def expanded(chunks: Iterable[bytes], where: str, piece_bytes: int = _CHUNK_BYTES) -> Iterator[bytes]:
+    """Yield the content of one gzip member in pieces of at most `piece_bytes`, for content of any size.
 
     Raises:
         DamageError: the member is broken or cut short.
@@ -102,7 +100,7 @@ def expanded(chunks: Iterable[bytes], where: str) -> Iterator[bytes]:
     inflater = isal_zlib.decompressobj(_GZIP)
     try:
         for chunk in chunks:
-            yield from _inflated(inflater, chunk)
+            yield from _inflated(inflater, chunk, piece_bytes)
     except _IsalError as error:
         raise DamageError(f"{where}: broken gzip member: {error}") from error
     if not inflater.eof:
@@ -160,11 +158,7 @@ def expand_next(steps: Steps, *, bytes_max: int, where: str) -> bytes | None:
     room = bytes_max
     try:
         while step := steps.take():
-            piece = inflater.decompress(step, _CHUNK_BYTES)
-            if inflater.eof and not parts and len(piece) <= room:  # this is true of nearly all members
-                steps.give_back(len(inflater.unused_data))
-                return piece
-            for part in itertools.chain((piece,), _rest_of(inflater, piece)):
+            for part in _inflated(inflater, step):
                 room -= len(part)
                 if room >= 0:
                     parts.append(part)
@@ -198,17 +192,12 @@ def member_length(chunks: Iterable[bytes], where: str) -> int:
     raise DamageError(f"{where}: gzip member is cut short")
 
 
-def _inflated(inflater: Any, data: bytes | memoryview) -> Iterator[bytes]:
-    """Decompress `data` up to the end of the member, and yield the output in pieces of bounded size."""
-    piece = inflater.decompress(data, _CHUNK_BYTES)
+def _inflated(inflater: Any, data: bytes | memoryview, piece_bytes: int = _CHUNK_BYTES) -> Iterator[bytes]:
+    """Decompress `data` up to the end of the member, and yield the output in pieces of at most `piece_bytes`."""
+    piece = inflater.decompress(data, piece_bytes)
     yield piece
-    yield from _rest_of(inflater, piece)
-
-
-def _rest_of(inflater: Any, piece: bytes) -> Iterator[bytes]:
-    """Yield the output that follows `piece`, in pieces of bounded size, without further input."""
-    while not inflater.eof and (inflater.unconsumed_tail or len(piece) == _CHUNK_BYTES):
-        piece = inflater.decompress(inflater.unconsumed_tail, _CHUNK_BYTES)
+    while not inflater.eof and (inflater.unconsumed_tail or len(piece) == piece_bytes):
+        piece = inflater.decompress(inflater.unconsumed_tail, piece_bytes)
         yield piece
 
 

@@ -21,7 +21,7 @@ from crawler.pages.segments import SegmentWriter
 from crawler.pages.shipping import NOTE
 from crawler.storage import keys
 from crawler.storage.faults import reach
-from crawler.storage.files import sync_directory
+from crawler.storage.files import opened, sync_directory
 from crawler.storage.kv import Batch, KeyValue, scan_prefix, seal
 
 
@@ -43,7 +43,7 @@ def reading(folder: Path) -> Iterator[None]:
     """
     with ExitStack() as stack:
         with suppress(FileNotFoundError):
-            descriptor = stack.enter_context(_opened(folder))
+            descriptor = stack.enter_context(_locked(folder))
             fcntl.flock(descriptor, fcntl.LOCK_SH)
         yield
 
@@ -54,7 +54,7 @@ def delete(folder: Path, segments: Iterable[str]) -> bool:
     Raises:
         OSError: the disk failed.
     """
-    with _opened(folder) as descriptor:
+    with _locked(folder) as descriptor:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -68,15 +68,14 @@ def delete(folder: Path, segments: Iterable[str]) -> bool:
 
 
 @contextmanager
-def _opened(folder: Path) -> Iterator[int]:
+def _locked(folder: Path) -> Iterator[int]:
     """Open a folder for a lock, and release the lock at the end."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        yield descriptor
-    finally:
-        # a forked child may still have a copy of the descriptor, so closing it does not release the lock
-        fcntl.flock(descriptor, fcntl.LOCK_UN)
-        os.close(descriptor)
+    with opened(folder, os.O_RDONLY) as descriptor:
+        try:
+            yield descriptor
+        finally:
+            # a forked child may still have a copy of the descriptor, so closing it does not release the lock
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
 
 
 def finish(folder: Path, store: KeyValue) -> list[str]:

@@ -15,6 +15,7 @@ The records of a group are usually written by one system call. `sync` makes the 
 
 import os
 import re
+import sys
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
@@ -27,14 +28,13 @@ from crawler.errors import DamageError, DirectoryError, ShippedError
 from crawler.pages import reading
 from crawler.pages.shipping import NOTE, note_changes, note_of
 from crawler.storage.faults import reach
-from crawler.storage.files import AppendFile, cut, read_range, rename, sync_directory
+from crawler.storage.files import AppendFile, cut, rename, sync_directory
 
 OPEN_SUFFIX = ".open"
 LOST_AND_FOUND = "lost+found"
 # If a group has more bytes than this, some of its records are written early, so that large pages are not in
 # memory twice.
 _GATHERED_BYTES_MAX = 1 << 20
-_CHUNK_BYTES = 1 << 20
 _NAME = re.compile(r"(?P<series>.+)-(?P<time>[0-9]{14})-(?P<serial>[0-9]{5,})\.warc\.gz")
 
 
@@ -68,16 +68,23 @@ def segment_path(folder: Path, segment: str) -> Path:
         ShippedError: the segment lies in object storage only.
         DamageError: there is no such segment.
     """
-    # both paths are checked twice, because the segment may be finished and renamed between two checks
-    for _ in range(2):
-        for path in (folder / segment, folder / (segment + OPEN_SUFFIX)):
-            if path.exists():
-                return path
+    for name in _names(segment):
+        if (folder / name).exists():
+            return folder / name
+    raise _missing(folder, segment)
+
+
+def _names(segment: str) -> tuple[str, ...]:
+    """Return the names under which to look for a segment, which may be finished and renamed between two looks."""
+    return segment, segment + OPEN_SUFFIX, segment
+
+
+def _missing(folder: Path, segment: str) -> DamageError:
     if note := note_of(folder, segment):
-        raise ShippedError(
+        return ShippedError(
             f"{folder / segment}: lies in {note.url} only; `crawler ship --fetch` brings it back"
         )
-    raise DamageError(f"{folder / segment}: segment is missing")
+    return DamageError(f"{folder / segment}: segment is missing")
 
 
 def open_segment(folder: Path, segment: str) -> int:
@@ -87,13 +94,32 @@ def open_segment(folder: Path, segment: str) -> int:
         ShippedError: the segment lies in object storage only.
         DamageError: there is no such segment, or it cannot be read.
     """
-    path, flags = f"{folder}/{segment}", os.O_RDONLY | os.O_CLOEXEC
     try:
-        with suppress(FileNotFoundError):
-            return os.open(path, flags)
-        return os.open(segment_path(folder, segment), flags)
+        for name in _names(segment):
+            with suppress(FileNotFoundError):
+                return os.open(f"{folder}/{name}", os.O_RDONLY)
     except OSError as error:
-        raise DamageError(f"{path}: {error.strerror}") from error
+        raise DamageError(f"{folder / segment}: {error.strerror}") from error
+    raise _missing(folder, segment)
+
+
+def chunks(
+    folder: Path, segment: str, begin: int, end: int = sys.maxsize, *, chunk_bytes: int = 1 << 20
+) -> Iterator[bytes]:
+    """Yield the bytes `begin` <= position < `end` of a segment, up to the end of the segment.
+
+    Raises:
+        DamageError: the segment is missing, or the disk cannot read it.
+    """
+    descriptor = open_segment(folder, segment)
+    try:
+        while begin < end and (chunk := os.pread(descriptor, min(chunk_bytes, end - begin), begin)):
+            begin += len(chunk)
+            yield chunk
+    except OSError as error:
+        raise DamageError(f"{folder / segment}: cannot read: {error.strerror or error}") from error
+    finally:
+        os.close(descriptor)
 
 
 def read_segment(folder: Path, segment: str, offset: int, length: int) -> bytes:
@@ -102,10 +128,7 @@ def read_segment(folder: Path, segment: str, offset: int, length: int) -> bytes:
     Raises:
         DamageError: the segment is missing, or the disk cannot read it.
     """
-    try:
-        return read_range(segment_path(folder, segment), offset, length)
-    except DamageError:  # the segment may have been finished and renamed after its path was looked up
-        return read_range(segment_path(folder, segment), offset, length)
+    return b"".join(chunks(folder, segment, offset, offset + length))
 
 
 def recover(folder: Path, committed: Mapping[str, int], released: Collection[str] = ()) -> SegmentRecovery:
@@ -176,18 +199,10 @@ def _recover_segment(folder: Path, segment: str, length: int, recovery: SegmentR
 
 def size_of(folder: Path, segment: str) -> int:
     """Return the length of a segment in bytes, or 0 if the segment is missing."""
-    try:
-        return _stat(segment_path(folder, segment)).st_size
-    except DamageError:
-        return 0
-
-
-def _stat(path: Path) -> os.stat_result:
-    """Return the stat of a segment, even if it was finished and renamed after its path was looked up."""
-    try:
-        return path.stat()
-    except FileNotFoundError:
-        return path.with_name(path.name.removesuffix(OPEN_SUFFIX)).stat()
+    for name in _names(segment):
+        with suppress(FileNotFoundError):
+            return (folder / name).stat().st_size
+    return 0
 
 
 def next_serial(segments: Sequence[str]) -> int:
@@ -326,45 +341,15 @@ class SegmentWriter:
         return f"SegmentWriter({self._name or 'none open'}, {self._end} bytes)"
 
 
-def read_member(folder: Path, place: RecordPlace, *, bytes_max: int) -> bytes:
-    """Return the uncompressed record at `place`.
+def member_pieces(folder: Path, place: RecordPlace, piece_bytes: int = 1 << 20) -> Iterator[bytes]:
+    """Yield the uncompressed record at `place` in pieces of at most `piece_bytes`, for records of any size.
 
     Raises:
-        DamageError: the segment is missing or too short, or the data is not a whole
-            gzip member of at most `bytes_max` uncompressed bytes.
+        DamageError: the segment is missing, or the data is not a whole gzip member.
     """
-    data = read_segment(folder, place.segment, place.offset, place.length)
-    where = f"{place.segment} at {place.offset}"
-    if len(data) < place.length:
-        raise DamageError(f"{where}: segment is too short")
-    return reading.expand(data, bytes_max=bytes_max, where=where)
-
-
-def member_pieces(folder: Path, place: RecordPlace) -> Iterator[bytes]:
-    """Yield the uncompressed record at `place` in pieces, for records of any size.
-
-    Raises:
-        DamageError: the segment is missing, or the data is not a gzip member.
-    """
-    path = segment_path(folder, place.segment)
-    starts = range(place.offset, place.offset + place.length, _CHUNK_BYTES)
     end = place.offset + place.length
-    chunks = (read_range(path, start, min(_CHUNK_BYTES, end - start)) for start in starts)
-    return reading.expanded(chunks, f"{place.segment} at {place.offset}")
-
-
-def members(path: Path, offset: int = 0) -> Iterator[tuple[int, int]]:
-    """Yield (offset, length) of each whole gzip member of a file from `offset` on, in order.
-
-    Raises:
-        DamageError: the data after the last member is not a whole member.
-    """
-    with _opened(path) as file:
-        size = os.fstat(file.fileno()).st_size
-        while offset < size:
-            length = reading.member_length(_chunks(file, offset), f"{path.name} at {offset}")
-            yield offset, length
-            offset += length
+    found = chunks(folder, place.segment, place.offset, end, chunk_bytes=piece_bytes)
+    return reading.expanded(found, f"{place.segment} at {place.offset}", piece_bytes)
 
 
 def _opened(path: Path) -> BinaryIO:
@@ -373,12 +358,6 @@ def _opened(path: Path) -> BinaryIO:
         return path.open("rb")
     except FileNotFoundError:
         return path.with_name(path.name.removesuffix(OPEN_SUFFIX)).open("rb")
-
-
-def _chunks(file: BinaryIO, offset: int) -> Iterator[bytes]:
-    file.seek(offset)
-    while chunk := file.read(_CHUNK_BYTES):
-        yield chunk
 
 
 def contents(

@@ -22,9 +22,9 @@ from typing import NamedTuple
 
 import msgspec
 
-from crawler.errors import DamageError, ObjectStoreError, ShippedError, StoreError
+from crawler.errors import DamageError, ObjectStoreError, ShippedError
 from crawler.storage.faults import reach
-from crawler.storage.files import atomic_write, sync_directory
+from crawler.storage.files import atomic_write, store_errors, sync_directory
 from crawler.storage.object_store import ObjectStore, file_digest
 
 NOTE = ".shipped"
@@ -184,10 +184,8 @@ def delete_shipped(folders: Iterable[Path]) -> int:
     freed = 0
     for path, note, here in shipped(folders):
         if here and not note.changed and path.stat().st_size == note.length:
-            try:
+            with store_errors(path, "delete"):
                 path.unlink()
-            except OSError as error:
-                raise StoreError(f"{path}: cannot delete: {error.strerror}") from error
             sync_directory(path.parent)
             reach("segment deleted")
             freed += note.length

@@ -8,25 +8,21 @@ is known only after the content has been read once. If coded content is truncate
 break is yielded, as in `pages/reading.py`. A broken WARC member is reported as damage.
 """
 
-import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
-from isal import igzip_lib, isal_zlib
 
-from crawler.errors import DamageError, reason_of
+from crawler.errors import DamageError
 from crawler.pages import reading, segments
 from crawler.pages.captures import shown_fields, static_form
 from crawler.records import Capture, Fetch
 
 PIECE_BYTES = 64 << 10
 _HEAD_BYTES_MAX = 1 << 20
-_GZIP = 31
 _GAP = b"\r\n\r\n"
 _LENGTH = re.compile(rb"\r\ncontent-length[ \t]*:[ \t]*([0-9]{1,18})[ \t]*(?:\r\n|\Z)", re.IGNORECASE)
-_IsalError: type[Exception] = igzip_lib.IsalError  # type: ignore[assignment] # the stub declares an instance
 
 Pieces = Callable[[], Iterator[bytes]]
 Field = tuple[bytes, bytes]
@@ -40,6 +36,7 @@ class Copy(msgspec.Struct):
 
     status: int
     reason: str
+    version: str
     headers: tuple[Field, ...]
     length: int
     pieces: Pieces
@@ -58,16 +55,57 @@ def open_capture(folder: Path, capture: Capture, original: Capture | None) -> Co
     Raises:
         DamageError: the bytes are missing, or are not a record.
     """
+    copy = _open_answer(folder, capture)
     if capture.dom_length:
-        return _open_shown(folder, capture)
-    copy = _open_record(folder, capture)
-    if original is None:
-        return copy
-    repeated = _open_record(folder, original)
-    if capture.status == 304:
-        return repeated
-    copy.length, copy.pieces = repeated.length, repeated.pieces
+        dom = segments.RecordPlace(capture.segment, capture.offset + capture.dom_offset, capture.dom_length)
+        _, copy.length, copy.pieces = _opened(folder, dom, 1)
+        copy.headers = shown_fields(copy.headers)
+    elif original is not None:
+        repeated = _open_answer(folder, original)
+        if capture.status == 304:
+            return repeated
+        copy.length, copy.pieces = repeated.length, repeated.pieces
     return copy
+
+
+def _open_answer(folder: Path, capture: Capture) -> Copy:
+    place = segments.RecordPlace(capture.segment, capture.offset, capture.length)
+    head, length, pieces = _opened(folder, place, 2)
+    message = reading.parse_http(head)
+    return Copy(message.status, message.reason, message.version, message.headers, length, pieces)
+
+
+def _opened(folder: Path, place: segments.RecordPlace, heads: int) -> tuple[bytes, int, Pieces]:
+    """Return the last head of the record at `place`, and the length and the pieces of its payload.
+
+    The record begins with `heads` heads: the WARC header and, in a response, the HTTP head. If the HTTP head has
+    no end, there is no payload.
+    """
+    where = f"{place.segment} at {place.offset}"
+    record = segments.member_pieces(folder, place, PIECE_BYTES)
+    data, ends = b"", [0]
+    for piece in record:
+        data += piece
+        while len(ends) <= heads and (gap := data.find(_GAP, ends[-1])) >= 0:
+            ends.append(gap + len(_GAP))
+        if len(ends) > heads or len(data) > _HEAD_BYTES_MAX:
+            break
+    if len(ends) == 1:
+        raise DamageError(f"{where}: no WARC header")
+    block, start = ends[1], ends[-1]
+    if (stated := _LENGTH.search(data, 0, block)) is None:
+        raise DamageError(f"{where}: no Content-Length")
+    length = max(0, int(stated[1]) - (start - block)) if len(ends) > heads else 0
+    if len(data) - start < length:
+        return (
+            data[block:start],
+            length,
+            lambda: _part(segments.member_pieces(folder, place, PIECE_BYTES), start, length, where),
+        )
+    for _ in record:  # the checksum is at the end of the record
+        pass
+    payload = data[start : start + length]
+    return data[block:start], length, lambda: iter((payload,))
 
 
 class Place(msgspec.Struct, array_like=True):
@@ -91,91 +129,6 @@ def open_place(place: Place) -> Copy:
     """
     capture = static_form(place.capture) if place.static else place.capture
     return open_capture(Path(place.folder), capture, place.original)
-
-
-def _open_shown(folder: Path, capture: Capture) -> Copy:
-    """Open the DOM that a browser showed, with the head of the server's answer."""
-    copy = _open_record(folder, capture)
-    copy.headers = shown_fields(copy.headers)
-    record = msgspec.structs.replace(
-        capture, offset=capture.offset + capture.dom_offset, length=capture.dom_length
-    )
-    data = b""
-    for piece in _record_pieces(folder, record):
-        data += piece
-        if (end := data.find(_GAP)) >= 0 or len(data) > _HEAD_BYTES_MAX:
-            break
-    where = f"{record.segment} at {record.offset}"
-    if end < 0:
-        raise DamageError(f"{where}: no WARC header")
-    copy.length = _block_length(data[:end], where)
-    copy.pieces = lambda: _part(_record_pieces(folder, record), end + len(_GAP), copy.length, where)
-    return copy
-
-
-def _open_record(folder: Path, capture: Capture) -> Copy:
-    where = f"{capture.segment} at {capture.offset}"
-    data, warc_end, http_end = b"", -1, -1
-    for piece in _record_pieces(folder, capture):
-        data += piece
-        if warc_end < 0:
-            warc_end = data.find(_GAP)
-        if warc_end >= 0 and http_end < 0:
-            http_end = data.find(_GAP, warc_end + 4)
-        if http_end >= 0:
-            break
-        if len(data) > _HEAD_BYTES_MAX:
-            break
-    if warc_end < 0:
-        raise DamageError(f"{where}: no WARC header")
-    block = _block_length(data[:warc_end], where)
-    start = (http_end if http_end >= 0 else warc_end) + 4
-    message = reading.parse_http(data[warc_end + 4 : start])
-    length = max(0, block - (start - warc_end - 4)) if http_end >= 0 else 0
-    small = data[start : start + length] if len(data) - start >= length else None
-    if small is not None:
-        pieces: Pieces = lambda: iter((small,))  # noqa: E731
-    else:
-        pieces = lambda: _part(_record_pieces(folder, capture), start, length, where)  # noqa: E731
-    return Copy(message.status, message.reason, message.headers, length, pieces)
-
-
-def _block_length(head: bytes, where: str) -> int:
-    if match := _LENGTH.search(head):
-        return int(match[1])
-    raise DamageError(f"{where}: no Content-Length")
-
-
-def _record_pieces(folder: Path, capture: Capture) -> Iterator[bytes]:
-    """Yield the uncompressed record of a capture in pieces."""
-    where = f"{capture.segment} at {capture.offset}"
-    file = segments.open_segment(folder, capture.segment)
-    try:
-        inflater = isal_zlib.decompressobj(_GZIP)
-        offset, end = capture.offset, capture.offset + capture.length
-        while offset < end:
-            data = os.pread(file, min(PIECE_BYTES, end - offset), offset)
-            if not data:
-                raise DamageError(f"{where}: the segment is truncated")
-            offset += len(data)
-            yield from _inflated(inflater, data)
-        if not inflater.eof:
-            raise DamageError(f"{where}: the gzip member is truncated")
-    except (_IsalError, OSError) as error:
-        raise DamageError(f"{where}: broken gzip member: {reason_of(error)}") from error
-    finally:
-        os.close(file)
-
-
-def _inflated(inflater: object, data: bytes) -> Iterator[bytes]:
-    """Yield the decompressed bytes of `data`, in pieces."""
-    decompress = inflater.decompress  # type: ignore[attr-defined]
-    piece = decompress(data, PIECE_BYTES)
-    while piece:
-        yield piece
-        if inflater.eof:  # type: ignore[attr-defined]
-            return
-        piece = decompress(inflater.unconsumed_tail, PIECE_BYTES)  # type: ignore[attr-defined]
 
 
 def _part(pieces: Iterable[bytes], start: int, length: int, where: str) -> Iterator[bytes]:

@@ -28,7 +28,7 @@ from crawler.forked_children import ForkedChild
 from crawler.process.answering.commands import Commands
 from crawler.process.committing.commit_loop import CommitLoop
 from crawler.process.committing.queued_changes import QueuedChanges
-from crawler.process.exchange.exchange import ExchangeParts, Loops, Member
+from crawler.process.exchange.exchange import Loops, Member
 from crawler.process.exchange.peer_exchange import make_exchange
 from crawler.process.fetching.fetch_slots import FetchSlots
 from crawler.process.fetching.fetch_tasks import FetchTasks, LoopCalls, Network, Sink
@@ -97,7 +97,7 @@ class Process:
         )
         self.fetch_tasks = self._fetch_tasks(stages, network, sink)
         self._fetching = asyncio.Event()  # set once the fetcher has started
-        self.exchange = make_exchange(stages.context, ExchangeParts.of(stages), member, self._loops())
+        self.exchange = make_exchange(stages, member, self._loops())
         self.fetch_slots = FetchSlots(
             config.crawl.concurrency,
             frontier=stages.frontier,

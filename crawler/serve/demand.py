@@ -21,8 +21,7 @@ import msgspec
 import numpy as np
 
 from crawler.clock import past
-from crawler.errors import DamageError
-from crawler.storage.kv import seal, unseal
+from crawler.storage.kv import seal, unpacker
 
 # The sketch has 4 x 65,536 doubles: 2 MiB. It is allocated when more than `pages_max` pages are requested.
 ROWS = 4
@@ -31,6 +30,7 @@ _SCALE_MAX = 2.0**40  # when a new request has more weight than this, `_origin` 
 _FORGOTTEN = 2.0**-10  # smaller counts are dropped; a single request has this count after ten half-lives
 _ODD = (0x9E3779B97F4A7C15, 0xC2B2AE3D27D4EB4F, 0x165667B19E3779F9, 0xD6E8FEB86659FD93)
 _ALL_64 = (1 << 64) - 1
+_unpack = unpacker(tuple[float, float])
 
 
 def pack_count(count: float, then: float) -> bytes:
@@ -44,10 +44,7 @@ def unpack_count(key: bytes, value: bytes) -> tuple[int, float, float]:
     Raises:
         DamageError: the value is damaged.
     """
-    try:
-        count, then = msgspec.msgpack.decode(unseal(key, value), type=tuple[float, float])
-    except msgspec.MsgspecError as error:
-        raise DamageError(f"store: value of key {key!r}: {error}") from error
+    count, then = _unpack(key, value)
     return int.from_bytes(key[2:], "big"), count, then
 
 

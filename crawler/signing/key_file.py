@@ -66,10 +66,7 @@ def read_keys(path: Path) -> Keys:
 
 
 def _decoded(content: bytes) -> list[SigningKey]:
-    """Decode the content of a key file. Return no keys if the content is damaged.
-
-    The error is dropped, because its message could contain a key.
-    """
+    """Decode the content of a key file; return no keys if it is damaged. The error, which may show a key, is dropped."""
     try:
         rows: list[dict[str, Any]] = msgspec.json.decode(content, type=dict[str, list[dict[str, Any]]])[
             "keys"
@@ -85,10 +82,7 @@ def _decoded(content: bytes) -> list[SigningKey]:
 
 
 class KeyFile:
-    """The keys of a file, which are read again when the file changes.
-
-    If reading fails, the earlier keys stay in use.
-    """
+    """The keys of a file, which are read again when the file changes."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -98,8 +92,7 @@ class KeyFile:
     def renew(self) -> bool:
         """Read the file again if it has changed; return whether the keys have changed.
 
-        Raises:
-            ConfigError: the file cannot be read; the keys in use stay in use.
+        If the file cannot be read (ConfigError), the keys in use stay in use.
         """
         stamp = self._look()
         if stamp == self._stamp:

@@ -47,11 +47,7 @@ class _Signed(NamedTuple):
 
 
 class RequestSigner:
-    """Makes the header fields that sign requests.
-
-    Raises:
-        ConfigError: the key file cannot be used.
-    """
+    """Makes the header fields that sign requests. Raises ConfigError if the key file cannot be used."""
 
     def __init__(self, identity: IdentityConfig) -> None:
         self._identity = identity
@@ -124,11 +120,7 @@ class RequestSigner:
 
 
 def make_signer(identity: IdentityConfig) -> RequestSigner | None:
-    """Return the signer for a configuration; None if requests are not signed.
-
-    Raises:
-        ConfigError: the key file cannot be used.
-    """
+    """Return the signer for a configuration; None if requests are not signed."""
     return None if identity.signature == OFF else RequestSigner(identity)
 
 

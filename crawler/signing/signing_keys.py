@@ -26,11 +26,7 @@ PRIVATE_BYTES = 32
 
 
 class SigningKey:
-    """A private key. It signs from `begins` until the next key begins, and is published until `ends` (wall time).
-
-    Raises:
-        ConfigError: the package `cryptography` is missing.
-    """
+    """A private key. It signs from `begins` until the next key begins, and is published until `ends` (wall time)."""
 
     __slots__ = ("_private", "begins", "ends", "id", "x")
 
@@ -80,8 +76,7 @@ def published(keys: Keys, now: float) -> Keys:
 def rotated(keys: Keys, private: bytes, now: float, *, at_once: bool) -> Keys:
     """Return the keys and a new key that begins to sign in a day; with `at_once`, only a new key that signs now.
 
-    Raises:
-        UsageError: an earlier rotation is not finished.
+    Raise UsageError if an earlier rotation is not finished.
     """
     if at_once:
         return (SigningKey(private, now),)

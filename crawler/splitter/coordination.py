@@ -62,7 +62,7 @@ probability of about 2^-48.
 
 import hashlib
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 import msgspec
 
@@ -153,22 +153,14 @@ class _Peer:
         self.held: _Told | None = None  # our last message that the peer has echoed
         self.outstanding: deque[_Told] = deque()  # our messages sent after `held`
 
-    def least_work(self) -> int:
-        """Return the smallest value of `work` that this process has sent and that the peer may still use.
+    def least(self, field: str) -> float:
+        """Return the smallest `work` or `weight` that this process has sent and that the peer may still use.
 
         Returns 0 if the peer has echoed none of our messages.
         """
-        return min((told.work for told in self._may_hold()), default=0)
-
-    def least_weight(self) -> float:
-        """Return the smallest value of `weight` that this process has sent and that the peer may still use.
-
-        Returns 0 if the peer has echoed none of our messages.
-        """
-        return min((told.weight for told in self._may_hold()), default=0.0)
-
-    def _may_hold(self) -> list[_Told]:
-        return [self.held, *self.outstanding] if self.held is not None else []
+        if self.held is None:
+            return 0.0
+        return min(getattr(told, field) for told in (self.held, *self.outstanding))
 
 
 class Coordination:
@@ -316,12 +308,12 @@ class Coordination:
         if not self._peers:
             return 1.0
         present = [peer for peer in self._peers.values() if self._is_present(peer, now)]
-        among_present = self._portion(present) * (len(present) + 1) / self.process_count
+        among_present = self._portion("work", present) * (len(present) + 1) / self.process_count
         absent = [peer for peer in self._peers.values() if not self._is_present(peer, now)]
         if all(now - peer.heard_at >= 2 * self.silence_max or peer.held is None for peer in absent):
             return among_present
         known = [peer for peer in self._peers.values() if peer.held is not None]
-        return min(among_present, self._portion(known))
+        return min(among_present, self._portion("work", known))
 
     def _is_present(self, peer: _Peer, now: float) -> bool:
         return peer.held is not None and now - peer.heard_at < self.silence_max
@@ -339,15 +331,15 @@ class Coordination:
         """Return the peers that have sent nothing for `silence_max`."""
         return [name for name, peer in self._peers.items() if not self._is_present(peer, now)]
 
-    def _portion(self, peers: Sequence[_Peer]) -> float:
-        """Return this process's part of the sum of its own work and the work of `peers`.
+    def _portion(self, field: str, peers: Collection[_Peer]) -> float:
+        """Return this process's part of the sum of its own work, or weight, and that of `peers`.
 
-        A peer may still hold an older value for the work of this process. So the least value that any of
-        `peers` might hold is used (see "Rate" above).
+        A peer may still hold an older value for this process. So the least value that any of `peers` might hold is
+        used (see "Rate" above).
         """
-        mine = min([self._progress().work, *(peer.least_work() for peer in peers)])
+        mine = min([getattr(self._progress(), field), *(peer.least(field) for peer in peers)])
         return (
-            mine / (mine + sum(peer.heard.work for peer in peers if peer.heard is not None)) if mine else 0.0
+            mine / (mine + sum(getattr(peer.heard, field) for peer in peers if peer.heard)) if mine else 0.0
         )
 
     def refresh_share(self) -> float:
@@ -361,8 +353,7 @@ class Coordination:
         peers = self._peers.values()
         if any(peer.held is None for peer in peers):
             return 1.0 / self.process_count if self._progress().weight else 0.0
-        mine = min([self._progress().weight, *(peer.least_weight() for peer in peers)])
-        return mine / (mine + sum(peer.heard.weight for peer in peers if peer.heard)) if mine else 0.0
+        return self._portion("weight", peers)
 
     def rates_stated(self) -> dict[str, Progress | Counters]:
         """Return, by name, this process's progress and the last counters of each peer."""

@@ -29,12 +29,12 @@ import numpy as np
 from msgspec import Meta
 
 from crawler.config import SplitterConfig
-from crawler.errors import DamageError
 from crawler.records import Link, LinkFlag
 from crawler.splitter.partition import Partition
 from crawler.splitter.wire import NotOwnedError, ProtocolError, chained, decode_entry
 from crawler.storage.keys import INBOX
-from crawler.storage.kv import Batch, KeyValue, seal, unseal
+from crawler.storage.kv import Batch, KeyValue
+from crawler.storage.reshard import load, pack
 
 NO_EPOCH = bytes(8)
 
@@ -75,9 +75,6 @@ class _Durable(msgspec.Struct, frozen=True, gc=False, array_like=True):
     before: int = 0
 
 
-_DURABLE_DECODER = msgspec.msgpack.Decoder(_Durable)
-
-
 class _Source:
     """The state of one peer's outbox, as this process knows it from the entries that have arrived."""
 
@@ -106,7 +103,7 @@ class Inbox:
         self._partition = partition
         self._me = partition.index(me)
         self._queue_bytes_max = 2 * max(config.window_bytes, config.frame_bytes_max)
-        self._sources = {peer: _Source(_load(store, peer)) for peer in peers}
+        self._sources = {peer: _Source(load(store, _key(peer), _Durable, _Durable())) for peer in peers}
         self.applied = sum(source.durable.applied for source in self._sources.values())  # links ever applied
         # Peers with newly durable entries; at first, all peers. The caller clears this set after sending
         # acks.
@@ -213,7 +210,7 @@ class Inbox:
             )
             source.staged = _durable(received, before)
         for peer in {received.peer for received in group}:
-            batch.put(_key(peer), seal(msgspec.msgpack.encode(self._sources[peer].staged)))
+            batch.put(_key(peer), pack(self._sources[peer].staged))
         self._staged.append(group)
 
     def committed(self) -> None:
@@ -263,19 +260,8 @@ def held_before(peer: str, links: int) -> tuple[bytes, bytes]:
 
     `links` is the number of links of the peer that a reshard has put into the store.
     """
-    return _key(peer), seal(msgspec.msgpack.encode(_Durable(before=links)))
+    return _key(peer), pack(_Durable(before=links))
 
 
 def _key(peer: str) -> bytes:
     return INBOX + peer.encode()
-
-
-def _load(store: KeyValue, peer: str) -> _Durable:
-    key = _key(peer)
-    value = store.get(key)
-    if value is None:
-        return _Durable()
-    try:
-        return _DURABLE_DECODER.decode(unseal(key, value))
-    except msgspec.MsgspecError as error:
-        raise DamageError(f"store: value of key {key!r}: {error}") from error

@@ -17,25 +17,15 @@ from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
-import msgspec
-
 from crawler.config import SplitterConfig
 from crawler.errors import DirectoryError
 from crawler.records import Link
 from crawler.splitter.compaction import Compaction
-from crawler.splitter.spool import (
-    Confirmed,
-    Greeting,
-    Spool,
-    SpoolState,
-    Totals,
-    entries_prefix,
-    load_state,
-    state_key,
-)
+from crawler.splitter.spool import Greeting, Spool, SpoolState, Totals, entries_prefix, state_key
 from crawler.splitter.wire import encode_entries
 from crawler.storage.keys import OUTBOX_STATE
-from crawler.storage.kv import Batch, KeyValue, scan_prefix, seal
+from crawler.storage.kv import Batch, KeyValue, scan_prefix
+from crawler.storage.reshard import load, pack
 
 logger = logging.getLogger(__name__)
 
@@ -85,15 +75,15 @@ class Outbox:
         self._refuse_strangers(peers)
         batch = self._store.batch(sync=True)
         for peer in peers:
-            stored = load_state(self._store, peer)
-            state = stored or SpoolState(self._fresh_epoch(), confirmed=Confirmed())
+            stored = load(self._store, state_key(peer), SpoolState | None, None)  # type: ignore[arg-type]
+            state = stored or SpoolState(self._fresh_epoch())
             if not clean:
                 state = state.renumbered(self._fresh_epoch())
             self.spools[peer] = Spool(
                 self._store, peer, state, window_bytes=self._config.window_bytes, totals=self._totals
             )
             if state != stored:
-                batch.put(state_key(peer), seal(msgspec.msgpack.encode(state)))
+                batch.put(state_key(peer), pack(state))
         self._store.write(batch)
 
     def _refuse_strangers(self, peers: Sequence[str]) -> None:

@@ -46,7 +46,8 @@ from crawler.errors import DamageError
 from crawler.records import Link
 from crawler.splitter.wire import ProtocolError, chained, decode_entry, link_count
 from crawler.storage.keys import OUTBOX, OUTBOX_STATE
-from crawler.storage.kv import Batch, KeyValue, scan_prefix, seal, unseal
+from crawler.storage.kv import Batch, KeyValue, scan_prefix, unseal
+from crawler.storage.reshard import pack
 
 # The number of the first entry. This number leaves room for lower numbers, because compactions count down.
 FIRST_NUMBER = 1 << 40
@@ -144,16 +145,13 @@ class _Group(msgspec.Struct, gc=False):
     change: _Change | None
 
 
-_STATE_DECODER = msgspec.msgpack.Decoder(SpoolState)
-
-
 def confirmed_before(peer: str, epoch: bytes, links: int) -> tuple[bytes, bytes]:
     """Return the key and the value that describe the queue for `peer` in a new store.
 
     A reshard has put `links` links into the store of the peer, as if this queue had sent them.
     """
     state = SpoolState(epoch, confirmed=Confirmed(applied=links))
-    return state_key(peer), seal(msgspec.msgpack.encode(state))
+    return state_key(peer), pack(state)
 
 
 def state_key(peer: str) -> bytes:
@@ -171,22 +169,6 @@ def entry_key(peer: str, generation: int, number: int) -> bytes:
 def split_entry_key(key: bytes) -> tuple[int, int]:
     """Return the generation and the number that an entry's key contains."""
     return int.from_bytes(key[-12:-8], "big"), int.from_bytes(key[-8:], "big")
-
-
-def load_state(store: KeyValue, peer: str) -> SpoolState | None:
-    """Return the stored state of a peer's queue, or None if the peer never had a queue.
-
-    Raises:
-        DamageError: the stored value is damaged.
-    """
-    key = state_key(peer)
-    value = store.get(key)
-    if value is None:
-        return None
-    try:
-        return _STATE_DECODER.decode(unseal(key, value))
-    except msgspec.MsgspecError as error:
-        raise DamageError(f"store: value of key {key!r}: {error}") from error
 
 
 class Spool:
@@ -293,7 +275,7 @@ class Spool:
             self._staged += 1
             batch.put(entry_key(self.peer, APPENDED, self._staged), entry)
         if state != previous:
-            batch.put(state_key(self.peer), seal(msgspec.msgpack.encode(state)))
+            batch.put(state_key(self.peer), pack(state))
             self._written = state
         self._groups.append(_Group(entries, change))
         return True

@@ -113,6 +113,17 @@ def steps(made: Change | Making) -> Making:
     return made if isinstance(made, Change) else (yield from made)
 
 
+def followed_by(maker: Maker, *after: Callable[[], None]) -> Maker:
+    """Return a maker of the same change. When the change is durable, the functions `after` are called, too."""
+
+    def make() -> Making:
+        change = yield from steps(maker())
+        change.after += after
+        return change
+
+    return make
+
+
 class CommitPoint:
     """Queues changes and commits them group by group.
 

@@ -26,7 +26,7 @@ import os
 import shutil
 import time
 import weakref
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
@@ -35,15 +35,25 @@ from crawler.errors import BusyError, DamageError, DirectoryError, StoreError, U
 
 BRIEF_MAX = 30.0  # seconds to wait for a lock that its holder will release soon
 _LOOK_AGAIN = 0.05  # seconds between two attempts to get the lock
-_READ_CHUNK_BYTES = 1 << 20
 
 
 @contextmanager
-def _store_errors(path: Path, doing: str) -> Iterator[None]:
+def store_errors(path: Path, doing: str) -> Iterator[None]:
+    """Raise a StoreError if the block raises an OSError. The message says what failed: `PATH: cannot DOING`."""
     try:
         yield
     except OSError as error:
         raise StoreError(f"{path}: cannot {doing}: {error.strerror or error}") from error
+
+
+@contextmanager
+def opened(path: Path, flags: int, mode: int = 0o644) -> Iterator[int]:
+    """Yield a descriptor of a file or directory, and close it at the end of the block."""
+    descriptor = os.open(path, flags, mode)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
 
 
 def sync_directory(path: Path) -> None:
@@ -52,12 +62,8 @@ def sync_directory(path: Path) -> None:
     Raises:
         StoreError: the disk failed.
     """
-    with _store_errors(path, "sync directory"):
-        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+    with store_errors(path, "sync directory"), opened(path, os.O_RDONLY | os.O_DIRECTORY) as descriptor:
+        os.fsync(descriptor)
 
 
 @contextmanager
@@ -88,14 +94,10 @@ def mapped_file(path: Path, size: int) -> mmap.mmap:
     Raises:
         StoreError: the disk failed.
     """
-    with _store_errors(path, "map"):
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        try:
-            length = os.lseek(descriptor, 0, os.SEEK_END)
-            write_all(descriptor, bytes(max(0, size - length)))
-            return mmap.mmap(descriptor, 0)
-        finally:
-            os.close(descriptor)
+    with store_errors(path, "map"), opened(path, os.O_RDWR | os.O_CREAT) as descriptor:
+        length = os.lseek(descriptor, 0, os.SEEK_END)
+        write_all(descriptor, bytes(max(0, size - length)))
+        return mmap.mmap(descriptor, 0)
 
 
 UNFINISHED = "~"  # suffix of a file or folder that is being written
@@ -115,7 +117,7 @@ def new_file(
         StoreError: the disk failed; `path` is unchanged.
     """
     draft = path.with_name(path.name + UNFINISHED)
-    with _store_errors(path, "write"):
+    with store_errors(path, "write"):
         try:
             descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
             with open(descriptor, "wb") as file:
@@ -143,7 +145,7 @@ def named_output(path: Path) -> Iterator[IO[bytes]]:
     """
     refuse_output(path)
     if _is_open_already(path):
-        with _store_errors(path, "write"), path.open("wb") as file:
+        with store_errors(path, "write"), path.open("wb") as file:
             yield file
         return
     with new_file(path.resolve()) as file:
@@ -194,7 +196,7 @@ def new_folder(path: Path, *, replace: bool = False) -> Iterator[Path]:
         StoreError: the disk failed; `path` is unchanged.
     """
     draft, former = path.with_name(path.name + UNFINISHED), path.with_name(path.name + _FORMER)
-    with _store_errors(path, "write"):
+    with store_errors(path, "write"):
         if former.exists() and not path.exists():
             os.rename(former, path)  # an earlier writer was killed between the two renames: undo the first
         for left in (draft, former):
@@ -235,7 +237,7 @@ def rename(old: Path, new: Path) -> None:
     Raises:
         StoreError: the disk failed.
     """
-    with _store_errors(old, f"rename to {new.name}"):
+    with store_errors(old, f"rename to {new.name}"):
         os.rename(old, new)
     sync_directory(new.parent)
     if old.parent != new.parent:
@@ -254,13 +256,10 @@ def cut(path: Path, length: int) -> int:
         state = "is missing" if size < 0 else f"has {size} bytes"
         raise DamageError(f"{path}: {state}, but {length} bytes were committed")
     if size > length:
-        with _store_errors(path, "cut"):
+        with store_errors(path, "cut"):
             os.truncate(path, length)
-            descriptor = os.open(path, os.O_RDONLY)
-            try:
+            with opened(path, os.O_RDONLY) as descriptor:
                 os.fsync(descriptor)
-            finally:
-                os.close(descriptor)
     return size - length
 
 
@@ -277,7 +276,7 @@ def total_bytes(path: Path) -> int:
 
 
 def _space(path: Path) -> os.statvfs_result:
-    with _store_errors(path, "read the free space"):
+    with store_errors(path, "read the free space"):
         return os.statvfs(path)
 
 
@@ -289,14 +288,11 @@ def reserve(path: Path, length: int) -> None:
     Raises:
         StoreError: the disk is too full.
     """
-    with _store_errors(path, f"reserve {length} bytes"):
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
-        try:
-            os.ftruncate(descriptor, length)
-            if length:
-                os.posix_fallocate(descriptor, 0, length)
-        finally:
-            os.close(descriptor)
+    flags = os.O_WRONLY | os.O_CREAT
+    with store_errors(path, f"reserve {length} bytes"), opened(path, flags, 0o600) as descriptor:
+        os.ftruncate(descriptor, length)
+        if length:
+            os.posix_fallocate(descriptor, 0, length)
 
 
 class AppendFile:
@@ -319,7 +315,7 @@ class AppendFile:
         fresh = not path.exists()
         if committed_length or not fresh:
             cut(path, committed_length)
-        with _store_errors(path, "open"):
+        with store_errors(path, "open"):
             self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
         if fresh:
             self.sync()
@@ -357,29 +353,6 @@ class AppendFile:
 
     def __repr__(self) -> str:
         return f"AppendFile({self.path.name}, {self.length} bytes)"
-
-
-def read_range(path: Path, offset: int, length: int) -> bytes:
-    """Return `length` bytes of the file from `offset` on, or fewer at the end of the file.
-
-    Raises:
-        DamageError: the file is missing, or the disk cannot read it.
-    """
-    try:
-        with path.open("rb", buffering=0) as file:
-            return b"".join(_pieces(file.fileno(), offset, length))
-    except OSError as error:
-        raise DamageError(f"{path}: cannot read: {error.strerror or error}") from error
-
-
-def _pieces(descriptor: int, offset: int, length: int) -> Iterable[bytes]:
-    while length:
-        piece = os.pread(descriptor, min(length, _READ_CHUNK_BYTES), offset)
-        if not piece:
-            return
-        yield piece
-        offset += len(piece)
-        length -= len(piece)
 
 
 class Lock:
@@ -422,16 +395,12 @@ class Lock:
     def _open(self) -> int:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
-        except OSError as error:
-            raise DirectoryError(f"{self.path}: cannot lock: {error.strerror}") from error
-        try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT, 0o644)
+            with closed_on_error(lambda: os.close(descriptor)):
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            os.close(descriptor)
             raise BusyError(f"{self.path}: in use by {lock_holder(self.path)}") from None
         except OSError as error:
-            os.close(descriptor)
             raise DirectoryError(f"{self.path}: cannot lock: {error.strerror}") from error
         return descriptor
 

@@ -10,10 +10,11 @@ decodes, such as records in MessagePack, carry a version byte and a crc32 (`seal
 
 import bisect
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, Protocol
+from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
+import msgspec
 from isal.isal_zlib import crc32  # for short values, three times as fast as zlib's crc32
 
 from crawler.errors import CrawlerError, DamageError, DirectoryError, StoreError
@@ -21,6 +22,8 @@ from crawler.errors import CrawlerError, DamageError, DirectoryError, StoreError
 VALUE_VERSION = 1
 SEAL_BYTES = 5  # number of bytes of the version and the checksum, which precede a sealed payload
 REMEDY = "`crawler check --repair` rebuilds it from its readable parts"
+
+T = TypeVar("T")
 
 _head = struct.Struct("<BI").pack
 
@@ -42,6 +45,22 @@ def unseal(key: bytes, value: bytes) -> bytes:
     if crc32(payload) != int.from_bytes(value[1:5], "little"):
         raise DamageError(f"store: value of key {key!r} fails its checksum; run `crawler check --repair`")
     return payload
+
+
+def unpacker(kind: type[T]) -> Callable[[bytes, bytes], T]:
+    """Return a function that decodes the sealed msgpack value of a key; it takes (key, value).
+
+    The function raises DamageError if the value is damaged.
+    """
+    decode = msgspec.msgpack.Decoder(kind).decode
+
+    def unpack(key: bytes, value: bytes) -> T:
+        try:
+            return decode(unseal(key, value))
+        except msgspec.MsgspecError as error:
+            raise DamageError(f"store: value of key {key!r}: {error}") from error
+
+    return unpack
 
 
 def after_prefix(prefix: bytes) -> bytes | None:

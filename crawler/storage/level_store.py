@@ -24,7 +24,7 @@ import plyvel
 from crawler import bus_errors
 from crawler.errors import DamageError
 from crawler.storage.kv import REMEDY, DiskStore, StoreLimits
-from crawler.storage.manifest import lost_bookkeeping
+from crawler.storage.manifest import lost_by_leveldb
 from crawler.storage.torn_log import cut_torn_tail, mend_logs
 
 
@@ -71,7 +71,7 @@ class LevelStore(DiskStore):
         bus_errors.install()
         try:
             path.mkdir(parents=True, exist_ok=True)
-            if lost := lost_bookkeeping(path):
+            if lost := lost_by_leveldb(path):
                 raise DamageError(f"store {path}: {lost}; {REMEDY}")
             self._db = self._open(path, options)
         except (plyvel.Error, OSError) as error:

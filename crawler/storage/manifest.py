@@ -1,121 +1,126 @@
-"""Finds losses in LevelDB's own bookkeeping that LevelDB does not notice.
+"""Finds losses in an engine's own bookkeeping that the engine does not notice.
 
-`CURRENT` names the manifest. The manifest is a log of edits that name the live
-tables and the oldest live log. LevelDB treats two losses as normal:
+`CURRENT` names the manifest. The manifest is a log of edits that name the live tables and the oldest live log.
+LevelDB and RocksDB treat two losses as normal:
 
-* Without CURRENT it creates an empty store in the same folder and deletes the tables
-  there.
-* It reads a truncated manifest to its end, which gives an earlier state, and deletes
-  later tables. A crash can also leave a truncated manifest, if it happens while an edit is appended. To
-  distinguish damage from a crash, this module checks the oldest live log that the truncated manifest names.
-  After a crash, this log still exists, because a log is deleted only after the edit that replaces it was
-  synced. If the log is missing, the manifest has lost edits.
+* Without CURRENT they create an empty store in the same folder; LevelDB also deletes the tables there.
+* They read a truncated manifest to its end, which gives an earlier state; LevelDB also deletes later tables. A
+  crash can also leave a truncated manifest, if it happens while an edit is appended. To distinguish damage from a
+  crash, this module checks the oldest live log that the truncated manifest names.
 
-This module finds both losses before LevelDB opens the folder.
+After a crash, LevelDB's oldest live log still exists, because a log is deleted only after the edit that replaces
+it was synced. If the log is missing, the manifest has lost edits. In RocksDB, a missing oldest log proves
+nothing, because even an intact manifest may name an oldest log that RocksDB never created. If the named log does
+not exist, the oldest existing log must begin where the manifest ends:
 
-Format (leveldb/doc/log_format.md, db/version_edit.cc): the manifest is framed like a log, and each edit is a
-sequence of fields. Each field is a tag, followed by numbers (varints) or byte strings (each preceded by its
-length).
+    it has records    the first one is write S + 1, where S is the last write in tables when the log was named
+    it is empty       its number was allocated before the end of the manifest (a clean close leaves such a log)
+
+A store writes a record as soon as it is open (`RocksStore._mark_opening`), so a store that was not closed has a
+log with a record.
+
+Format (LevelDB db/version_edit.cc; RocksDB db/version_edit.cc, db/write_batch.cc): the manifest is framed like a
+log (`log_format.py`), and each edit is a sequence of fields, of which the numbers precede the tables. Each field
+is a tag, followed by numbers (varints) or byte strings (each preceded by its length). A record of RocksDB's log
+begins with the sequence number (8 bytes, little-endian) of its first write.
 """
 
-import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
-BLOCK_BYTES = 32 << 10
-_HEADER = struct.Struct("<IHB")
-_FULL, _FIRST, _MIDDLE, _LAST = range(1, 5)
-# Maps each tag of an edit to the fields that follow it: n is a number, s is a string.
-_FIELDS = {1: "s", 2: "n", 3: "n", 4: "n", 5: "ns", 6: "nn", 7: "nnnss", 9: "n"}
-_LOG_NUMBER, _NEXT_FILE = 2, 3
-# The fields that precede the tables in an edit of LevelDB or RocksDB: comparator, log, previous log, next file,
-# maximum column family, smallest log to keep, last sequence, and the name of the database.
-BEFORE_TABLES = {1: "s", 2: "n", 3: "n", 4: "n", 9: "n", 10: "n", 203: "n", 0x2001: "s"}
+from crawler.storage.log_format import whole_records
+
+_LOG_NUMBER, _NEXT_FILE, _LAST_SEQUENCE = 2, 3, 4
+# The fields that precede the tables in an edit: comparator, log, next file, last sequence, previous log, smallest
+# log to keep, maximum column family, and the name of the database. n is a number, s is a string.
+_BEFORE_TABLES = {1: "s", 2: "n", 3: "n", 4: "n", 9: "n", 10: "n", 203: "n", 0x2001: "s"}
+# number of bytes of a log that are read; the record of `_mark_opening` has 13 bytes
+_FIRST_RECORD_MAX = 64 << 10
 
 
-def lost_bookkeeping(store: Path) -> str:
+class Bookkeeping(NamedTuple):
+    """The state at the end of a manifest. All tables have numbers below `next_file`, the next free file number."""
+
+    log: int = 0  # the oldest live log; 0 if there is none
+    # when `log` became the oldest live log, all writes up to this number were already in tables
+    sequence: int = 0
+    next_file: int = 0
+
+
+def read_manifest(manifest: bytes) -> Bookkeeping:
+    found = Bookkeeping()
+    for edit in map(dict, map(_fields, whole_records(manifest))):
+        if _LOG_NUMBER in edit:
+            found = found._replace(log=edit[_LOG_NUMBER], sequence=edit.get(_LAST_SEQUENCE, 0))
+        found = found._replace(next_file=edit.get(_NEXT_FILE, found.next_file))
+    return found
+
+
+def lost_by_leveldb(store: Path) -> str:
     """Return a description of the loss in LevelDB's bookkeeping; "" if there is none, or if LevelDB finds it itself."""
+    return _lost(store, "ldb", _missing_log)
+
+
+def lost_by_rocksdb(store: Path) -> str:
+    """Return a description of the loss in RocksDB's bookkeeping; "" if there is none, or if RocksDB finds it itself."""
+    return _lost(store, "sst", _missing_writes)
+
+
+def _lost(store: Path, table: str, missing: Callable[[Path, Bookkeeping], str]) -> str:
     current = store / "CURRENT"
     if not current.exists():
-        return without_current(store, ("ldb", "log"))
+        left = next((path.name for kind in (table, "log") for path in store.glob(f"*.{kind}")), "")
+        return f"CURRENT is missing beside {left}" if left else ""
     manifest = store / current.read_text(errors="replace").strip()
     if not manifest.is_file():
         return ""
-    number = oldest_log(manifest.read_bytes())
-    if not number or (store / f"{number:06d}.log").exists():
+    found = read_manifest(manifest.read_bytes())
+    if _log(store, found.log).exists() or not (what := missing(store, found)):
         return ""
-    return f"{manifest.name} ends too early: it names {number:06d}.log, which is missing"
+    return f"{manifest.name} ends too early: {what}"
 
 
-def without_current(store: Path, kinds: tuple[str, ...]) -> str:
-    """Return a message about a store that has files but no CURRENT, naming one of the files; "" if it has no files."""
-    left = next((path.name for kind in kinds for path in store.glob(f"*.{kind}")), "")
-    return f"CURRENT is missing beside {left}" if left else ""
+def _missing_log(store: Path, found: Bookkeeping) -> str:
+    return f"it names {_log(store, found.log).name}, which is missing" if found.log else ""
 
 
-def oldest_log(manifest: bytes) -> int:
-    """Return the number of the oldest live log; 0 if there is none."""
-    number = 0
-    for edit in edits(manifest, _FIELDS):
-        number = edit.get(_LOG_NUMBER, number)
-    return number
+def _missing_writes(store: Path, found: Bookkeeping) -> str:
+    log, begins = _oldest_log(store, found.log)
+    if not begins and next(store.glob("*.sst"), None) is None:
+        return ""  # without a log or a table there is nothing to lose
+    if begins == found.sequence + 1 or (not begins and log < found.next_file):
+        return ""
+    return f"it does not mention the writes before {_log(store, log).name}"
 
 
-def next_file(manifest: bytes) -> int:
-    """Return the next free file number in a manifest of LevelDB or RocksDB.
-
-    The tables in the manifest have lower numbers.
-    """
-    number = 0
-    for edit in edits(manifest, BEFORE_TABLES):
-        number = edit.get(_NEXT_FILE, number)
-    return number
-
-
-def edits(manifest: bytes, fields: Mapping[int, str]) -> Iterator[dict[int, int]]:
-    """Yield a dictionary for each edit. It maps each tag to the first number of the tag's field.
-
-    An edit is read only up to the first tag that is not in `fields`.
-    """
-    return (dict(_fields(edit, fields)) for edit in whole_records(manifest))
+def _oldest_log(store: Path, least: int) -> tuple[int, int]:
+    """Return (number of the oldest log from `least` on, number of its first write); (0, 0) if there is no such log."""
+    numbers = sorted(int(path.stem) for path in store.glob("[0-9]*.log"))
+    oldest = next((number for number in numbers if number >= least), 0)
+    if not oldest:
+        return 0, 0
+    with _log(store, oldest).open("rb") as file:
+        first = next(whole_records(file.read(_FIRST_RECORD_MAX)), b"")
+    return oldest, int.from_bytes(first[:8], "little")
 
 
-def whole_records(data: bytes) -> Iterator[bytes]:
-    """Yield the complete records of a file that is framed like a log.
-
-    Checksums are not verified; LevelDB does that.
-    """
-    offset, parts = 0, []
-    while offset + _HEADER.size <= len(data):
-        left = BLOCK_BYTES - offset % BLOCK_BYTES
-        if left < _HEADER.size:
-            offset += left
-            continue
-        _, length, kind = _HEADER.unpack_from(data, offset)
-        offset += _HEADER.size
-        if not _FULL <= kind <= _LAST or offset + length > len(data):
-            return
-        parts.append(data[offset : offset + length])
-        offset += length
-        if kind in (_FULL, _LAST):
-            yield b"".join(parts)
-            parts = []
+def _log(store: Path, number: int) -> Path:
+    return store / f"{number:06d}.log"
 
 
-def _fields(edit: bytes, fields: Mapping[int, str]) -> Iterator[tuple[int, int]]:
-    """Yield (tag, first number) of each field. Stop where the edit is malformed."""
+def _fields(edit: bytes) -> Iterator[tuple[int, int]]:
+    """Yield (tag, first number) of each field before the tables. Stop where the edit is malformed."""
     offset = 0
     while offset < len(edit):
         tag, offset = _varint(edit, offset)
-        values = []
-        for kind in fields.get(tag, ""):
-            value, offset = _varint(edit, offset)
-            values.append(value)
-            if kind == "s":
-                offset += value
-        if not values:
+        kind = _BEFORE_TABLES.get(tag)
+        if kind is None:
             return
-        yield tag, values[0]
+        value, offset = _varint(edit, offset)
+        if kind == "s":
+            offset += value
+        yield tag, value
 
 
 def _varint(data: bytes, offset: int) -> tuple[int, int]:

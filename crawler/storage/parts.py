@@ -22,7 +22,7 @@ import mmh3
 import msgspec
 
 from crawler.errors import StoreError
-from crawler.storage.files import write_all
+from crawler.storage.files import store_errors, write_all
 
 PIECE_BYTES = 1 << 20
 PARTS = "parts"  # name of the folder in which a process keeps its parts
@@ -63,10 +63,8 @@ class Part:
         self._sha1 = hashlib.sha1()
         self._content = mmh3.mmh3_x64_128()
         self._is_decoded = False
-        try:
-            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o644)
-        except OSError as error:
-            raise StoreError(f"{path}: cannot open: {error.strerror}") from error
+        with store_errors(path, "open"):
+            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
 
     @property
     def payload_digest(self) -> bytes:
@@ -78,10 +76,8 @@ class Part:
         return self._content.digest()
 
     def write(self, data: bytes) -> None:
-        try:
+        with store_errors(self._path, "append"):
             write_all(self._descriptor, data)
-        except OSError as error:
-            raise StoreError(f"{self._path}: cannot append: {error.strerror}") from error
         self._count(data)
 
     def _count(self, data: bytes) -> None:
@@ -110,10 +106,8 @@ class Part:
 
     def save_head(self) -> None:
         """Write the head of the part to a separate file."""
-        try:
+        with store_errors(self._path, "write"):
             self._path.with_suffix(_HEAD).write_bytes(_encode(self.head))
-        except OSError as error:
-            raise StoreError(f"{self._path}: cannot write: {error.strerror}") from error
 
     def pieces(self) -> Iterator[bytes]:
         """Yield the payload in pieces of at most `PIECE_BYTES`.
@@ -131,10 +125,8 @@ class Part:
         """Yield the bytes up to the offset `end`, or to the end of the file if `end` is 0."""
         at = 0
         while not end or at < end:
-            try:
+            with store_errors(self._path, "read"):
                 piece = os.pread(self._descriptor, min(PIECE_BYTES, end - at) if end else PIECE_BYTES, at)
-            except OSError as error:
-                raise StoreError(f"{self._path}: cannot read: {error.strerror}") from error
             if not piece:
                 return
             at += len(piece)
@@ -153,11 +145,23 @@ class Part:
     def drop(self) -> None:
         """Close and delete the part."""
         self.close()
-        self._path.unlink(missing_ok=True)
-        self._path.with_suffix(_HEAD).unlink(missing_ok=True)
+        _delete(self._path)
 
     def __repr__(self) -> str:
         return f"Part({self._path.name}, {self.length} of {self.head.length} bytes)"
+
+
+def _read_head(path: Path) -> PartHead | None:
+    """Return the head of the part at `path`; None if it cannot be read."""
+    try:
+        return _decode(path.with_suffix(_HEAD).read_bytes())
+    except (OSError, msgspec.MsgspecError):
+        return None
+
+
+def _delete(path: Path) -> None:
+    path.unlink(missing_ok=True)
+    path.with_suffix(_HEAD).unlink(missing_ok=True)
 
 
 def part_files(folder: Path) -> Iterator[Path]:
@@ -183,11 +187,9 @@ class PartFolder:
         """
         head.boot = self._boot
         path = self._path(identity)
-        try:
+        with store_errors(path, "create"):
             self._folder.mkdir(parents=True, exist_ok=True)
             path.unlink(missing_ok=True)
-        except OSError as error:
-            raise StoreError(f"{path}: cannot create: {error.strerror}") from error
         part = Part(path, head)
         part.save_head()
         self._open[part] = 0
@@ -211,9 +213,7 @@ class PartFolder:
             return None
         self._left.discard(identity)
         path = self._path(identity)
-        try:
-            head = _decode(path.with_suffix(_HEAD).read_bytes())
-        except (OSError, msgspec.MsgspecError):
+        if (head := _read_head(path)) is None:
             return None
         part = Part(path, head)
         part.reload()
@@ -229,15 +229,11 @@ class PartFolder:
         """Delete the parts of earlier processes for which `is_needed(identity, head)` is false."""
         for identity in sorted(self._left):
             path = self._path(identity)
-            try:
-                head = _decode(path.with_suffix(_HEAD).read_bytes())
-                needed = head.boot == self._boot and path.exists() and is_needed(identity, head)
-            except (OSError, msgspec.MsgspecError):
-                needed = False
-            if not needed:
+            head = _read_head(path)
+            current = head is not None and head.boot == self._boot and path.exists()
+            if head is None or not current or not is_needed(identity, head):
                 self._left.discard(identity)
-                path.unlink(missing_ok=True)
-                path.with_suffix(_HEAD).unlink(missing_ok=True)
+                _delete(path)
 
     def _path(self, identity: str) -> Path:
         return self._folder / f"{identity}{_BODY}"

@@ -1,6 +1,6 @@
 """An implementation of the `KeyValue` interface on RocksDB (rocksdict), for machines without LevelDB.
 
-RocksDB's files are framed like those of LevelDB (`torn_log.py`, `rocks_manifest.py`).
+RocksDB's files are framed like those of LevelDB (`torn_log.py`, `manifest.py`).
 Known traps that this file handles; each was reproduced:
 
 * rocksdict holds the interpreter lock while it writes, so a synced write would stop
@@ -22,15 +22,16 @@ end.
 import os
 import weakref
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import rocksdict
 
 from crawler.errors import CrawlerError, DamageError, DirectoryError, StoreError, reason_of
-from crawler.storage.files import sync_directory
+from crawler.storage.files import opened, sync_directory
 from crawler.storage.kv import REMEDY, DiskStore, StoreLimits
-from crawler.storage.rocks_manifest import lost_bookkeeping
+from crawler.storage.manifest import lost_by_rocksdb
 from crawler.storage.torn_log import cut_torn_tail, mend_logs
 
 _NO_KEY = b"\x00"  # a key that the crawler does not use (`keys.py`)
@@ -84,7 +85,7 @@ class RocksStore(DiskStore):
         options = _options(StoreLimits(**limits))
         try:
             path.mkdir(parents=True, exist_ok=True)
-            if lost := lost_bookkeeping(path):
+            if lost := lost_by_rocksdb(path):
                 raise DamageError(f"store {path}: {lost}; {REMEDY}")
             self._db = self._open(path, options)
             try:
@@ -116,7 +117,7 @@ class RocksStore(DiskStore):
             raise self._unopened(path, str(error), damaged=damaged) from error
 
     def _mark_opening(self) -> None:
-        """Write the first record of the log, which shows `rocks_manifest.py` that no earlier log is missing."""
+        """Write the first record of the log, which shows `manifest.py` that no earlier log is missing."""
         batch = self.batch(sync=True)
         batch.delete(_NO_KEY)
         self.write(batch)
@@ -222,11 +223,6 @@ class _Batch:
 
 
 def _sync(log: Path) -> None:
-    try:
-        descriptor = os.open(log, os.O_RDONLY)
-    except FileNotFoundError:  # RocksDB deleted the log because its writes are in a table
-        return
-    try:
+    # if the log is missing, RocksDB has deleted it because its writes are in a table
+    with suppress(FileNotFoundError), opened(log, os.O_RDONLY) as descriptor:
         os.fdatasync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -23,7 +23,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from crawler.errors import DamageError, DirectoryError, StoreError
-from crawler.storage.manifest import next_file
+from crawler.storage.manifest import read_manifest
 
 # number of attempts; one fails if the manifest changes meanwhile, as after each flush (every few MB of
 # writes)
@@ -109,7 +109,7 @@ def _copied(store: Path, into: Path) -> bool:
     # A store that is opened on the copy gives its new tables the numbers from `fresh` on. The original store
     # may already have files with these numbers that the manifest does not name yet. They must not be linked,
     # because the store opened on the copy would overwrite them.
-    fresh = next_file((into / before[0]).read_bytes())
+    fresh = read_manifest((into / before[0]).read_bytes()).next_file
     for name in names:
         if name.endswith(_LINKED) and int(name.partition(".")[0]) < fresh:
             link(store / name, into / name)

@@ -1,25 +1,21 @@
-"""Steps 1 and 7: store settings under their current names.
+"""Steps 1, 6 and 7: store settings under their current names.
 
-A renamed key keeps its value. A removed key is dropped, and a line in the log names its replacement. So a
-crawl continues under the settings with which it started, and configuration files of earlier versions can be
-read.
+A removed key is dropped, and a line in the log names its replacement. So a crawl continues under the settings
+with which it started, and configuration files of earlier versions can be read.
 """
 
 import copy
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from crawler.config import convert
+from crawler.config.forms import named_addresses
 from crawler.crawl.directory import CrawlDirectory
 from crawler.urls.canonical import LENGTH_MAX, canonical
 
 log = logging.getLogger("crawler")
 
-RENAMED: Mapping[str, str] = {}
-# crawl.toml stores every setting. Without this table, a harmful default of an earlier version would stay in
-# force.
-FORMER_DEFAULTS: Mapping[str, object] = {"refresh.clock_min": 604_800.0}
 DROPPED: Mapping[str, str] = {
     "fetch.content_codings_max": "at most two content codings are undone",
     "due.method": "the known URLs are always in sorted runs on disk",
@@ -27,10 +23,20 @@ DROPPED: Mapping[str, str] = {
     "fetch.large_bodies_max": "fetch.held_bytes_max bounds all bodies together",
     "hooks.sink_errors": "`on_error` of the Python API decides the effect of an error",
 }
-# key -> the largest value that is still allowed
-LARGEST: Mapping[str, int] = {"urls.length_max": LENGTH_MAX}
 # removed key -> the value whose effect is now always in force; if a file has this value, nothing is logged
 STILL_TRUE: Mapping[str, object] = {"due.method": "runs", "fetch.content_codings_max": 2}
+# key -> the largest value that is still allowed
+LARGEST: Mapping[str, int] = {"urls.length_max": LENGTH_MAX}
+# crawl.toml stores every setting. Without this table, a harmful default of an earlier version would stay in
+# force.
+_FORMER_DEFAULTS: Mapping[str, object] = {"refresh.clock_min": 604_800.0}
+# the waits that `--spider` implied in the versions that saved them
+_SPIDER_WAITS: Mapping[str, object] = {
+    "crawl.patience": 15.0,
+    "politeness.backoff_first": 5.0,
+    "frontier.retry_delays": [5.0, 10.0],
+    "robots.unreachable_delays": [5.0, 10.0, 300.0, 1800.0, 3600.0],
+}
 
 
 def renewed(tree: Mapping[str, Any], where: str) -> dict[str, Any]:
@@ -40,67 +46,80 @@ def renewed(tree: Mapping[str, Any], where: str) -> dict[str, Any]:
     value in `STILL_TRUE`.
     """
     made = copy.deepcopy(dict(tree))
-    for former, now in RENAMED.items():
-        if (value := _taken(made, former)) is not None:
-            section, _, key = now.partition(".")
-            made.setdefault(section, {}).setdefault(key, value)
-    for former, instead in DROPPED.items():
-        value = _taken(made, former)
-        if value is not None and value != STILL_TRUE.get(former):
-            log.warning("%s: the setting %s was removed and is ignored: %s", where, former, instead)
-    for path, largest in LARGEST.items():
-        section, _, key = path.partition(".")
-        value = made.get(section, {}).get(key)
+    for key, instead in DROPPED.items():
+        value = _value(made, key)
+        if value is not None and value != STILL_TRUE.get(key):
+            log.warning("%s: the setting %s was removed and is ignored: %s", where, key, instead)
+        _drop(made, key)
+    for key, largest in LARGEST.items():
+        value = _value(made, key)
         if isinstance(value, int) and value > largest:
-            log.warning("%s: %s is %s, but at most %s is allowed; it is lowered", where, path, value, largest)
-            made[section][key] = largest
+            log.warning("%s: %s is %s, but at most %s is allowed; it is lowered", where, key, value, largest)
+            section, _, name = key.partition(".")
+            made[section][name] = largest
     return made
 
 
-def _without_bad_seeds(tree: dict[str, Any], where: str) -> dict[str, Any]:
-    """Return the settings without those seeds that are not URLs.
-
-    Earlier versions accepted such seeds and then skipped them.
-    """
-    seeds = [url for url in tree.get("seeds", ()) if canonical(url) is not None]
-    for url in set(tree.get("seeds", ())) - set(seeds):
-        log.warning("%s: seeds: %r is not an http(s) URL and is ignored", where, url)
-    return tree | {"seeds": seeds}
-
-
-def _taken(tree: dict[str, Any], path: str) -> Any:
-    """Remove the value at `section.key` from the tree and return it; None if it is missing."""
-    section, _, key = path.partition(".")
+def _value(tree: Mapping[str, Any], key: str) -> Any:
+    """Return the value at `section.name`; None if it is missing."""
+    section, _, name = key.partition(".")
     values = tree.get(section)
-    return values.pop(key, None) if isinstance(values, dict) else None
+    return values.get(name) if isinstance(values, dict) else None
 
 
-def renew_settings(directory: CrawlDirectory) -> None:
-    """Rewrite crawl.toml with current keys.
-
-    Raises:
-        ConfigError: a value is invalid for its key: the file was edited.
-        DamageError: the file is cut short or missing.
-        StoreError: the disk failed; the old file is unchanged.
-    """
-    if directory.settings.file.exists():
-        name = directory.settings.file.name
-        tree = renewed(directory.settings.load_former(), name)
-        for path, former in FORMER_DEFAULTS.items():
-            if (value := _taken(tree, path)) is not None and value != former:
-                section, _, key = path.partition(".")
-                tree[section][key] = value
-        directory.settings.save(convert(_without_bad_seeds(tree, name)))
+def _drop(tree: Mapping[str, Any], key: str) -> None:
+    if _value(tree, key) is not None:
+        section, _, name = key.partition(".")
+        del tree[section][name]
 
 
-def renew_later_settings(directory: CrawlDirectory) -> None:
-    """Rewrite crawl.toml without the keys that were removed after step 1, and with lowered values.
+def renew_settings(
+    directory: CrawlDirectory, change: Callable[[dict[str, Any], str], None] = lambda tree, where: None
+) -> None:
+    """Rewrite crawl.toml as `renewed` does. `change(tree, where)` changes further settings.
 
     Raises:
         ConfigError: a value is invalid for its key: the file was edited.
         DamageError: the file is cut short or missing.
         StoreError: the disk failed; the old file is unchanged.
     """
-    if directory.settings.file.exists():
-        tree = renewed(directory.settings.load_former(), directory.settings.file.name)
+    file = directory.settings.file
+    if file.exists():
+        tree = renewed(directory.settings.load_former(), file.name)
+        change(tree, file.name)
         directory.settings.save(convert(tree))
+
+
+def drop_former_defaults(tree: dict[str, Any], where: str) -> None:
+    """Drop harmful defaults of earlier versions, and seeds that are not URLs, which earlier versions skipped."""
+    for key, former in _FORMER_DEFAULTS.items():
+        if _value(tree, key) == former:
+            _drop(tree, key)
+    seeds = tree.get("seeds", ())
+    tree["seeds"] = [url for url in seeds if canonical(url) is not None]
+    for url in set(seeds) - set(tree["seeds"]):
+        log.warning("%s: seeds: %r is not an http(s) URL and is ignored", where, url)
+
+
+def drop_run_settings(tree: dict[str, Any], where: str) -> None:
+    """Drop the settings of a run with `--spider`, and the address that a node derived from its list of peers.
+
+    Earlier versions saved these settings, so later runs without `--spider` stored no pages. Whether the user or
+    `--spider` chose `pages.store = "none"` was not recorded. This setting is dropped in both cases, because pages
+    that are not stored are lost. A line in the log tells the user how to keep the setting.
+    """
+    if _value(tree, "pages.store") == "none":
+        _drop(tree, "pages.store")
+        # if the user gave another value for one of the waits, `--spider` chose none of them
+        if all(_value(tree, key) == wait for key, wait in _SPIDER_WAITS.items()):
+            for key in _SPIDER_WAITS:
+                _drop(tree, key)
+        log.warning(
+            '%s: pages.store = "none" is dropped, because a former run with --spider may have saved it. To store no '
+            "pages from now on, use --set pages.store=none once",
+            where,
+        )
+    splitter = tree.get("splitter", {})
+    own = named_addresses(splitter.get("peers", ())).get(splitter.get("name", ""))
+    if own is not None and splitter.get("listen") == f"{own[0]}:{own[1]}":
+        del splitter["listen"]

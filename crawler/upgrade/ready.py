@@ -1,8 +1,5 @@
 """Checks the format of a crawl directory and upgrades the directory if needed; every command calls this first.
 
-    directory without a number  ─► 0 ─► settings ─► 1 ─► plain runs ─► 2 ─► marks ─► 3
-    ─► refresh records ─► 4 ─► DUE on disk ─► 5 ─► settings of runs ─► 6 = FORMAT
-
 The number of the format is written durably after each step, and each step may be repeated. So after a kill,
 the next command continues the upgrade. The command holds the locks of all processes, so nothing else changes
 the directory in the meantime.

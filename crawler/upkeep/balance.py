@@ -27,8 +27,7 @@ def balance(stages: Stages) -> None:
 def corrections(counts: SplitterCounts, to_outbox: int) -> dict[str, int]:
     """Return what to add to each counter.
 
-    If more notices were told than messages went through the outbox, the notices are forgotten, and all messages
-    count as links.
+    If there are more notices than messages went through the outbox, all messages count as links.
     """
     passed = counts.sent + counts.waiting + counts.repeated
     told = dict(zip(_TOLD, (counts.scope_told, counts.signals_told, counts.credits_told), strict=True))

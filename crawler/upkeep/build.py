@@ -62,11 +62,7 @@ _DROPPED_COUNTERS = ("urls.to_outbox", "urls.received", "urls.resharded")
 
 
 def open_source(folder: Path, name: str) -> OldProcess:
-    """Open the folder of a process of the old crawl, for reading.
-
-    Raises:
-        DirectoryError: its store holds a key that `reshard` does not know.
-    """
+    """Open the folder of a process of the old crawl, for reading."""
     store = open_store(folder / "store")
     try:
         return source_of(folder, name, store)
@@ -76,11 +72,7 @@ def open_source(folder: Path, name: str) -> OldProcess:
 
 
 def source_of(folder: Path, name: str, store: KeyValue) -> OldProcess:
-    """Return an old process whose store is open.
-
-    Raises:
-        DirectoryError: its store holds a key that `reshard` does not know.
-    """
+    """Return an old process whose store is open; raise DirectoryError if the store holds an unknown key."""
     for key, _ in store.scan(b""):
         if family(key) is None:
             raise DirectoryError(f"{folder}: reshard does not know how to move the key {key!r}")
@@ -99,11 +91,7 @@ class Build:
     def run(self, folder: Path, store: KeyValue, name: str, table: Partition) -> int:
         """Write the process `name` of the new table into its new folder and its empty store.
 
-        Return the number of URLs that the process knows.
-
-        Raises:
-            StoreError: the disk failed.
-            DamageError: a value of a source is damaged.
+        Return the number of URLs that the process knows. Raise DamageError if a value of a source is damaged.
         """
         kept = self._settled()
         writer = BoundedWriter(store)
@@ -169,9 +157,6 @@ def keep_counts(
 
     Peers compare these counts at each greeting. For a new process, the count for each peer is the number of
     URLs that the process knows (`known`).
-
-    Raises:
-        StoreError: the disk failed.
     """
     batch = store.batch(sync=True)
     for peer in sorted(known.keys() - {name}):

@@ -135,10 +135,7 @@ def _queue_lengths(keys: Counter[bytes], views: ProcessViews) -> list[str]:
 
 
 def _foreign_keys(store: KeyValue, topology: Topology) -> list[str]:
-    """Return a line for each range of keys that belongs to another process.
-
-    If such keys stayed, both processes would crawl the hosts of the range.
-    """
+    """Return a line for each range of keys of another process. Both processes would crawl the hosts of the range."""
     problems = []
     for name, first, end in topology.partition.ranges():
         if name == topology.me:
@@ -156,10 +153,6 @@ def begin_repair(directory: CrawlDirectory, names: Sequence[str]) -> list[str]:
     """Record that a repair of these processes begins. Until it is complete, other commands refuse the directory.
 
     Return what was done. Disk space is freed first, because a full disk has no room for the record.
-
-    Raises:
-        DirectoryError: a process uses a folder.
-        StoreError: the disk failed.
     """
     lines = [f"{name}: {line}" for name in names for line in _free_ballast(directory.process(name))]
     RepairNote.examine(directory, names)
@@ -213,9 +206,9 @@ def repair(
 
 
 def mend_stores(directory: CrawlDirectory) -> list[str]:
-    """Repair the stores that cannot be opened, whatever the format of the directory is.
+    """Repair the stores that cannot be opened, whatever the format of the directory is; return what was done.
 
-    Returns what was done, one line each. `repair` does the rest of the repair once the stores are in the current format.
+    `repair` does the rest of the repair once the stores are in the current format.
 
     Raises:
         DirectoryError: a process uses the folder.

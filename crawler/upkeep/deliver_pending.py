@@ -15,13 +15,9 @@ from crawler.storage.commit import Change
 
 
 def deliver_pending(processes: Sequence[Stages]) -> None:
-    """Let each process apply the links that others have queued for it, and then flush its DUE.
+    """Let each process apply the links that others have queued for it, and flush its DUE, until no link waits.
 
-    Repeat until no link waits.
-
-    Raises:
-        DamageError: an outbox or a queue is damaged, or a process has lost links that it had confirmed.
-        StoreError: the disk failed.
+    Raise DamageError if an outbox or a queue is damaged, or if a process has lost links that it had confirmed.
     """
     by_name = {stages.name: stages for stages in processes}
     while True:

@@ -24,11 +24,7 @@ _LINKS_AT_ONCE = 10_000
 
 
 class Recovery:
-    """Searches one archive for links whose owner is the process named `lost`, and queues the links for that process.
-
-    Raises:
-        UsageError: `lost` is not a peer of this process.
-    """
+    """Searches one archive for links whose owner is `lost`, a peer of this process, and queues the links for it."""
 
     def __init__(self, stages: Stages, lost: str) -> None:
         if lost not in stages.topology.peers:

@@ -69,10 +69,7 @@ def _queued(store: KeyValue) -> set[int]:
 
 
 def _span_scope(stages: Stages) -> None:
-    """If the scope was lost with the store, rebuild it from the seeds, their hosts and their redirects.
-
-    Without a scope, every link of a stored page would be out of scope.
-    """
+    """If the scope was lost with the store, rebuild it from the seeds, their hosts and their redirects."""
     store, config, knowledge, pages = stages.store, stages.config, stages.decisions.knowledge, stages.pages
     fingerprinter, admission, commits = stages.fingerprinter, stages.decisions.admission, stages.commits
     if store.get(SCOPE_STATE) is not None:

@@ -89,9 +89,7 @@ class Requeue:
         self._repair.writer.flush()
 
     def forget_peers(self) -> None:
-        """If the store is damaged, delete the counts of the links that peers have sent.
-
-        Then all these links are recovered (`behind_peers.py`)."""
+        """If the store is damaged, delete the counts of links from peers. Then all are recovered (`behind_peers.py`)."""
         if not self._repair.store_damaged:
             return
         for key, _ in scan_prefix(self._repair.store, INBOX):
@@ -121,10 +119,7 @@ class Requeue:
         return links
 
     def _waiting_links(self) -> list[Link]:
-        """Return the links of the links log.
-
-        These links are not queued yet. Move the log away, so that a new log starts.
-        """
+        """Return the links of the links log, which are not queued yet. Move the log away, so that a new log starts."""
         log, aside = self._repair.folder / "links", self._repair.folder / WAITING_LINKS
         if log.exists() and not aside.exists():
             rename(log, aside)

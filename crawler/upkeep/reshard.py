@@ -167,11 +167,7 @@ class Resharding:
 
 
 def _remove(left: Path) -> None:
-    """Remove a folder that an earlier reshard has left behind.
-
-    Raises:
-        DirectoryError: it cannot be removed, for example because it is a file.
-    """
+    """Remove a folder that an earlier reshard has left behind; raise DirectoryError if it is, for example, a file."""
     try:
         shutil.rmtree(left)
     except FileNotFoundError:

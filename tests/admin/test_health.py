@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from crawler.admin.health import RULES, TROUBLE, BrokenRule, failures, health, recent_requests
-from crawler.admin.status import MemberStatus, Status, whole
+from crawler.admin.health import RULES, TROUBLE, BrokenRule, MemberStatus, failures, health, recent_requests
+from crawler.admin.status import Status, whole
 from crawler.records import FrontierCounts, Outcome, PeerStatus
 
 NOW = 10_000.0

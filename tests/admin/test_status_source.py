@@ -7,7 +7,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from crawler.admin.status import MemberStatus, Status, whole
+from crawler.admin.health import MemberStatus
+from crawler.admin.status import Status, whole
 from crawler.admin.status_source import SiblingProcesses
 from crawler.config import convert
 from crawler.errors import UsageError

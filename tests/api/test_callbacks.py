@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 import crawler
-from crawler.api.item_formats import check_items, open_items
+from crawler.api.item_files import check_items, open_items
 from crawler.errors import ConfigError, NoSeedError, UsageError
 from tests.api.shop import PRODUCTS, shop
 from tests.end_to_end.web import SETTINGS, Web, page
@@ -389,7 +389,7 @@ def test_cached_reuses_answers_of_earlier_runs(tmp_path: Path) -> None:
 
 
 def test_items_are_appended_after_a_torn_row_is_removed(tmp_path: Path) -> None:
-    from crawler.api.item_formats import open_items
+    from crawler.api.item_files import open_items
 
     for name, torn in (("a.jsonl", b'{"a"'), ("a.csv", b"3,")):
         for n in range(2):

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 import crawler
-from crawler.api.item_formats import open_items
+from crawler.api.item_files import open_items
 from crawler.errors import StoreError, UsageError
 from tests.end_to_end.web import SETTINGS, Web, page
 

@@ -56,7 +56,7 @@ def test_an_unknown_argument_is_rejected(tmp_path: Path) -> None:
         ({"parse": "parse"}, "parse: expected a function, got 'parse'"),
         ({"on_error": "abort"}, "on_error: 'abort' is not one of continue, stop"),
         ({"processors": len}, "processors: expected a list of functions"),
-        ({"processors": [None, 5]}, "processors: expected a function, got 5"),
+        ({"processors": [len, None]}, "processors: expected a function, got None"),
         ({"url_filter": "x"}, "url_filter: expected a function, got 'x'"),
         ({"link_extractor": 1}, "link_extractor: expected a function, got 1"),
         ({"page_sink": []}, r"page_sink: expected a function, got \[\]"),

@@ -10,8 +10,9 @@ import pytest
 
 from crawler.admin import server as admin_server
 from crawler.admin.eta import duration
+from crawler.admin.health import MemberStatus
 from crawler.admin.server import AdminServer
-from crawler.admin.status import MemberStatus, Status, resting
+from crawler.admin.status import Status, resting
 from crawler.admin.status_source import Answers
 from crawler.clock import SystemClock
 from crawler.config import Config

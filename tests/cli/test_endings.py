@@ -17,6 +17,7 @@ import pytest
 from crawler import cli
 from crawler.errors import CrawlerError, DirectoryError, NoSeedError, StoreError
 from crawler.process.lifecycle.garbage_collection import settings_kept
+from tests.end_to_end.web import Web, crawl, page, run
 
 
 def _directory_error(number: int) -> DirectoryError:
@@ -118,6 +119,16 @@ def test_a_crawl_runs_without_standard_streams(tmp_path: Path, closed: str) -> N
     assert ended.returncode == NoSeedError.exit_code, ended
     assert "Traceback" not in ended.stderr
     assert " started" in (tmp_path / "crawl" / "crawler.log").read_text()
+
+
+def test_a_full_disk_below_an_output_file(tmp_path: Path) -> None:
+    """`crawler get -o` once ended with 2, as after a mistake of the user, and left a part of the page in the file."""
+    with Web({"/": page()}) as web:
+        crawl(tmp_path / "crawl", web.url())
+        for words in (["get", web.url()], ["report"], ["export", "--format", "cdxj"]):
+            ran = run(*words, "--dir", tmp_path / "crawl", "-o", "/dev/full")
+            assert ran.code == StoreError.exit_code and ran.err.count("\n") == 1, ran
+            assert run(*words, "--dir", tmp_path / "crawl", "-o", tmp_path / "none" / "out").code == 2
 
 
 @pytest.mark.parametrize(

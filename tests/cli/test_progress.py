@@ -5,7 +5,8 @@ import io
 import pytest
 from rich.console import Console
 
-from crawler.admin.status import MemberStatus, Status
+from crawler.admin.health import MemberStatus
+from crawler.admin.status import Status
 from crawler.cli.inspect import _summary
 from crawler.cli.progress import WAIT_INTERVAL, WAIT_INTERVAL_MAX, NewLines, Rates, line, screen, waiting_for
 from crawler.records import FrontierCounts, HostStatus

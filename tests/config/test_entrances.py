@@ -64,6 +64,7 @@ VALUES = [
     Bad("[filter]\nexclude = ['(']", 2, "filter.exclude: '(' is not a regular expression"),
     Bad("[fetch]\nproxy = 'proxy:3128'", 2, "fetch.proxy: 'proxy:3128' is not a URL"),
     Bad("[crawl]\n# no such key\ndepht = 2", 3, "crawl.depht: there is no such key"),
+    Bad("[[override]]\nmatch = 'a.org'\nignore = ['(']", 3, "override.ignore: '(' is not a regular expression"),
     Bad("[[override]]\nmatch = 'a.org'\n[[override]]\nmatch = 'b.org'\ndepth = 'x'", 5, "override[1].depth: expected"),
 ]  # fmt: skip
 OUTSIDE = [

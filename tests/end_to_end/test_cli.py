@@ -369,6 +369,15 @@ def test_an_invalid_value_is_not_stored(tmp_path: Path) -> None:
     assert run("crawl", "http://127.0.0.1:8/", "--dir", tmp_path, *FAST, "--patience", "0").code == 4
 
 
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_crawl_of_the_scope_any_cannot_become_narrower(tmp_path: Path, processes: int) -> None:
+    """A crawl of a narrower scope would drop the waiting URLs of the first seed's host."""
+    started = ("crawl", "--dir", tmp_path, *FAST, "--patience", "0", "--processes", processes)
+    assert run(*started, "http://127.0.0.1:8/", "--scope", "any").code == 4
+    ran = run(*started, "http://127.0.0.2:8/", "--scope", "host")
+    assert ran.code == 2 and "this crawl started with scope any; it cannot become host" in ran.err, ran
+
+
 def test_commands_on_a_directory_whose_crawl_never_began(tmp_path: Path) -> None:
     """If Ctrl-C is pressed during the start, the directory contains only the seed file."""
     (tmp_path / "seed").write_text("00" * 16 + "\n")

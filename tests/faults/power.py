@@ -28,7 +28,7 @@ from typing import Any
 from crawler.lab.cluster.disk import SyncedFiles
 from crawler.storage.engines import AUTO, chosen
 from crawler.storage.faults import reach
-from crawler.storage.manifest import oldest_log
+from crawler.storage.manifest import read_manifest
 
 
 class Recorder:
@@ -130,7 +130,7 @@ def cut_power(record: Path, root: Path, rng: random.Random) -> int:
         else:
             synced.note(event["file"], event["inode"], event["length"])
     for manifest in root.rglob("store/MANIFEST-*"):
-        log = manifest.with_name(f"{oldest_log(manifest.read_bytes()):06d}.log")
+        log = manifest.with_name(f"{read_manifest(manifest.read_bytes()).log:06d}.log")
         if log.exists() and (inode := log.stat().st_ino) not in synced.lengths:
             synced.note(str(log), inode, 0)
     return synced.lose_power(

@@ -15,8 +15,8 @@ from crawler.pages.segments import contents
 from crawler.storage import files
 from crawler.storage.engines import open_store
 from crawler.storage.kv import scan_prefix
+from crawler.storage.log_format import fragment_at
 from crawler.storage.snapshot import snapshot
-from crawler.storage.torn_log import fragment_at
 from crawler.upkeep import check as checking
 from tests.faults.harness import ROOT, TreeWeb, crawl, judge, settings
 

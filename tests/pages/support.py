@@ -18,6 +18,15 @@ START = 1_700_000_000.0  # 2023-11-14T22:13:20Z
 HTML = ((b"Content-Type", b"text/html; charset=utf-8"),)
 
 
+def members(path: Path) -> Iterator[tuple[int, int]]:
+    """Yield (offset, length) of each gzip member of a segment."""
+    data, offset = path.read_bytes(), 0
+    while offset < len(data):
+        length = reading.member_length([data[offset:]], f"{path.name} at {offset}")
+        yield offset, length
+        offset += length
+
+
 def records(segment: Path) -> Iterator[reading.Record]:
     """Yield the records of a segment."""
     for _, _, data in segments.contents(segment, bytes_max=reading.RECORD_BYTES_MAX):

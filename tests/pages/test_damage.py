@@ -16,7 +16,7 @@ from crawler.pages import damage, segments
 from crawler.pages.captures import Problem, pack
 from crawler.storage import files
 from crawler.storage.kv import MemoryStore, seal
-from tests.pages.support import Site, fetch
+from tests.pages.support import Site, fetch, members
 
 URL = "http://site.example/"
 
@@ -273,7 +273,7 @@ def test_check_finds_a_wrong_digest(tmp_path: Path) -> None:
     [path] = site.segments()
     pieces = []
     with path.open("rb") as file:
-        for offset, length in segments.members(path):
+        for offset, length in members(path):
             file.seek(offset)
             pieces.append(gzip.decompress(file.read(length)).replace(b"payload", b"PAYLOAD"))
     path.write_bytes(b"".join(map(gzip.compress, pieces)))

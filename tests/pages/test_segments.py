@@ -2,6 +2,7 @@
 
 import errno
 import gzip
+import os
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 from crawler.errors import DamageError, DirectoryError, StoreError
 from crawler.pages import gzip_members, reading, segments
 from crawler.storage import files
+from tests.pages.support import members
 
 NOW = 1_700_000_000.0
 COMPRESS = gzip_members.compressor(1)
@@ -35,11 +37,11 @@ def test_returned_places_point_to_the_members(tmp_path: Path) -> None:
     writer = _writer(tmp_path)
     places = writer.append([_member("one"), _member("two")], NOW) + writer.append([_member("three")], NOW)
     writer.sync()
-    texts = [segments.read_member(tmp_path, place, bytes_max=100) for place in places]
+    texts = [b"".join(segments.member_pieces(tmp_path, place)) for place in places]
     assert texts == [b"one", b"two", b"three"]
     [path] = tmp_path.iterdir()
     assert path.name == "crawl-p0-20231114221320-00000.warc.gz.open"
-    assert [offset for offset, _ in segments.members(path)][1:] == [place.offset for place in places]
+    assert [offset for offset, _ in members(path)][1:] == [place.offset for place in places]
     assert writer.take_lengths() == {places[0].segment: path.stat().st_size}
     assert writer.take_lengths() == {}
 
@@ -140,35 +142,35 @@ def test_serials_continue_after_the_largest() -> None:
 def test_reading_at_a_place_that_does_not_exist_is_damage(tmp_path: Path) -> None:
     place = segments.RecordPlace("a.warc.gz", 5, 10)
     with pytest.raises(DamageError, match="missing"):
-        segments.read_member(tmp_path, place, bytes_max=10)
-    _leave(tmp_path, "a.warc.gz", b"0123456789")
+        list(segments.member_pieces(tmp_path, place))
+    _leave(tmp_path, "a.warc.gz", b"01234" + gzip.compress(b"text")[:8])
     with pytest.raises(DamageError, match="short"):
-        segments.read_member(tmp_path, place, bytes_max=10)
+        list(segments.member_pieces(tmp_path, place))
 
 
 def test_a_segment_that_is_finished_while_it_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A reader once looked up an open segment, but did not find its file, because it had been renamed meanwhile."""
     begun, finished = tmp_path / "a.warc.gz.open", tmp_path / "a.warc.gz"
     begun.write_bytes(gzip.compress(b"one") + gzip.compress(b"two"))
-    assert len(list(segments.members(begun))) == 2
-    real = segments.segment_path
+    real = os.open
 
-    def looked_up(folder: Path, segment: str) -> Path:
-        path = real(folder, segment)
-        if path == begun:
+    def opened(path: str, *options: int) -> int:
+        if path == str(begun):
             begun.rename(finished)
-        return path
+        return real(path, *options)
 
-    monkeypatch.setattr(segments, "segment_path", looked_up)
-    assert segments.read_segment(tmp_path, "a.warc.gz", 0, 2) == b"\x1f\x8b"
-    assert len(list(segments.members(begun))) == 2
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "open", opened)
+        assert segments.read_segment(tmp_path, "a.warc.gz", 0, 2) == b"\x1f\x8b"
+    assert len(list(segments.contents(begun, bytes_max=100))) == 2
 
 
 def _read_twice(path: Path, bytes_max: int) -> Iterator[tuple[int, int, bytes | None]]:
     """Yield the same as `segments.contents`, but more slowly: first find each member, and then read it."""
-    for offset, length in segments.members(path):
-        place = segments.RecordPlace(path.name, offset, length)
-        content = segments.read_member(path.parent, place, bytes_max=reading.RECORD_BYTES_MAX)
+    for offset, length in members(path):
+        content = reading.expand(
+            path.read_bytes()[offset : offset + length], where=f"{path.name} at {offset}"
+        )
         yield offset, length, content if len(content) <= bytes_max else None
 
 

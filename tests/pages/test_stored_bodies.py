@@ -9,7 +9,8 @@ import pytest
 
 from crawler.errors import DamageError
 from crawler.pages.erased_bytes import overwrite
-from crawler.pages.stored_bodies import open_capture
+from crawler.pages.segments import RecordPlace, member_pieces
+from crawler.pages.stored_bodies import PIECE_BYTES, open_capture
 from crawler.records import Capture
 from tests.pages.support import Site, fetch
 
@@ -45,3 +46,17 @@ def test_no_reader_gets_all_bytes_of_a_record_that_is_damaged_while_it_is_read(
         for piece in pieces:
             got += len(piece)
     assert got < copy.length == len(BODY)
+
+
+def test_the_checksum_of_a_record_that_is_hardly_longer_than_a_piece_is_verified(tmp_path: Path) -> None:
+    """The first piece contains the whole payload, but not the end of the record."""
+    site = Site(tmp_path)
+    capture = site.visit(fetch(body=bytes(60_000)), 1).capture
+    folder = site.segments()[0].parent
+    place = RecordPlace(capture.segment, capture.offset, capture.length)
+    head = sum(map(len, member_pieces(folder, place))) - 60_000 - len(b"\r\n\r\n")
+    capture = site.visit(fetch(body=bytes(PIECE_BYTES - head - 2)), 2).capture
+    assert len(site.payload(2)) == PIECE_BYTES - head - 2
+    _flip_the_checksum(folder, capture)
+    with pytest.raises(DamageError):
+        open_capture(folder, capture, None)

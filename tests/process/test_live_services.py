@@ -4,7 +4,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 import pytest
@@ -58,12 +58,7 @@ class Shown:
         self.joint.stages.commits.commit_now(Change())
 
     def ask(self, command: str, **arguments: Any) -> dict[str, Any]:
-        steps = self.live.commands.steps({"command": command} | arguments)
-        while True:
-            try:
-                next(steps)
-            except StopIteration as end:
-                return cast(dict[str, Any], end.value)
+        return self.process.commands.run({"command": command} | arguments)
 
     def fingerprint(self, url: str) -> int:
         return self.joint.fingerprint(url)

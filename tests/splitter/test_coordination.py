@@ -175,7 +175,7 @@ def test_memory_of_sent_messages_is_bounded() -> None:
         views.views["p0"].counters_for("p1")
     peer = views.views["p0"]._peers["p1"]
     assert len(peer.outstanding) <= 256
-    assert peer.least_work() == 0
+    assert peer.least("work") == 0
     views.tell_all(2)
     assert views.shares()["p0"] == pytest.approx(1 / 2)
 

@@ -108,16 +108,6 @@ def test_cut_returns_the_number_of_dropped_bytes(tmp_path: Path) -> None:
     assert path.read_bytes() == b"0123"
 
 
-def test_read_range_ends_where_the_file_ends(tmp_path: Path) -> None:
-    path = tmp_path / "log"
-    path.write_bytes(bytes(range(100)))
-    assert files.read_range(path, 10, 5) == bytes(range(10, 15))
-    assert files.read_range(path, 95, 50) == bytes(range(95, 100))
-    assert files.read_range(path, 200, 5) == b""
-    with pytest.raises(DamageError, match="missing"):
-        files.read_range(tmp_path / "missing", 0, 1)
-
-
 def test_rename_moves_between_directories(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"x")
     (tmp_path / "sub").mkdir()

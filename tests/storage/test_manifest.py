@@ -9,9 +9,8 @@ from pathlib import Path
 import pytest
 
 from crawler.errors import DamageError
-from crawler.storage import manifest as level
-from crawler.storage import rocks_manifest as rocks
 from crawler.storage.engines import open_store, repair
+from crawler.storage.manifest import lost_by_leveldb, lost_by_rocksdb
 from tests.engines import ENGINES, TABLES
 
 BATCHES = 40
@@ -80,7 +79,7 @@ def test_a_lost_manifest_is_refused_and_repaired(
     """After some of these losses, LevelDB itself would open an empty or an old store, and delete the tables."""
     DAMAGE[damage](path)
     tables = sorted(path.glob(TABLES[engine]))
-    if engine == "rocksdict" and damage == "manifest torn" and not rocks.lost_bookkeeping(path):
+    if engine == "rocksdict" and damage == "manifest torn" and not lost_by_rocksdb(path):
         with closing(open_store(path)) as store:  # the last edit of the manifest changed nothing
             assert dict(store.scan(b"t/")) == model
         return
@@ -97,7 +96,7 @@ def test_a_lost_manifest_is_refused_and_repaired(
 def test_an_intact_store_and_a_crash_during_creation_are_accepted(
     path: Path, tmp_path: Path, engine: str
 ) -> None:
-    lost_bookkeeping = {"leveldb": level, "rocksdict": rocks}[engine].lost_bookkeeping
+    lost_bookkeeping = {"leveldb": lost_by_leveldb, "rocksdict": lost_by_rocksdb}[engine]
     assert lost_bookkeeping(path) == ""
     begun = tmp_path / "begun"
     begun.mkdir()

@@ -10,20 +10,13 @@ import pytest
 
 from crawler.errors import DamageError
 from crawler.storage.engines import open_store
+from crawler.storage.log_format import BLOCK_BYTES, crc32c, fragment_at, fragments
 from crawler.storage.snapshot import snapshot
-from crawler.storage.torn_log import (
-    BLOCK_BYTES,
-    Fragment,
-    crc32c,
-    cut_torn_tail,
-    ends_whole,
-    fragment_at,
-    mend_logs,
-    whole_length,
-)
+from crawler.storage.torn_log import cut_torn_tail, ends_whole, mend_logs
 from tests.engines import ENGINES
 
 RECORDS = 40
+HEADER_BYTES = 7
 
 
 @pytest.fixture(params=ENGINES)
@@ -63,7 +56,6 @@ def test_crc32c_check_value() -> None:
 def test_a_whole_log_is_left_alone(path: Path) -> None:
     data = newest_log(path).read_bytes()
     assert len(data) > 2 * BLOCK_BYTES
-    assert whole_length(data) == len(data)
     assert cut_torn_tail(path) == ""
     assert keys(path) == (RECORDS, "")
 
@@ -96,23 +88,13 @@ def test_an_invalid_header_is_cut_before_the_engine_opens(path: Path) -> None:
     assert keys(path)[0] == RECORDS
 
 
-def fragments(data: bytes) -> list[tuple[int, Fragment]]:
-    """Return the offset and content of each fragment of an intact log."""
-    found, offset = [], 0
-    while (fragment := fragment_at(data, offset)) is not None:
-        found.append((offset, fragment))
-        left = BLOCK_BYTES - fragment.end % BLOCK_BYTES
-        offset = fragment.end + (left if left < 7 else 0)
-    return found
-
-
 def test_a_log_is_complete_only_if_it_ends_with_a_record(path: Path) -> None:
     """A log that was cut inside a fragment, or between two fragments of one record, is not complete."""
     data = newest_log(path).read_bytes()
-    found = fragments(data)
+    found = list(fragments(data))
     assert len(found) > RECORDS, "some records cross a block's end"
-    ends = {0} | {fragment.end for _, fragment in found if fragment.kind in (1, 4)}
-    begins = {begin for begin, _ in found}
+    ends = {0} | {fragment.end for fragment in found if fragment.ends_record}
+    begins = {fragment.begin - HEADER_BYTES for fragment in found}
     for length in sorted(ends | begins | {n + 1 for n in begins} | set(range(0, len(data), 997))):
         padding = length in begins and max(end for end in ends if end <= length) > length - 7
         assert ends_whole(data[:length]) == (length in ends or padding), length
@@ -172,7 +154,7 @@ def test_a_flipped_byte_of_a_log_is_never_silent(tmp_path: Path, engine: str) ->
     """
     whole, held = small(tmp_path, engine)
     data = newest_log(whole).read_bytes()
-    begins = [begin for begin, _ in fragments(data)]
+    begins = [fragment.begin - HEADER_BYTES for fragment in fragments(data)]
     places = [begin + n for begin in (0, begins[-4], begins[-1]) for n in range(8)]
     outcomes = set()
     for place, mask in [*itertools.product(places, (0xFF,)), *((begin + 5, 0x10) for begin in begins)]:

@@ -23,11 +23,7 @@ recalled pages need the budget.
 """
 
 import cython
-
-if cython.compiled:
-    from cython.cimports.crawler.frontier.refresh.tables import AWAY, DOUBLING, RECALLED, UNSTEADY, Tables
-else:
-    from crawler.frontier.refresh.tables import AWAY, DOUBLING, RECALLED, UNSTEADY, Tables
+from cython.cimports.crawler.frontier.refresh.tables import AWAY, DOUBLING, RECALLED, UNSTEADY, Tables
 
 RUNGS = 7  # the number of different waits; a page's state has three bits for its rung
 _UNSTEADY_RUNG = cython.declare(cython.int, 3)  # the first rung of a page that was away shortly before
@@ -51,7 +47,6 @@ _RECALL_PAUSE = cython.declare(cython.double, 1.0 / 64.0)
 _PAUSES = cython.declare(cython.double, 256.0)
 
 
-@cython.cclass
 class Absences:
     """The waits of pages that are away, the budget of their fetches, and the recalls.
 
@@ -68,14 +63,10 @@ class Absences:
         self.unseen = self.hand = 0
         self.recalling: list = []
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def wait(self, rung: cython.int) -> cython.double:
         """Return the time that a page on this rung waits."""
         return min(self._first * self._factor ** max(rung - 1, 0), self._longest)
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def recall_pause(self, host: cython.int) -> cython.double:
         """Return the time that a recalled page of the host waits if it may not be fetched yet.
 
@@ -83,8 +74,6 @@ class Absences:
         """
         return self._first * _RECALL_PAUSE * max(self.tables.host_rows[host].pages / _PAUSES, 1.0)
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def next_rung(self, state: cython.uint, denied: cython.bint) -> cython.int:
         """Return the rung of a page that a fetch found away; `state` is its state before."""
         highest: cython.int = _DENIED_RUNG if denied else RUNGS
@@ -92,14 +81,10 @@ class Absences:
             return min(cython.cast(cython.int, state // DOUBLING) + 1, highest)
         return min(_UNSTEADY_RUNG, highest) if state & UNSTEADY else 1
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def note_take(self) -> cython.void:
         """Count a fetch of any page."""
         self.saved = min(self.saved + _SHARE, _SAVED_MAX)
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def may_fetch(self, page: cython.int, host: cython.int, now: cython.double) -> cython.bint:
         """Return whether a page that is away, and whose wait is over, may be fetched. If so, charge the budget."""
         state: cython.uint = self.tables.states[page]
@@ -123,8 +108,6 @@ class Absences:
         self.saved -= 1.0
         return True
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def note_absence(self, host: cython.int, state: cython.uint, now: cython.double) -> cython.void:
         """Record that a fetch found a page of the host away; `state` is the state of the page before."""
         if not self.tables.host_rows[host].absences:
@@ -134,7 +117,6 @@ class Absences:
         if state & RECALLED == RECALLED:
             self.tables.host_rows[host].credit = max(self.tables.host_rows[host].credit - _DEBIT, 0)
 
-    @cython.cfunc
     def note_answer(self, host: cython.int, now: cython.double) -> cython.void:
         """Record that a page of the host answered well. If this ends an outage, recall the pages of the outage."""
         if self.tables.host_rows[host].absences >= _OUTAGE_LEAST:
@@ -145,7 +127,6 @@ class Absences:
             self.recall(host, rung, 0)
         self.tables.host_rows[host].absences = 0
 
-    @cython.cfunc
     def note_return(self, host: cython.int, state: cython.uint) -> cython.void:
         """Record that a page is back, or that its fetch no longer fails; `state` is its state before.
 
@@ -160,13 +141,10 @@ class Absences:
         if state & RECALLED != RECALLED:
             self.recall(host, rung + 1 if state & AWAY else 0, rung + 1)
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def add_credit(self, host: cython.int) -> cython.void:
         """Allow more fetches of recalled pages of the host."""
         self.tables.host_rows[host].credit = min(self.tables.host_rows[host].credit + _CREDIT, _CREDIT_MAX)
 
-    @cython.cfunc
     def recall(self, host: cython.int, away_rung: cython.int, failed_rung: cython.int) -> cython.void:
         """Begin to recall the pages of a host that are away or failed, and whose rung is at most the given rung."""
         if not (self.tables.host_rows[host].away_rung or self.tables.host_rows[host].failed_rung):
@@ -175,7 +153,6 @@ class Absences:
         self.tables.host_rows[host].failed_rung = max(self.tables.host_rows[host].failed_rung, failed_rung)
         self.unseen = self.tables.pages.rows
 
-    @cython.cfunc
     def end_recalls(self) -> cython.void:
         """Note that all rows were examined."""
         host: cython.int

@@ -18,19 +18,11 @@ a hand examines the next pages of the table. At most one page of a host is explo
 """
 
 import cython
-
-if cython.compiled:
-    from cython.cimports.crawler.freshness.information import information
-    from cython.cimports.crawler.frontier.refresh.deadlines import BY_VALUE, Deadlines
-    from cython.cimports.crawler.frontier.refresh.level_controller import LevelController
-    from cython.cimports.crawler.frontier.refresh.queues import Queues
-    from cython.cimports.crawler.frontier.refresh.tables import EXPLORED, LOW_BITS, Tables
-else:
-    from crawler.freshness.information import information
-    from crawler.frontier.refresh.deadlines import BY_VALUE, Deadlines
-    from crawler.frontier.refresh.level_controller import LevelController
-    from crawler.frontier.refresh.queues import Queues
-    from crawler.frontier.refresh.tables import EXPLORED, LOW_BITS, Tables
+from cython.cimports.crawler.freshness.information import information
+from cython.cimports.crawler.frontier.refresh.deadlines import BY_VALUE, Deadlines
+from cython.cimports.crawler.frontier.refresh.level_controller import LevelController
+from cython.cimports.crawler.frontier.refresh.queues import Queues
+from cython.cimports.crawler.frontier.refresh.tables import EXPLORED, LOW_BITS, Tables
 
 # the two hands: one looks for the page longest unvisited, the other for the page that teaches most
 _AGE = cython.declare(cython.int, 0)
@@ -58,7 +50,6 @@ class Exploration:
         self._hands, self._turns, self._credit = [0, 0], 0, 0.0
         self.explored = 0
 
-    @cython.cfunc
     def note_take(self, now: cython.double) -> cython.void:
         """Count a page that was taken. If an exploration is due, choose the page to explore (`_turn`)."""
         if self._share > 0.0:
@@ -66,7 +57,6 @@ class Exploration:
             if self._credit >= 1.0:
                 self._turn(now)
 
-    @cython.cfunc
     def _turn(self, now: cython.double) -> cython.void:
         """Choose a page, and make it due. If no page may be explored, the turn is not lost."""
         page: cython.int = -1
@@ -86,8 +76,6 @@ class Exploration:
         key: cython.double = now - self.controller.revisit + self.deadlines.offsets.of_page(page, host, now)
         self.queues.move(page, min(key, self.tables.page_heaps.nodes[page].key), now)
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def _best(self, hand: cython.int, now: cython.double) -> cython.int:
         """Return the best page among the next rows of a hand; -1 if none of them is good enough.
 
@@ -121,8 +109,6 @@ class Exploration:
             return False
         return not self.tables.host_rows[self.tables.owner(page)].exploring
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def _lesson(self, page: cython.int, host: cython.int, now: cython.double) -> cython.double:
         """Return the value of what a fetch of the page teaches, in units of the level."""
         elapsed: cython.double = now - self.tables.crawled[page]

@@ -11,60 +11,36 @@ on the page taken (`level_controller.py`). The method `_check` of the schedule a
 """
 
 import cython
+from cython.cimports.crawler.freshness.learning import Learning
+from cython.cimports.crawler.frontier.refresh.deadlines import BY_INTERVAL, Deadlines
+from cython.cimports.crawler.frontier.refresh.exploration import Exploration
+from cython.cimports.crawler.frontier.refresh.level_controller import LevelController
+from cython.cimports.crawler.frontier.refresh.queues import Queues
+from cython.cimports.crawler.frontier.refresh.tables import (
+    AWAY,
+    DOUBLING,
+    EXPLORED,
+    FAILED,
+    HELD,
+    JUMPED,
+    RECALLED,
+    UNSTEADY,
+    WITHHELD,
+    Tables,
+)
 from cython.cimports.libc.math import isfinite
-
-if cython.compiled:
-    from cython.cimports.crawler.freshness.learning import Learning
-    from cython.cimports.crawler.frontier.refresh.deadlines import BY_INTERVAL, Deadlines
-    from cython.cimports.crawler.frontier.refresh.exploration import Exploration
-    from cython.cimports.crawler.frontier.refresh.level_controller import LevelController
-    from cython.cimports.crawler.frontier.refresh.queues import Queues
-    from cython.cimports.crawler.frontier.refresh.tables import (
-        AWAY,
-        DOUBLING,
-        EXPLORED,
-        FAILED,
-        HELD,
-        JUMPED,
-        RECALLED,
-        UNSTEADY,
-        WITHHELD,
-        Tables,
-    )
-else:
-    from math import isfinite
-
-    from crawler.freshness.learning import Learning
-    from crawler.frontier.refresh.deadlines import BY_INTERVAL, Deadlines
-    from crawler.frontier.refresh.exploration import Exploration
-    from crawler.frontier.refresh.level_controller import LevelController
-    from crawler.frontier.refresh.queues import Queues
-    from crawler.frontier.refresh.tables import (
-        AWAY,
-        DOUBLING,
-        EXPLORED,
-        FAILED,
-        HELD,
-        JUMPED,
-        RECALLED,
-        UNSTEADY,
-        WITHHELD,
-        Tables,
-    )
 
 _DOUBLINGS_MAX = cython.declare(cython.int, 7)
 _NUTCH_SHORTER = cython.declare(cython.double, 0.8)  # defaults of Nutch's AdaptiveFetchSchedule
 _NUTCH_LONGER = cython.declare(cython.double, 1.4)
 
 
-@cython.cfunc
 def check_instant(now: cython.double) -> cython.void:
     """Raise `ValueError` unless `now` is a finite instant."""
     if not isfinite(now):
         raise ValueError(f"instant {now}")
 
 
-@cython.cclass
 class Flights:
     """The pages in flight, the effects of their results, and the rows that belong to pages.
 
@@ -88,7 +64,6 @@ class Flights:
 
     # -- a flight
 
-    @cython.cfunc
     def begin(self, page: cython.int, now: cython.double) -> cython.void:
         """Note that a fetch of a page begins. The page's host is busy until `cancel` or `finish`."""
         self.require_page(page)
@@ -112,7 +87,6 @@ class Flights:
         self.queues.absences.note_take()
         self.exploration.note_take(now)
 
-    @cython.cfunc
     def _steer(self, page: cython.int, host: cython.int, now: cython.double) -> cython.void:
         """Adjust the levels after a page is taken at `now`. Explored and retried pages have no effect on the levels."""
         state: cython.uint = self.tables.states[page]
@@ -127,7 +101,6 @@ class Flights:
         worth: cython.double = self.deadlines.worth(page, host, now)
         self.controller.judge(host, deadline, worth, state & JUMPED != 0, tick, gap, now)
 
-    @cython.cfunc
     def cancel(self, page: cython.int, now: cython.double, ready: cython.double) -> cython.void:
         """End a flight without a fetch. The page stays due, and its host may be requested from `ready` on."""
         signals, removed = self._end_flight(page, now, ready)
@@ -138,7 +111,6 @@ class Flights:
             self.queues.put_back(page, now)
         self.queues.place_host(self.tables.owner(page), now)
 
-    @cython.cfunc
     def finish(
         self, page: cython.int, now: cython.double, result: cython.int, ready: cython.double
     ) -> cython.void:
@@ -179,7 +151,6 @@ class Flights:
         self.tables.states[page] &= ~HELD & 0xFF
         return held
 
-    @cython.cfunc
     def _learn(
         self,
         page: cython.int,
@@ -209,7 +180,6 @@ class Flights:
         if self.deadlines.policy == BY_INTERVAL:
             self.tables.intervals[page] *= _NUTCH_SHORTER if changed else _NUTCH_LONGER
 
-    @cython.cfunc
     def _renew(self, page: cython.int, host: cython.int, now: cython.double) -> cython.void:
         """Record that the copy of a page was made at `now`."""
         state: cython.uint = self.tables.states[page]
@@ -219,7 +189,6 @@ class Flights:
             self.queues.absences.note_return(host, state)
         self.tables.states[page] = UNSTEADY if state & AWAY else 0
 
-    @cython.cfunc
     def _put_off(
         self,
         page: cython.int,
@@ -249,7 +218,6 @@ class Flights:
 
     # -- the rows of pages
 
-    @cython.cfunc
     def remove(self, page: cython.int) -> cython.void:
         """Remove a page. If the page is in flight, its row is freed when the flight ends."""
         self.require_page(page)
@@ -262,14 +230,11 @@ class Flights:
         self.tables.pages.remove(page)
         self.free(page)
 
-    @cython.cfunc
     def free(self, page: cython.int) -> cython.void:
         """Free the row of a page that is in no heap and has no fingerprint."""
         self.tables.free(page)
         self.controller.set_scale()
 
-    @cython.cfunc
-    @cython.exceptval(-1, check=True)
     def signals_since_crawl(self, page: cython.int) -> cython.uint:
         """Return the signals of a page since its last crawl.
 
@@ -280,20 +245,16 @@ class Flights:
             signals = self.deadlines.summed(self.held[page][0], signals)
         return signals
 
-    @cython.cfunc
     def require_page(self, page: cython.Py_ssize_t) -> cython.void:
         """Raise `RuntimeError` unless `page` is the number of a page."""
         if not 0 <= page < self.tables.pages.rows or self.is_free(cython.cast(cython.int, page)):
             raise RuntimeError(f"page {page} is not in {self!r}")
 
-    @cython.cfunc
     def require_host(self, host: cython.Py_ssize_t) -> cython.void:
         """Raise `RuntimeError` unless `host` is the number of a host."""
         if not 0 <= host < self.tables.hosts.rows:
             raise RuntimeError(f"host {host} is not in {self!r}")
 
-    @cython.cfunc
-    @cython.exceptval(-1, check=True)
     def is_free(self, page: cython.int) -> cython.bint:
         """Return whether the row belongs to no page. A page removed in flight keeps its row until the flight ends."""
         if not self.tables.states[page] & HELD:

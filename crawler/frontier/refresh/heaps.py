@@ -12,8 +12,6 @@ that node, 24 bytes.
     left, right, parent     numbers of nodes, NOBODY at the ends; `parent` is OUT
                             for a node that is in no heap
     owner   set by the caller: the object to which the node belongs
-
-The file is Cython in pure-Python mode, with attributes declared in `heaps.pxd`.
 """
 
 import cython
@@ -48,25 +46,17 @@ class Heaps:
             self.nodes = self._column.grow(rows)
             self.capacity = len(self.nodes)
 
-    @cython.ccall
-    @cython.exceptval(check=False)
     def clear(self, node: cython.int, owner: cython.int) -> cython.void:
         """Mark the node as in no heap, and set its owner."""
         self.nodes[node].owner = owner
         self.nodes[node].parent = _OUT
 
-    @cython.ccall
-    @cython.exceptval(check=False)
     def key_of(self, node: cython.int) -> cython.double:
         return self.nodes[node].key
 
-    @cython.ccall
-    @cython.exceptval(check=False)
     def holds(self, node: cython.int) -> cython.bint:
         return self.nodes[node].parent != _OUT
 
-    @cython.ccall
-    @cython.exceptval(check=False)
     def insert(self, root: cython.int, node: cython.int, key: cython.double) -> cython.int:
         """Insert a node that is in no heap into the heap of `root`; return the heap's new root."""
         self.nodes[node].key = key
@@ -75,8 +65,6 @@ class Heaps:
         self.nodes[node].parent = _NOBODY
         return self._meld(root, node)
 
-    @cython.ccall
-    @cython.exceptval(check=False)
     def remove(self, root: cython.int, node: cython.int) -> cython.int:
         """Remove a node from the heap of `root`; return the heap's new root."""
         left: cython.int = self.nodes[node].left
@@ -98,8 +86,6 @@ class Heaps:
             self.nodes[rest].parent = parent
         return root
 
-    @cython.ccall
-    @cython.exceptval(check=False)
     def move(self, root: cython.int, node: cython.int, key: cython.double) -> cython.int:
         """Change the key of a node of the heap; return the heap's new root."""
         if key == self.nodes[node].key:
@@ -114,8 +100,6 @@ class Heaps:
         other: cython.double = self.nodes[b].key
         return one < other or (one == other and a < b)
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def _meld(self, a: cython.int, b: cython.int) -> cython.int:
         """Meld two heaps, whose roots have no parent, into one. Return the root of the new heap."""
         if a < 0:

@@ -9,27 +9,21 @@ hub was watched, and the number of URLs in the hub's first copy that the crawl d
 pages found and the watched time decay exponentially. A column of row numbers, 4 bytes per page, is created
 with the first row. A *hand* visits the rows in turn; because a schedule has few hubs, each hub is checked
 often.
-
-The file is Cython in pure-Python mode, with attributes declared in `hubs.pxd`.
 """
 
 import cython
 import numpy as np
+from cython.cimports.crawler.freshness.discovery import faded, watched_for
 
 from crawler.freshness.columns import Column
 
-if cython.compiled:
-    from cython.cimports.crawler.freshness.discovery import faded, watched_for
-else:
-    from crawler.freshness.discovery import faded, watched_for
-
+if not cython.compiled:
     HubRow = None
 
 HUB_KIND = np.dtype([("found", "f4"), ("watched", "f4"), ("links", "f4"), ("page", "i4")])
 _DAY = cython.declare(cython.double, 86_400.0)
 
 
-@cython.cclass
 class Hubs:
     """The rows of hubs, which are found by the schedule's page numbers."""
 
@@ -43,14 +37,10 @@ class Hubs:
     def __len__(self) -> int:
         return self._used - len(self._vacant)
 
-    @cython.ccall
-    @cython.exceptval(check=False)
     def row_of(self, page: cython.int) -> cython.int:
         """Return the row of a page; -1 if it is not a hub."""
         return self._numbers[page] - 1 if page < self._numbers.shape[0] else -1
 
-    @cython.ccall
-    @cython.exceptval(-2, check=True)
     def make(self, page: cython.int, watched: cython.double) -> cython.int:
         """Return the row of a page. If the page has none, add a row with a watched time of `watched` seconds."""
         row: cython.int = self.row_of(page)
@@ -74,8 +64,6 @@ class Hubs:
         self._numbers[page] = row + 1
         return row
 
-    @cython.ccall
-    @cython.exceptval(check=False)
     def turn(self) -> cython.int:
         """Go to the next row, in a circle; return its page, or -1 if the row is vacant or there are no rows."""
         if self._used == 0:
@@ -83,8 +71,6 @@ class Hubs:
         self._hand = self._hand + 1 if self._hand + 1 < self._used else 0
         return self.rows[self._hand].page
 
-    @cython.ccall
-    @cython.exceptval(check=False)
     def crawled(self, page: cython.int, elapsed: cython.double) -> cython.void:
         """Record a crawl of a page, `elapsed` seconds after its last crawl."""
         row: cython.int = self.row_of(page)
@@ -93,7 +79,6 @@ class Hubs:
             self.rows[row].found *= left
             self.rows[row].watched = self.rows[row].watched * left + watched_for(elapsed, _DAY)
 
-    @cython.ccall
     def forget(self, page: cython.int) -> cython.void:
         """Free the row of a page that leaves the schedule, if it has one."""
         row: cython.int = self.row_of(page)
@@ -107,15 +92,11 @@ class Hubs:
         found: np.ndarray = np.flatnonzero(np.asarray(self._numbers))
         return found
 
-    @cython.ccall
-    @cython.exceptval(check=False)
     def has_shown(self, page: cython.int) -> cython.bint:
         """Return whether a new page was ever found through this page."""
         row: cython.int = self.row_of(page)
         return row >= 0 and self.rows[row].found > 0.0
 
-    @cython.ccall
-    @cython.exceptval(check=False)
     def links_of(self, page: cython.int) -> cython.double:
         """Return the number of URLs in the page's first copy that the crawl did not know.
 

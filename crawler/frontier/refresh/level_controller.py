@@ -22,15 +22,8 @@ The control of the level by the pages that are due is from Busa-Fekete et al., s
 """
 
 import cython
+from cython.cimports.crawler.frontier.refresh.tables import Tables
 from cython.cimports.libc.math import cbrt, log
-
-if cython.compiled:
-    from cython.cimports.crawler.frontier.refresh.tables import Tables
-else:
-    from math import cbrt, log
-
-    from crawler.frontier.refresh.tables import Tables
-
 
 # The following constants were chosen so that the level neither lags nor overshoots.
 # With few pages, the size of a step is this number divided by the number of pages.
@@ -78,7 +71,6 @@ STANDS = 0.97
 RATIO_MAX = 1e4  # values above this multiple of the level are treated as equal
 
 
-@cython.cclass
 class LevelController:
     """The level and the rate, and the time constants that are computed from the rate.
 
@@ -102,24 +94,18 @@ class LevelController:
         self._run, self._side = 0, 0
         self.caught_up = -_INFINITY
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def fetch_rate(self) -> cython.double:
         """Return the fetches per unit of time, as set or else as measured; 0 if the rate is neither set nor measured."""
         if self.rate > 0.0:
             return self.rate
         return 1.0 / self.tick if self.tick > 0.0 else 0.0
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def set_scale(self) -> cython.void:
         """Compute the mean revisit interval and the neighbourhood's time constant from the rate and the page count."""
         rate: cython.double = self.fetch_rate()
         if rate > 0.0:
             self.set_revisit(max(self.tables.pages.size, 1) / rate)
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def set_revisit(self, revisit: cython.double) -> cython.void:
         """Set the mean revisit interval, and what depends on it: the clock's scale and the prior of rates."""
         self.revisit = revisit
@@ -128,8 +114,6 @@ class LevelController:
         self.tables.learning.plain_share = min(4.0 * self.scale / revisit, 1.0)
         self.tables.learning.rates.set_revisit(revisit)
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def note_take(self, host: cython.int, now: cython.double, takes: cython.Py_ssize_t) -> cython.void:
         """Record that a page of the host is taken, and measure the rate."""
         if self.previous > -_INFINITY:
@@ -139,8 +123,6 @@ class LevelController:
         self.previous = max(now, self.previous)
         self.tables.host_rows[host].previous = now
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def adjust(self, before: cython.double, after: cython.double) -> cython.void:
         """Adjust the level to new importances mu. The sum of their square roots was `before` and is now `after`.
 
@@ -152,14 +134,10 @@ class LevelController:
         if not self.unknown and before > 0.0 and after > 0.0:
             self.level = min(max(self.level * (after / before) ** 2, _LEVEL_MIN), _LEVEL_MAX)
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def is_calm(self, now: cython.double) -> cython.bint:
         """Return whether no page was due a short time ago, so that a page that is due now waits only for a short time."""
         return 0.0 <= now - self.caught_up <= _CALM_SHARE * self.revisit
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def judge(
         self,
         host: cython.int,
@@ -201,8 +179,6 @@ class LevelController:
                 fallen: cython.double = self.tables.host_rows[host].boost * max(worth, _FALL_MAX)
                 self.tables.host_rows[host].boost = max(1.0, fallen)
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def _turn(self, side: cython.int, worth: cython.double, now: cython.double) -> cython.void:
         """Move the level one step up or down after taking a page whose value is `worth` times the level.
 
@@ -222,8 +198,6 @@ class LevelController:
         step *= max(1 << min(run, _RUN_MAX), min(max(far, 1.0), _FAR_MAX))
         self.level *= 1.0 + side * min(step, _STEP_MAX)
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def _boost(self, host: cython.int, side: cython.int, pace: cython.double) -> cython.void:
         """Move the host's own level one step.
 
@@ -241,8 +215,6 @@ class LevelController:
             max(self.tables.host_rows[host].boost * (1.0 + side * step), 1.0), RATIO_MAX
         )
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def _measure(self, tick: cython.double) -> cython.void:
         """Update the mean time between takes, excluding pauses."""
         if tick < 0.0:

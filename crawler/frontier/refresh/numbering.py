@@ -6,8 +6,6 @@ Linear hashing (Litwin 1980): every second insertion splits one bucket into two,
 rebuilt. A bucket is a chain of numbers. There are three keys per two buckets, so a search examines fewer than
 two keys on average. A key and its link are stored together, because with millions of keys every access is a
 cache miss. A key takes 15 bytes. Numbers of removed keys are reused.
-
-The file is Cython in pure-Python mode, with attributes declared in `numbering.pxd`.
 """
 
 import cython
@@ -43,8 +41,6 @@ class Numbering:
         self.size = 0
         self._free = -1
 
-    @cython.ccall
-    @cython.exceptval(check=False)
     def find(self, key: cython.ulonglong) -> cython.int:
         """Return the number of the key; -1 if it has none."""
         if not cython.compiled:
@@ -56,8 +52,6 @@ class Numbering:
             number = self._entries[number].next
         return number
 
-    @cython.ccall
-    @cython.exceptval(-1, check=True)
     def insert(self, key: cython.ulonglong) -> cython.int:
         """Assign and return a number for a new key: a free number, or else the next one."""
         if not cython.compiled:
@@ -81,8 +75,6 @@ class Numbering:
             self._split()
         return number
 
-    @cython.ccall
-    @cython.exceptval(check=False)
     def remove(self, number: cython.int) -> cython.void:
         """Remove the key of a number; the number is reused after `recycle`."""
         bucket: cython.Py_ssize_t = self._bucket_of(self.key_of(number))
@@ -95,8 +87,6 @@ class Numbering:
             self._entries[other].next = self._entries[number].next
         self.size -= 1
 
-    @cython.ccall
-    @cython.exceptval(check=False)
     def recycle(self, number: cython.int) -> cython.void:
         """Allow a removed number to be reused."""
         self._entries[number].next = self._free if self._free >= 0 else _FREE
@@ -110,7 +100,6 @@ class Numbering:
         bucket: cython.Py_ssize_t = cython.cast(cython.Py_ssize_t, spread & (2 * self._half - 1))
         return bucket if bucket < self._buckets else bucket - self._half
 
-    @cython.cfunc
     def _split(self) -> cython.void:
         """Split the next bucket into itself and a new one at the end."""
         old: cython.Py_ssize_t = self._buckets - self._half
@@ -132,14 +121,11 @@ class Numbering:
         if self._buckets == 2 * self._half:
             self._half *= 2
 
-    @cython.cfunc
     def _grow(self) -> cython.void:
         self._entries = np.zeros(0, KIND).view(np.recarray)
         self._entries = self._column.grow(self.rows + 1)
         self._capacity = len(self._entries)
 
-    @cython.ccall
-    @cython.exceptval(check=False)
     def key_of(self, number: cython.int) -> cython.ulonglong:
         return cython.cast(cython.ulonglong, self._entries[number].high) << 32 | self._entries[number].low
 

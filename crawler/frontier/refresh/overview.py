@@ -4,45 +4,31 @@
 
 import cython
 import numpy as np
+from cython.cimports.crawler.freshness.discovery import hub_value
+from cython.cimports.crawler.freshness.learning import Learning
+from cython.cimports.crawler.frontier.refresh.deadlines import Deadlines
+from cython.cimports.crawler.frontier.refresh.exploration import Exploration
+from cython.cimports.crawler.frontier.refresh.flights import Flights, check_instant
+from cython.cimports.crawler.frontier.refresh.level_controller import LevelController
+from cython.cimports.crawler.frontier.refresh.queues import Queues
+from cython.cimports.crawler.frontier.refresh.tables import (
+    AWAY,
+    EXPLORED,
+    FAILED,
+    HELD,
+    NEW,
+    WITHHELD,
+    Tables,
+)
 from cython.cimports.libc.math import exp
 
 from crawler.freshness.recalibration import Hearing, SiteSlope
 from crawler.frontier.refresh.settings import DAY, HostView, PageView
 
-if cython.compiled:
-    from cython.cimports.crawler.freshness.discovery import hub_value
-    from cython.cimports.crawler.freshness.learning import Learning
-    from cython.cimports.crawler.frontier.refresh.deadlines import Deadlines
-    from cython.cimports.crawler.frontier.refresh.exploration import Exploration
-    from cython.cimports.crawler.frontier.refresh.flights import Flights, check_instant
-    from cython.cimports.crawler.frontier.refresh.level_controller import LevelController
-    from cython.cimports.crawler.frontier.refresh.queues import Queues
-    from cython.cimports.crawler.frontier.refresh.tables import (
-        AWAY,
-        EXPLORED,
-        FAILED,
-        HELD,
-        NEW,
-        WITHHELD,
-        Tables,
-    )
-else:
-    from math import exp
-
-    from crawler.freshness.discovery import hub_value
-    from crawler.freshness.learning import Learning
-    from crawler.frontier.refresh.deadlines import Deadlines
-    from crawler.frontier.refresh.exploration import Exploration
-    from crawler.frontier.refresh.flights import Flights, check_instant
-    from crawler.frontier.refresh.level_controller import LevelController
-    from crawler.frontier.refresh.queues import Queues
-    from crawler.frontier.refresh.tables import AWAY, EXPLORED, FAILED, HELD, NEW, WITHHELD, Tables
-
 _INFINITY = cython.declare(cython.double, float("inf"))
 _HUB_SAMPLE = 1000  # size of the sample of hubs from which a sum over all hubs is estimated
 
 
-@cython.cclass
 class Overview:
     """Read-only views of the parts of a schedule."""
 
@@ -171,8 +157,6 @@ class Overview:
             return 1.0
         return gap * self.tables.host_rows[host].pages / self.controller.revisit
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def _fresh(self, clock: cython.double, n: cython.double) -> cython.double:
         """Return exp(-u), the probability that the copy is current, for the page in `deadlines.page`.
 

@@ -7,18 +7,12 @@
 """
 
 import cython
-
-if cython.compiled:
-    from cython.cimports.crawler.frontier.refresh.level_controller import LevelController
-    from cython.cimports.crawler.frontier.refresh.queues import Queues
-else:
-    from crawler.frontier.refresh.level_controller import LevelController
-    from crawler.frontier.refresh.queues import Queues
+from cython.cimports.crawler.frontier.refresh.level_controller import LevelController
+from cython.cimports.crawler.frontier.refresh.queues import Queues
 
 _INFINITY = cython.declare(cython.double, float("inf"))
 
 
-@cython.cclass
 class Pace:
     """The pace of the schedule to which `controller` and `queues` belong."""
 

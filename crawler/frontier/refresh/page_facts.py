@@ -4,24 +4,15 @@
 changed rules."""
 
 import cython
+from cython.cimports.crawler.freshness.learning import Learning
+from cython.cimports.crawler.frontier.refresh.absences import RUNGS
+from cython.cimports.crawler.frontier.refresh.flights import Flights, check_instant
+from cython.cimports.crawler.frontier.refresh.level_controller import LevelController
+from cython.cimports.crawler.frontier.refresh.queues import Queues
+from cython.cimports.crawler.frontier.refresh.tables import NEW, Tables
 
 from crawler.freshness.params import PageParameters
 from crawler.freshness.recalibration import SiteSlope
-
-if cython.compiled:
-    from cython.cimports.crawler.freshness.learning import Learning
-    from cython.cimports.crawler.frontier.refresh.absences import RUNGS
-    from cython.cimports.crawler.frontier.refresh.flights import Flights, check_instant
-    from cython.cimports.crawler.frontier.refresh.level_controller import LevelController
-    from cython.cimports.crawler.frontier.refresh.queues import Queues
-    from cython.cimports.crawler.frontier.refresh.tables import NEW, Tables
-else:
-    from crawler.freshness.learning import Learning
-    from crawler.frontier.refresh.absences import RUNGS
-    from crawler.frontier.refresh.flights import Flights, check_instant
-    from crawler.frontier.refresh.level_controller import LevelController
-    from crawler.frontier.refresh.queues import Queues
-    from crawler.frontier.refresh.tables import NEW, Tables
 
 _INFINITY = cython.declare(cython.double, float("inf"))
 # If the first copy of a page shows fewer new URLs than this, the page becomes a hub only when one of its
@@ -34,7 +25,6 @@ LINKS_MOST = 1000  # more links than this do not increase the expected number of
 SITE_LIST_LINKS = 20
 
 
-@cython.cclass
 class Facts:
     """Records facts about pages in the parts of a schedule, and moves the deadlines of these pages."""
 
@@ -129,8 +119,6 @@ class Facts:
             self.queues.reschedule(page, now)
 
 
-@cython.cfunc
-@cython.exceptval(check=True)
 def check_importance(importance: cython.double) -> cython.void:
     """Raise ValueError if an importance is negative or not finite."""
     if not 0.0 <= importance < _INFINITY:

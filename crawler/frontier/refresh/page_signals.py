@@ -12,42 +12,24 @@ from typing import Any
 
 import cython
 import numpy as np
+from cython.cimports.crawler.freshness.learning import Learning
+from cython.cimports.crawler.frontier.refresh.deadlines import BY_VALUE, Deadlines
+from cython.cimports.crawler.frontier.refresh.flights import Flights, check_instant
+from cython.cimports.crawler.frontier.refresh.queues import Queues
+from cython.cimports.crawler.frontier.refresh.tables import (
+    AWAY,
+    DOUBLING,
+    EXPLORED,
+    FAILED,
+    HELD,
+    JUMPED,
+    RECALLED,
+    WITHHELD,
+    Tables,
+)
 
 from crawler.change_signals import COUNTER_BITS, SOURCES
 from crawler.freshness.columns import rows_of
-
-if cython.compiled:
-    from cython.cimports.crawler.freshness.learning import Learning
-    from cython.cimports.crawler.frontier.refresh.deadlines import BY_VALUE, Deadlines
-    from cython.cimports.crawler.frontier.refresh.flights import Flights, check_instant
-    from cython.cimports.crawler.frontier.refresh.queues import Queues
-    from cython.cimports.crawler.frontier.refresh.tables import (
-        AWAY,
-        DOUBLING,
-        EXPLORED,
-        FAILED,
-        HELD,
-        JUMPED,
-        RECALLED,
-        WITHHELD,
-        Tables,
-    )
-else:
-    from crawler.freshness.learning import Learning
-    from crawler.frontier.refresh.deadlines import BY_VALUE, Deadlines
-    from crawler.frontier.refresh.flights import Flights, check_instant
-    from crawler.frontier.refresh.queues import Queues
-    from crawler.frontier.refresh.tables import (
-        AWAY,
-        DOUBLING,
-        EXPLORED,
-        FAILED,
-        HELD,
-        JUMPED,
-        RECALLED,
-        WITHHELD,
-        Tables,
-    )
 
 _INFINITY = cython.declare(cython.double, float("inf"))
 # A call of `Schedule.peek`, or of a similar method, processes at most this many queued changes.
@@ -57,7 +39,6 @@ _SIGNAL_MAX = cython.declare(cython.uint, (1 << COUNTER_BITS) - 1)  # maximum co
 _SIGNALS_MAX = cython.declare(cython.uint, 0xFFFFFFFF)  # maximum count if all sources share one counter
 
 
-@cython.cclass
 class Signals:
     """Records change signals of pages.
 
@@ -115,7 +96,6 @@ class Signals:
             self.tables.touched.clear()
         return touched
 
-    @cython.cfunc
     def work_off(self, most: cython.Py_ssize_t, now: cython.double) -> cython.void:
         """Process up to `most` of the queued changes."""
         i: cython.Py_ssize_t
@@ -137,7 +117,6 @@ class Signals:
             else:
                 self._backlog.popleft()
 
-    @cython.cfunc
     def _note(self, page: cython.int, now: cython.double, source: cython.uint) -> cython.void:
         state: cython.uint = self.tables.states[page]
         if not state & HELD and now - self.tables.crawled[page] < self._discard:
@@ -185,7 +164,6 @@ class Signals:
             key = min(key, self.deadlines.key(page, host, more, offset, now))
         self.queues.move(page, key, now)
 
-    @cython.cfunc
     def _recall(
         self, page: cython.int, host: cython.int, now: cython.double, source: cython.uint
     ) -> cython.void:

@@ -7,20 +7,12 @@ from math import isfinite
 
 import cython
 import numpy as np
-
-if cython.compiled:
-    from cython.cimports.crawler.freshness.learning import Learning
-    from cython.cimports.crawler.frontier.refresh.flights import Flights
-    from cython.cimports.crawler.frontier.refresh.level_controller import RATIO_MAX
-    from cython.cimports.crawler.frontier.refresh.tables import AWAY, DOUBLING, FAILED, NEW, UNSTEADY, Tables
-else:
-    from crawler.freshness.learning import Learning
-    from crawler.frontier.refresh.flights import Flights
-    from crawler.frontier.refresh.level_controller import RATIO_MAX
-    from crawler.frontier.refresh.tables import AWAY, DOUBLING, FAILED, NEW, UNSTEADY, Tables
+from cython.cimports.crawler.freshness.learning import Learning
+from cython.cimports.crawler.frontier.refresh.flights import Flights
+from cython.cimports.crawler.frontier.refresh.level_controller import RATIO_MAX
+from cython.cimports.crawler.frontier.refresh.tables import AWAY, DOUBLING, FAILED, NEW, UNSTEADY, Tables
 
 
-@cython.cclass
 class Records:
     """The learned state of a schedule, as plain numbers.
 

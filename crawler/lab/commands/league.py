@@ -220,7 +220,7 @@ def _play(task: GameTask) -> scores.Game:
     return scores.game_of(task.arm, task.policy, task.budget, world, result)
 
 
-def _play_living(task: GameTask) -> living_table.LivingGame:
+def _play_living(task: GameTask) -> tuple[scores.Game, living.LivingResult]:
     """Play one game of the living league. The arm of the task names the rule by which the hubs are made."""
     if task.arm == living.NEWS:
         world = living.news(task.setting.seed)
@@ -228,7 +228,7 @@ def _play_living(task: GameTask) -> living_table.LivingGame:
         world = living.grow(_world(task.setting, "none"), task.arm)
     rate = task.budget * world.change_rate
     outcome = living.play(world, FINDERS[task.policy](world, rate), rate, told=task.policy in FREE)
-    return living_table.game_of(task.arm, task.policy, task.budget, world, outcome)
+    return scores.game_of(task.arm, task.policy, task.budget, world, outcome), outcome
 
 
 def _judge(task: GameTask) -> np.ndarray:

@@ -5,7 +5,7 @@ cache TRACE --figures DIR`). The paper's traces are of a crawl of 33 days with 5
 crawls with 100 and 20 threads.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -35,6 +35,7 @@ STYLES: dict[str, dict[str, Any]] = {
     "STATIC": {"color": "#CC79A7", "marker": "v"},
     "TABLE": {"color": "#5E3C99", "marker": "x"},
 }
+MARKS = ("o", "^", "s", "v", "D")
 LINE = {"lw": 1.3, "ms": 4, "markerfacecolor": "none"}
 
 
@@ -131,60 +132,69 @@ def _percent_axis(axes: Any, top: float = 100.0) -> None:
     axes.set(ylabel="miss rate (% of all requests)", ylim=(0, top))
 
 
-def _rows(
-    names: Iterable[str], xs: Sequence[object], values: Iterable[NDArray[np.float64]]
-) -> list[list[object]]:
-    return [
-        [name, x, float(y)]
-        for name, series in zip(names, values, strict=True)
-        for x, y in zip(xs, series, strict=True)
-    ]
+def _rows(curves: Mapping[str, NDArray[np.float64]], xs: Sequence[object]) -> list[list[object]]:
+    return [[name, x, float(y)] for name, curve in curves.items() for x, y in zip(xs, curve, strict=True)]
+
+
+def _over_sizes(
+    what: str,
+    curves: Mapping[str, NDArray[np.float64]],
+    title: str,
+    source: str,
+    caption: str,
+    bits: Sequence[int],
+    measure: str = "miss_rate",
+) -> Drawing:
+    """Draw curves over the cache size, one per name. `what` is the column of the names in the table of the data."""
+    figure, axes = _axes(title, source)
+    scale = 100 if measure == "miss_rate" else 1
+    for (name, curve), mark in zip(curves.items(), MARKS * len(curves), strict=False):
+        axes.plot(bits, scale * curve, label=name, **LINE, **STYLES.get(name, {"marker": mark}))
+    _size_axis(axes, bits)
+    _percent_axis(axes)
+    axes.legend(fontsize=9)
+    return Drawing(figure, [what, "bits", measure], _rows(curves, bits), caption)
 
 
 def miss_rates(stuff: Material, kind: str, number: int) -> Drawing:
     """Draw Figure 2 or 4: miss rate over cache size, six policies."""
     threads = stuff.threads[0]
-    curves = [stuff.rates(threads, kind, policy) for policy in PAPER_POLICIES]
-    figure, axes = _axes(f"Miss rate over cache size, {_kind(kind)}", f"Broder et al., Figure {number}")
-    for policy, curve in zip(PAPER_POLICIES, curves, strict=True):
-        axes.plot(BITS, 100 * curve, label=policy, **LINE, **STYLES[policy])
-    knee = url_caches.knee(BITS, stuff.rates(threads, kind, "CLOCK").tolist())
-    if knee is not None:
+    curves = {policy: stuff.rates(threads, kind, policy) for policy in PAPER_POLICIES}
+    found = _over_sizes(
+        "policy",
+        curves,
+        f"Miss rate over cache size, {_kind(kind)}",
+        f"Broder et al., Figure {number}",
+        stuff.caption(threads, kind)
+        + f", {threads} threads. Loading STATIC is free. Critical region: 10 to 90 % of CLOCK's fall.",
+        BITS,
+    )
+    if knee := url_caches.knee(BITS, curves["CLOCK"].tolist()):
+        (axes,) = found.figure.axes
         axes.axvspan(
             knee.begin_bits, knee.end_bits, color="#F0E442", alpha=0.25, lw=0, label="critical region"
         )
-    _size_axis(axes)
-    _percent_axis(axes)
-    axes.legend(fontsize=9)
-    return Drawing(
-        figure,
-        ["policy", "bits", "miss_rate"],
-        _rows(PAPER_POLICIES, BITS, curves),
-        stuff.caption(threads, kind)
-        + f", {threads} threads. Loading STATIC is free. Critical region: 10 to 90 % of CLOCK's fall.",
-    )
+        axes.legend(fontsize=9)
+    return found
 
 
 def relative_miss_rates(stuff: Material, kind: str, number: int) -> Drawing:
     """Draw Figure 3 or 5: miss rate over cache size, relative to MIN."""
     threads = stuff.threads[0]
-    policies = [policy for policy in PAPER_POLICIES if policy != "INFINITE"]
     best = stuff.rates(threads, kind, "MIN")
-    curves = [stuff.rates(threads, kind, policy) / best for policy in policies]
-    figure, axes = _axes(f"Miss rate relative to MIN, {_kind(kind)}", f"Broder et al., Figure {number}")
-    for policy, curve in zip(policies, curves, strict=True):
-        axes.plot(BITS, curve, label=policy, **LINE, **STYLES[policy])
-    _size_axis(axes)
-    axes.set(ylabel="misses / misses of MIN", ylim=(0.8, 2.0))
-    axes.legend(fontsize=9)
-    return Drawing(
-        figure,
-        ["policy", "bits", "relative_miss_rate"],
-        _rows(policies, BITS, curves),
+    found = _over_sizes(
+        "policy",
+        {name: stuff.rates(threads, kind, name) / best for name in PAPER_POLICIES if name != "INFINITE"},
+        f"Miss rate relative to MIN, {_kind(kind)}",
+        f"Broder et al., Figure {number}",
         stuff.caption(threads, kind)
         + f", {threads} threads. STATIC leaves the figure above 2; it falls below 1"
         " because loading it is free.",
+        BITS,
+        "relative_miss_rate",
     )
+    found.figure.axes[0].set(ylabel="misses / misses of MIN", ylim=(0.8, 2.0))
+    return found
 
 
 def by_threads(stuff: Material, kind: str, number: int, *, per_thread: bool) -> Drawing:
@@ -192,11 +202,10 @@ def by_threads(stuff: Material, kind: str, number: int, *, per_thread: bool) -> 
     what = "cache size per thread" if per_thread else "cache size"
     figure, axes = _axes(f"Miss rate of CLOCK over {what}, {_kind(kind)}", f"Broder et al., Figure {number}")
     rows: list[list[object]] = []
-    marks = ("o", "^", "s", "v", "D")
     for k, threads in enumerate(stuff.threads):
         curve = stuff.rates(threads, kind, "CLOCK")
         places = np.array(BITS) - (np.log2(threads) if per_thread else 0.0)
-        axes.plot(places, 100 * curve, label=f"{threads} threads", marker=marks[k % 5], **LINE)
+        axes.plot(places, 100 * curve, label=f"{threads} threads", marker=MARKS[k % len(MARKS)], **LINE)
         xs = 2.0**places if per_thread else BITS
         rows += [[threads, float(x), float(y)] for x, y in zip(xs, curve, strict=True)]
     if per_thread:
@@ -221,18 +230,18 @@ def over_time(stuff: Material, kind: str, number: int) -> Drawing:
     figure, axes = _axes(
         f"Miss rate over time, $2^{{{TIME_BITS}}}$ entries, {_kind(kind)}", f"Broder et al., Figure {number}"
     )
-    curves = [stuff.over_time(threads, kind, policy) for policy in PAPER_POLICIES]
+    curves = {policy: stuff.over_time(threads, kind, policy) for policy in PAPER_POLICIES}
     ends = [window.stop / 1e6 for window in stuff.stream(threads, kind).windows(TIME_BINS)]
-    for k, (policy, curve) in enumerate(zip(PAPER_POLICIES, curves, strict=True)):
+    for k, (policy, curve) in enumerate(curves.items()):
         # The curves overlap, so their marks are staggered.
         axes.plot(ends, 100 * curve, label=policy, markevery=(k, len(curves)), **LINE, **STYLES[policy])
     axes.set(xlabel="requests so far (millions)", xlim=(0, ends[-1]))
-    _percent_axis(axes, min(100.0, 110 * max(float(curve.max()) for curve in curves)))
+    _percent_axis(axes, min(100.0, 110 * max(float(curve.max()) for curve in curves.values())))
     axes.legend(fontsize=9, ncols=2)
     return Drawing(
         figure,
         ["policy", "requests_million", "miss_rate"],
-        _rows(PAPER_POLICIES, ends, curves),
+        _rows(curves, ends),
         stuff.caption(threads, kind) + f", {threads} threads; each point is one of {TIME_BINS} equal windows."
         " Loading STATIC is free; later curves may cover earlier ones.",
     )
@@ -243,21 +252,15 @@ def crawl_orders(stuff: Material, kind: str = "full") -> Drawing:
     threads = stuff.threads[0]
     trace = stuff.trace(threads)
     found = crawl_order.by_order(trace, [1 << bits for bits in BITS], stream=kind, seed=stuff.seed)
-    curves = [values / max(1, len(trace.words(kind))) for values in found.values()]
-    figure, axes = _axes(
-        f"Miss rate of CLOCK by crawl order, {_kind(kind)}", "Broder et al., section 7, first question"
-    )
-    for name, curve, mark in zip(found, curves, ("o", "^", "s", "v"), strict=True):
-        axes.plot(BITS, 100 * curve, label=name, marker=mark, **LINE)
-    _size_axis(axes)
-    _percent_axis(axes)
-    axes.legend(fontsize=9)
-    return Drawing(
-        figure,
-        ["order", "bits", "miss_rate"],
-        _rows(found, BITS, curves),
+    requests = max(1, len(trace.words(kind)))
+    return _over_sizes(
+        "order",
+        {name: values / requests for name, values in found.items()},
+        f"Miss rate of CLOCK by crawl order, {_kind(kind)}",
+        "Broder et al., section 7, first question",
         stuff.caption(threads, kind)
         + f", {threads} threads. Pages are reordered; the links of each page stay together.",
+        BITS,
     )
 
 
@@ -267,13 +270,17 @@ def caches_a_thread(stuff: Material, kind: str = "full") -> Drawing:
     trace = stuff.trace(threads)
     bits = [b for b in BITS if 1 << b >= threads]
     apart = crawl_order.one_cache_a_thread(trace, [1 << b for b in bits], threads, stream=kind)
-    curves = [stuff.rates(threads, kind, "CLOCK")[bits], apart / max(1, len(trace.words(kind)))]
-    names = ["one global cache of k", f"{threads} caches of k / {threads}"]
-    figure, axes = _axes(
+    return _over_sizes(
+        "caches",
+        {
+            "one global cache of k": stuff.rates(threads, kind, "CLOCK")[bits],
+            f"{threads} caches of k / {threads}": apart / max(1, len(trace.words(kind))),
+        },
         f"One CLOCK cache per thread or a global one, {_kind(kind)}",
         "Broder et al., section 7, second question",
+        stuff.caption(threads, kind) + ".",
+        bits,
     )
-    return _two_curves(figure, axes, "caches", names, bits, curves, stuff.caption(threads, kind) + ".")
 
 
 def fitted_model(stuff: Material) -> Drawing:
@@ -281,26 +288,14 @@ def fitted_model(stuff: Material) -> Drawing:
     threads = stuff.threads[0]
     trace = stuff.trace(threads).head(link_locality.FIT_LINKS)
     fit = link_locality.fit(trace, threads=0 if stuff.own else threads, seed=stuff.seed + 1)
-    names, curves = ["trace", "fitted model"], [fit.measured, fit.fitted]
-    bits = range(len(fit.measured))
-    figure, axes = _axes(
+    return _over_sizes(
+        "curve",
+        {"trace": fit.measured, "fitted model": fit.fitted},
         "Miss rate of LRU: a trace and the link-locality model fitted to it",
         "Broder et al., section 7, third question",
+        f"{trace.name}, {len(trace.links):,} requests, {fit.threads} threads. Fitted: {fit.describe()}.",
+        range(len(fit.measured)),
     )
-    caption = f"{trace.name}, {len(trace.links):,} requests, {fit.threads} threads. Fitted: {fit.describe()}."
-    return _two_curves(figure, axes, "curve", names, bits, curves, caption)
-
-
-def _two_curves(
-    figure: Any, axes: Any, what: str, names: list[str], bits: Sequence[int], curves: Any, caption: str
-) -> Drawing:
-    """Draw miss rates over the cache size, one curve per name."""
-    for name, curve, mark in zip(names, curves, "o^", strict=True):
-        axes.plot(bits, 100 * curve, label=name, marker=mark, **LINE)
-    _size_axis(axes, bits)
-    _percent_axis(axes)
-    axes.legend(fontsize=9)
-    return Drawing(figure, [what, "bits", "miss_rate"], _rows(names, bits, curves), caption)
 
 
 def _kind(kind: str) -> str:

@@ -73,6 +73,7 @@ _STYLES = {
     "cis+": ("GREEDY-CIS+", "#CC79A7", ""),
     "ncis": ("GREEDY-NCIS", "#009E73", "^"),
     "ncis-d": ("GREEDY-NCIS-D", "#56B4E9", "D"),
+    "prompt": ("GREEDY-NCIS, signals without delay", "#0072B2", ""),
     "approx-1": ("G-NCIS-APPROX-1", "#A88F00", "<"),
     "approx-2": ("G-NCIS-APPROX-2", "#CC79A7", ">"),
 }

@@ -1,6 +1,7 @@
 """Draws the figures of Busa-Fekete et al. (2025) about accuracy: 3, 4, 6, 8, 9, 11, 12."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -8,7 +9,7 @@ import numpy as np
 
 from crawler.errors import UsageError
 from crawler.freshness.params import PageParameters, Pages
-from crawler.lab.figures.drawing import COLOURS, LABELS, MARKERS, Drawing, Options, sheet
+from crawler.lab.figures.drawing import COLOURS, LABELS, MARKERS, Drawing, Options, grouped_bars, sheet
 from crawler.lab.progress_line import part
 from crawler.lab.refresh import pages_file
 from crawler.lab.refresh.crawl_value import crawl_values
@@ -83,24 +84,29 @@ def _accuracy_table(
     return columns, rows
 
 
-def _two_panels(rows: list[list[object]], base: str, title: str) -> Any:
-    """Draw accuracy (left) and its difference from `base` (right) over the number of pages, with error bars."""
+def _two_panels(
+    rows: list[list[object]],
+    title: str,
+    ylabel: str,
+    labels: Mapping[str, str] = LABELS,
+    *,
+    left_only: str = "",
+) -> Any:
+    """Draw accuracy (left) and its paired difference from a base (right) over the number of pages, with error bars.
+
+    The policy `left_only` is not drawn on the right.
+    """
     figure, (left, right) = sheet(10.0, 4.6, 1, 2)
     sizes = sorted({int(row[0]) for row in rows})  # type: ignore[call-overload]
-    names = list(dict.fromkeys(str(row[1]) for row in rows))
-    for name in names:
+    for name in dict.fromkeys(str(row[1]) for row in rows):
         mine = [row for row in rows if row[1] == name]
-        style = {
-            "color": COLOURS[name],
-            "label": LABELS[name],
-            "lw": 1.4,
-            "ms": 5,
-            "marker": MARKERS.get(name, ""),
-        }
-        if name in ("baseline", "optimum"):
-            style.update(ls="--")
+        style = {"color": COLOURS[name], "label": labels[name], "lw": 1.4, "ms": 5, "marker": MARKERS[name]}
+        style["ls"] = "--" if name in ("baseline", "optimum", "prompt") else "-"
         left.errorbar([row[0] for row in mine], [row[3] for row in mine], [row[4] for row in mine], **style)
-        right.errorbar([row[0] for row in mine], [row[6] for row in mine], [row[7] for row in mine], **style)
+        if name != left_only:
+            right.errorbar(
+                [row[0] for row in mine], [row[6] for row in mine], [row[7] for row in mine], **style
+            )
     for axes in (left, right):
         axes.set_xscale("log")
         axes.set_xticks(sizes, [f"{size:,}" for size in sizes], rotation=45)
@@ -108,7 +114,7 @@ def _two_panels(rows: list[list[object]], base: str, title: str) -> Any:
         axes.set_xlabel("number of pages m (bandwidth 100)")
         axes.grid(alpha=0.3)
     left.set_ylabel("accuracy: share of requests served fresh")
-    right.set_ylabel(f"accuracy minus {base.upper()}, paired")
+    right.set_ylabel(ylabel)
     # The upper right corner has room for the legend, because accuracy falls with the number of pages.
     left.legend(fontsize=8, loc="upper right")
     figure.suptitle(title)
@@ -127,12 +133,7 @@ def _instances(found: dict[int, list[dict[str, SimulationResult]]]) -> str:
 
 
 def _accuracy_figure(
-    options: Options,
-    sizes: tuple[int, ...],
-    names: list[str],
-    signals: str,
-    title: str,
-    model: str,
+    options: Options, *, sizes: tuple[int, ...], names: list[str], signals: str, title: str, model: str
 ) -> Drawing:
     found = _sweep(options, sizes, names, signals, 60)
     columns, rows = _accuracy_table(found, "baseline")
@@ -140,43 +141,38 @@ def _accuracy_figure(
         f"R = 100, T = {_horizon(options):g} without its first fifth, {model}; {_instances(found)}. "
         f"Exact expected accuracy between events. {_ERRORS}"
     )
-    return Drawing(_two_panels(rows, "baseline", title), columns, rows, caption)
+    return Drawing(_two_panels(rows, title, "accuracy minus BASELINE, paired"), columns, rows, caption)
 
 
-def without_signals(options: Options) -> Drawing:
-    """Draw Figure 3: GREEDY and LDS reach the continuous optimum."""
-    return _accuracy_figure(
-        options,
-        SIZES,
-        ["baseline", "lds", "greedy"],
-        "none",
-        "Discrete policies without signals (NCIS, Figure 3)",
-        "mu, Delta ~ U[0,1], no signals",
-    )
+# Figure 3: GREEDY and LDS reach the continuous optimum.
+without_signals = partial(
+    _accuracy_figure,
+    sizes=SIZES,
+    names=["baseline", "lds", "greedy"],
+    signals="none",
+    title="Discrete policies without signals (NCIS, Figure 3)",
+    model="mu, Delta ~ U[0,1], no signals",
+)
 
+# Figure 4: the gain from signals if none of them is false.
+perfect_signals = partial(
+    _accuracy_figure,
+    sizes=SIZES,
+    names=["baseline", "optimum", "greedy", "cis"],
+    signals="perfect",
+    title="Partial signals without false ones (NCIS, Figure 4)",
+    model="mu, Delta ~ U[0,1], lambda ~ Beta(.25,.25), nu = 0",
+)
 
-def perfect_signals(options: Options) -> Drawing:
-    """Draw Figure 4: the gain from signals if none of them is false."""
-    return _accuracy_figure(
-        options,
-        SIZES,
-        ["baseline", "optimum", "greedy", "cis"],
-        "perfect",
-        "Partial signals without false ones (NCIS, Figure 4)",
-        "mu, Delta ~ U[0,1], lambda ~ Beta(.25,.25), nu = 0",
-    )
-
-
-def noisy_signals(options: Options) -> Drawing:
-    """Draw Figure 6: false signals. If bandwidth is scarce, believing all signals is worse than ignoring them."""
-    return _accuracy_figure(
-        options,
-        (100, 200, 500, 750, 1000, 10000),
-        ["baseline", "optimum", "greedy", "cis", "ncis", "approx-1", "approx-2"],
-        "noisy",
-        "Signals including false ones (NCIS, Figure 6)",
-        "mu, Delta ~ U[0,1], lambda ~ Beta(.25,.25), nu ~ U(.1,.6)",
-    )
+# Figure 6: false signals. If bandwidth is scarce, believing all signals is worse than ignoring them.
+noisy_signals = partial(
+    _accuracy_figure,
+    sizes=(100, 200, 500, 750, 1000, 10000),
+    names=["baseline", "optimum", "greedy", "cis", "ncis", "approx-1", "approx-2"],
+    signals="noisy",
+    title="Signals including false ones (NCIS, Figure 6)",
+    model="mu, Delta ~ U[0,1], lambda ~ Beta(.25,.25), nu ~ U(.1,.6)",
+)
 
 
 def delayed_signals(options: Options) -> Drawing:
@@ -196,33 +192,15 @@ def delayed_signals(options: Options) -> Drawing:
         f"Poisson(6) ticks late (read as ticks of 1/R), NCIS-D drops those within 5 ticks after the crawl; "
         f"{_instances(late)}. {_ERRORS} The undelayed runs have the same pages and signals."
     )
-    return Drawing(_delay_panels(rows), columns, rows, caption)
-
-
-def _delay_panels(rows: list[list[object]]) -> Any:
-    colours = {**COLOURS, "prompt": "#0072B2"}
-    labels = {**LABELS, "prompt": "GREEDY-NCIS, signals without delay", "ncis": "GREEDY-NCIS, delayed"}
-    labels["ncis-d"] = "GREEDY-NCIS-D, delayed"
-    figure, (left, right) = sheet(10.0, 4.6, 1, 2)
-    for name in ("baseline", "prompt", "ncis", "ncis-d"):
-        mine = [row for row in rows if row[1] == name]
-        style = {"color": colours[name], "label": labels[name], "lw": 1.4, "ms": 5}
-        style.update(marker=MARKERS.get(name, ""), ls="--" if name in ("baseline", "prompt") else "-")
-        left.errorbar([row[0] for row in mine], [row[3] for row in mine], [row[4] for row in mine], **style)
-        if name != "baseline":
-            right.errorbar(
-                [row[0] for row in mine], [row[6] for row in mine], [row[7] for row in mine], **style
-            )
-    sizes = sorted({int(row[0]) for row in rows})  # type: ignore[call-overload]
-    for axes in (left, right):
-        axes.set_xticks(sizes, [f"{size:,}" for size in sizes], rotation=45)
-        axes.set_xlabel("number of pages m (bandwidth 100)")
-        axes.grid(alpha=0.3)
-    left.set_ylabel("accuracy: share of requests served fresh")
-    right.set_ylabel("accuracy minus NCIS without delay, paired")
-    left.legend(fontsize=8)
-    figure.suptitle("Delayed signals (NCIS, Figure 11)")
-    return figure
+    labels = LABELS | {"ncis": "GREEDY-NCIS, delayed", "ncis-d": "GREEDY-NCIS-D, delayed"}
+    figure = _two_panels(
+        rows,
+        "Delayed signals (NCIS, Figure 11)",
+        "accuracy minus NCIS without delay, paired",
+        labels,
+        left_only="baseline",
+    )
+    return Drawing(figure, columns, rows, caption)
 
 
 # -- figure 8
@@ -279,8 +257,6 @@ def _given_pages(file: pages_file.PagesFile, size: int, rng: np.random.Generator
 
 
 def _bars(rows: list[list[object]], names: list[str], shares: tuple[float, ...]) -> Any:
-    from crawler.lab.figures.drawing import grouped_bars
-
     figure, axes = sheet(8.0, 5.2)
     series = {
         name: [(float(row[3]), float(row[4])) for row in rows if row[0] == name]  # type: ignore[arg-type]

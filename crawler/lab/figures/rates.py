@@ -1,5 +1,6 @@
 """Draws figures 5, 7 and 10 of Busa-Fekete et al. (2025), which are about crawl rates. Each dot is a page."""
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -98,6 +99,7 @@ def _table(
 
 def _drawing(
     options: Options,
+    *,
     sizes: tuple[int, ...],
     names: list[str],
     signals: str,
@@ -115,40 +117,35 @@ def _drawing(
     return Drawing(_grid(found, names, shades, title), columns, _table(found, names), caption)
 
 
-def perfect_signal_rates(options: Options) -> Drawing:
-    """Draw Figure 5: how GREEDY-CIS distributes the bandwidth."""
-    return _drawing(
-        options,
-        (100, 300),
-        ["greedy", "cis"],
-        "perfect",
-        [("recall lambda", 2), ("change rate Delta", 3)],
-        "Crawl rates with partial signals (NCIS, Figure 5)",
-        "lambda ~ Beta(.25,.25), nu = 0",
-    )
+# Figure 5: how GREEDY-CIS distributes the bandwidth.
+perfect_signal_rates = partial(
+    _drawing,
+    sizes=(100, 300),
+    names=["greedy", "cis"],
+    signals="perfect",
+    shades=[("recall lambda", 2), ("change rate Delta", 3)],
+    title="Crawl rates with partial signals (NCIS, Figure 5)",
+    model="lambda ~ Beta(.25,.25), nu = 0",
+)
 
+# Figure 7: GREEDY-CIS wastes crawls on pages with many false signals; GREEDY-NCIS does not.
+noisy_signal_rates = partial(
+    _drawing,
+    sizes=(100, 1000),
+    names=["greedy", "cis", "ncis"],
+    signals="noisy",
+    shades=[("recall lambda", 2)],
+    title="Crawl rates with false signals (NCIS, Figure 7)",
+    model="lambda ~ Beta(.25,.25), nu ~ U(.1,.6)",
+)
 
-def noisy_signal_rates(options: Options) -> Drawing:
-    """Draw Figure 7: GREEDY-CIS wastes crawls on pages with many false signals; GREEDY-NCIS does not."""
-    return _drawing(
-        options,
-        (100, 1000),
-        ["greedy", "cis", "ncis"],
-        "noisy",
-        [("recall lambda", 2)],
-        "Crawl rates with false signals (NCIS, Figure 7)",
-        "lambda ~ Beta(.25,.25), nu ~ U(.1,.6)",
-    )
-
-
-def discrete_rates(options: Options) -> Drawing:
-    """Draw Figure 10: LDS crawls at the optimal rates; GREEDY follows staleness."""
-    return _drawing(
-        options,
-        (100, 500),
-        ["greedy", "lds"],
-        "none",
-        [("change rate Delta", 3)],
-        "Crawl rates without signals (NCIS, Figure 10)",
-        "mu, Delta ~ U[0,1]",
-    )
+# Figure 10: LDS crawls at the optimal rates; GREEDY follows staleness.
+discrete_rates = partial(
+    _drawing,
+    sizes=(100, 500),
+    names=["greedy", "lds"],
+    signals="none",
+    shades=[("change rate Delta", 3)],
+    title="Crawl rates without signals (NCIS, Figure 10)",
+    model="mu, Delta ~ U[0,1]",
+)

@@ -5,6 +5,8 @@ The policy fetches the pages with the greatest values, in an order that is compu
 schedule is at fault. If this policy scores badly, the estimators are at fault.
 """
 
+import math
+
 import numpy as np
 
 from crawler.change_signals import SOURCES
@@ -92,46 +94,23 @@ class Exact(Ranked):
 
     def values(self, now: float) -> np.ndarray:
         learning, quality = self._learning, self._learning.quality
-        where, sites = self._where, range(len(self._until))
-        reliable = np.array(
-            [
-                learning.kinds.reliability(site, trust)
-                for site, trust in zip(where.tolist(), self._trust.tolist(), strict=True)
-            ]
-        )
         clocks = np.maximum(now - self.last, 0.0)
         changes, watched = self._told(clocks)
-        rates = np.array(
-            [
-                learning.rates.rate(site, k, t)
-                for site, k, t in zip(where.tolist(), changes.tolist(), watched.tolist(), strict=True)
-            ]
-        )
-        if learning.neighbourhood:
-            excess = [
-                learning.excess(site, folder, now)
-                for site, folder in zip(where.tolist(), self._folder.tolist(), strict=True)
-            ]
-            clocks = np.array(
-                [
-                    clock_of(tau, more, learning.scale)
-                    for tau, more in zip(clocks.tolist(), excess, strict=True)
-                ]
-            )
-        precision = np.array([-np.expm1(-quality.weights[site]) for site in sites])
-        bad = np.array([learning.kinds.bad_precisions[site] for site in sites])
-        recall = np.array(
-            [quality.recall_of(site, w) for site, w in zip(where.tolist(), reliable.tolist(), strict=True)]
-        )
-        own = precision[where]
-        own = [
-            quality.false_signals.precision_of(site, p, rate)
-            for site, p, rate in zip(where.tolist(), own.tolist(), rates.tolist(), strict=True)
-        ]
-        own = reliable * np.array(own) + (1.0 - reliable) * bad[where]
-        recall[(precision[where] <= 0.0) | (own < PRECISION_LEAST)] = 0.0
-        own = np.clip(own, 1e-12, PRECISION_MAX)
-        pages = Pages.from_quality(self._importance, rates, own, recall)
+        rates, precision, recall = np.zeros((3, len(clocks)))
+        places = zip(self._where.tolist(), self._folder.tolist(), self._trust.tolist(), strict=True)
+        for page, (site, folder, trust) in enumerate(places):
+            reliable = learning.kinds.reliability(site, trust)
+            rates[page] = learning.rates.rate(site, float(changes[page]), float(watched[page]))
+            if learning.neighbourhood:
+                excess = learning.excess(site, folder, now)
+                clocks[page] = clock_of(float(clocks[page]), excess, learning.scale)
+            of_site = -math.expm1(-quality.weights[site])
+            good = quality.false_signals.precision_of(site, of_site, float(rates[page]))
+            own = reliable * good + (1.0 - reliable) * learning.kinds.bad_precisions[site]
+            if of_site > 0.0 and own >= PRECISION_LEAST:
+                recall[page] = quality.recall_of(site, reliable)
+            precision[page] = min(max(own, 1e-12), PRECISION_MAX)
+        pages = Pages.from_quality(self._importance, rates, precision, recall)
         return crawl_values(pages, clocks, self._signals.astype(np.int64), by=self._kind)
 
     def _told(self, elapsed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

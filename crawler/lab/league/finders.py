@@ -221,7 +221,12 @@ class ExactHubs(Exact):
             self._where.tolist(), self._folder.tolist(), self._found.tolist(), self._shown_for.tolist(), tau.tolist(),
             self._links.tolist(), strict=True,
         )  # fmt: skip
-        theta = np.array([self._discovery.theta(*row[:5], now, row[5]) for row in rows])
+        theta = np.array(
+            [
+                self._discovery.theta(site, folder, found, shown_for, elapsed, now, links)
+                for site, folder, found, shown_for, elapsed, links in rows
+            ]
+        )
         return super().values(now) + 0.5 * self._nu * theta * tau**2
 
 

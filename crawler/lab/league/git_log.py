@@ -17,7 +17,7 @@ from hashlib import blake2b
 import numpy as np
 
 from crawler.errors import UsageError
-from crawler.lab.league.histories import ROWS_MAX, TIME_MAX, SiteHistory
+from crawler.lab.league.histories import COLUMNS, ROWS_MAX, TIME_MAX, SiteHistory
 
 COMMIT = b"\x1e"  # the character with which the line of a commit starts
 # The arguments of the git command that prints the log for `GitLog`; pathspecs are appended.
@@ -59,15 +59,7 @@ class GitLog:
     def __init__(self, latest: int = TIME_MAX - 1) -> None:
         self._latest = latest
         self._now = 0
-        self._born: list[int] = []
-        self._died: list[int] = []
-        self._hash: list[int] = []
-        self._dir: list[int] = []
-        self._page: list[int] = []
-        self._time: list[int] = []
-        self._added: list[int] = []
-        self._removed: list[int] = []
-        self._published: list[int] = []
+        self._columns: dict[str, list[int]] = {name: [] for name in COLUMNS}
         self._living: dict[bytes, int] = {}
         self._folders: dict[bytes, int] = {}
         # path -> row of its change by this commit; the size of the change may follow later in the log
@@ -103,33 +95,32 @@ class GitLog:
         page = self._living.get(path, -1)
         if not mode.startswith(b"100"):
             if page >= 0:
-                self._died[page] = self._now
+                self._columns["died"][page] = self._now
                 del self._living[path]
                 self._publish()
         elif page < 0:
             self._bear(path)
             self._publish()
         elif before != after:
-            self._rows[path] = len(self._page)
-            self._page.append(page)
-            self._time.append(self._now)
-            self._added.append(UNKNOWN)
-            self._removed.append(UNKNOWN)
+            self._rows[path] = len(self._columns["page"])
+            self._append(page=page, time=self._now, added=UNKNOWN, removed=UNKNOWN)
             self._publish()
 
     def _bear(self, path: bytes) -> None:
-        self._living[path] = len(self._born)
-        self._born.append(self._now)
-        self._died.append(0)
-        self._hash.append(int.from_bytes(blake2b(path, digest_size=8).digest(), "little"))
-        folder = path.rpartition(b"/")[0]
-        self._dir.append(self._folders.setdefault(folder, len(self._folders)))
-        if max(len(self._born), len(self._page)) > ROWS_MAX:
-            raise UsageError(f"more than {ROWS_MAX:,} pages or changes; select fewer files with --pages")
+        self._living[path] = len(self._columns["born"])
+        digest = int.from_bytes(blake2b(path, digest_size=8).digest(), "little")
+        folder = self._folders.setdefault(path.rpartition(b"/")[0], len(self._folders))
+        self._append(born=self._now, died=0, hash=digest, dir=folder)
+
+    def _append(self, **row: int) -> None:
+        for name, value in row.items():
+            self._columns[name].append(value)
+            if len(self._columns[name]) > ROWS_MAX:
+                raise UsageError(f"more than {ROWS_MAX:,} pages or changes; select fewer files with --pages")
 
     def _publish(self) -> None:
-        if not self._published or self._published[-1] != self._now:
-            self._published.append(self._now)
+        if self._columns["published"][-1:] != [self._now]:
+            self._append(published=self._now)
 
     def _size(self, part: bytes) -> None:
         """Record a line `added TAB removed TAB path`.
@@ -139,8 +130,8 @@ class GitLog:
         words = part.split(b"\t", 2)
         row = self._rows.get(words[2]) if len(words) == 3 else None
         if row is not None and words[0].isdigit() and words[1].isdigit():
-            self._added[row] = min(int(words[0]), LINES_MAX)
-            self._removed[row] = min(int(words[1]), LINES_MAX)
+            self._columns["added"][row] = min(int(words[0]), LINES_MAX)
+            self._columns["removed"][row] = min(int(words[1]), LINES_MAX)
 
     def history(self, name: str) -> SiteHistory:
         """Return the history of all parts read so far.
@@ -148,25 +139,10 @@ class GitLog:
         Raises:
             UsageError: the log contains no page.
         """
-        if not self._born:
+        if not self._columns["born"]:
             raise UsageError("the history of this repository contains no page; select its pages with --pages")
-        return SiteHistory(
-            name=name,
-            born=np.array(self._born, dtype=np.int64),
-            died=np.array(self._died, dtype=np.int64),
-            hash=np.array(self._hash, dtype=np.uint64),
-            dir=np.array(self._dir, dtype=np.int64),
-            page=np.array(self._page, dtype=np.int64),
-            time=np.array(self._time, dtype=np.int64),
-            added=np.array(self._added, dtype=np.int64),
-            removed=np.array(self._removed, dtype=np.int64),
-            published=np.array(self._published, dtype=np.int64),
-        )
-
-    @property
-    def commits(self) -> int:
-        """The number of publications so far."""
-        return len(self._published)
+        kinds = {name: np.uint64 if name == "hash" else np.int64 for name in COLUMNS}
+        return SiteHistory(name, **{each: np.array(self._columns[each], kinds[each]) for each in COLUMNS})
 
     def __repr__(self) -> str:
-        return f"GitLog({len(self._born)} pages, {len(self._page)} changes, {self.commits} publications)"
+        return f"GitLog({', '.join(f'{name} {len(rows)}' for name, rows in self._columns.items())})"

@@ -10,19 +10,8 @@ import msgspec
 import numpy as np
 
 from crawler.lab.league import scores
-from crawler.lab.league.living import LivingResult, LivingWorld
+from crawler.lab.league.living import LivingResult
 from crawler.lab.league.world import DAY
-
-
-class LivingGame(msgspec.Struct, frozen=True):
-    """The result of one finder with one budget and one rule for hubs. Delays are in days from birth to first copy."""
-
-    game: scores.Game
-    hubs_fresh: float
-    hub_share: float
-    new_share: float
-    delays: np.ndarray
-    born: int
 
 
 class LivingRow(msgspec.Struct, frozen=True):
@@ -50,23 +39,11 @@ class LivingRow(msgspec.Struct, frozen=True):
     fetches: int
 
 
-def game_of(rule: str, policy: str, budget: float, world: LivingWorld, result: LivingResult) -> LivingGame:
-    fetches = max(result.fetches, 1)
-    return LivingGame(
-        game=scores.game_of(rule, policy, budget, world, result),
-        hubs_fresh=result.hubs_fresh,
-        hub_share=result.hub_fetches / fetches,
-        new_share=result.new_fetches / fetches,
-        delays=result.delays / DAY,
-        born=result.born,
-    )
-
-
-def rows_of(games: Sequence[LivingGame]) -> list[LivingRow]:
+def rows_of(games: Sequence[tuple[scores.Game, LivingResult]]) -> list[LivingRow]:
     """Return one row per game, in the order of the games."""
     rows = []
-    for living, row in zip(games, scores.rows_of([each.game for each in games]), strict=True):
-        delays = living.delays if len(living.delays) else np.array([np.nan])
+    for (_, result), row in zip(games, scores.rows_of([game for game, _ in games]), strict=True):
+        delays = result.delays / DAY if len(result.delays) else np.array([np.nan])
         rows.append(
             LivingRow(
                 rule=row.arm,
@@ -76,13 +53,13 @@ def rows_of(games: Sequence[LivingGame]) -> list[LivingRow]:
                 error=row.error,
                 difference=row.difference,
                 difference_error=row.difference_error,
-                hubs_fresh=living.hubs_fresh,
+                hubs_fresh=result.hubs_fresh,
                 delay_median=float(np.median(delays)),
                 delay_p90=float(np.quantile(delays, 0.9)),
                 delay_mean=float(delays.mean()),
-                never=1.0 - len(living.delays) / max(living.born, 1),
-                hub_share=living.hub_share,
-                new_share=living.new_share,
+                never=1.0 - len(result.delays) / max(result.born, 1),
+                hub_share=result.hub_fetches / max(row.fetches, 1),
+                new_share=result.new_fetches / max(row.fetches, 1),
                 fetches=row.fetches,
             )
         )

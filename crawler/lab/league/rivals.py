@@ -22,7 +22,7 @@ from collections.abc import Callable
 import numpy as np
 
 from crawler.freshness.params import Pages
-from crawler.lab.league.world import DAY, Policy, World
+from crawler.lab.league.world import DAY, Policy, World, WorldPages
 from crawler.lab.refresh.crawl_value import crawl_values
 from crawler.lab.refresh.policies import deterministic_optimum
 
@@ -33,7 +33,7 @@ NEVER = float("inf")
 class Silent:
     """A policy that ignores signals. If the game blocks sites, each site must have its own queue (`_apart`)."""
 
-    def __init__(self, world: World, rate: float) -> None:
+    def __init__(self, world: WorldPages, rate: float) -> None:
         self._site = world.site.tolist()
         self._apart = world.gap(rate) > 0.0
         self._until = [0.0] * len(world.sites)

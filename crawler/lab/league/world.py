@@ -74,9 +74,14 @@ class WorldPages(msgspec.Struct, frozen=True, kw_only=True):
     importance: np.ndarray
     changes: list[list[float]]
     sources: tuple[str, ...]
+    polite: bool = False
 
     def __len__(self) -> int:
         return len(self.site)
+
+    def gap(self, rate: float) -> float:
+        """Return the seconds for which a site must rest after a fetch; 0 if the world is not polite."""
+        return len(self.sites) / (POLITE * rate) if self.polite else 0.0
 
 
 class World(WorldPages, frozen=True, kw_only=True):
@@ -103,10 +108,6 @@ class World(WorldPages, frozen=True, kw_only=True):
         Several changes of a page in a day count as one.
         """
         return sum(len({at // DAY for at in times}) for times in self.changes) / self.horizon
-
-    def gap(self, rate: float) -> float:
-        """Return the seconds for which a site must rest after a fetch; 0, except in the arm `polite`."""
-        return len(self.sites) / (POLITE * rate) if self.arm == "polite" else 0.0
 
     def __repr__(self) -> str:
         changes = sum(map(len, self.changes))
@@ -281,6 +282,7 @@ def _joined(kept: list[tuple[str, _Part]], arm: str, days: int, seed: int) -> Wo
         importance = 1.0 / (np.random.default_rng([seed, total]).permutation(total) + ZIPF_OFFSET)
     return World(
         arm=arm,
+        polite=arm == "polite",
         sites=tuple(name for name, _ in kept),
         site=np.repeat(np.arange(len(kept)), sizes),
         directory=np.concatenate(

@@ -21,6 +21,7 @@ each host.
 import numpy as np
 from scipy.special import gammaincinv, ndtri
 
+from crawler.lab.league.rivals import Silent
 from crawler.lab.living.worlds import DrawnWorld, WorldSpec
 
 GRID = 48  # quantiles of the prior
@@ -34,13 +35,14 @@ def can_play(spec: WorldSpec) -> bool:
     return independent and spec.signals == "none" and not (spec.polite or spec.rest or spec.latency)
 
 
-class Bayes:
+class Bayes(Silent):
     """Fetches the page with the greatest expected value, given the true prior of the rates.
 
     `gamma` replaces the prior by a Gamma distribution with the same mean.
     """
 
     def __init__(self, world: DrawnWorld, *, gamma: bool = False) -> None:
+        super().__init__(world, world.spec.rate)
         spec = world.spec
         assert can_play(spec), spec.name
         shares = (np.arange(GRID) + 0.5) / GRID
@@ -62,15 +64,6 @@ class Bayes:
 
     def add(self, page: int, now: float) -> None:
         self._begin(page, now)
-
-    def note_change(self, page: int, source: str, at: float, now: float) -> None:
-        raise NotImplementedError
-
-    def remove(self, page: int, now: float) -> None:
-        raise NotImplementedError
-
-    def block(self, site: int, until: float) -> None:
-        raise NotImplementedError
 
     def claim_next(self, now: float) -> int:
         """Return the page with the greatest value. Compute values only where the bounds require it."""

@@ -29,7 +29,7 @@ import math
 import msgspec
 import numpy as np
 
-from crawler.lab.league.world import DAY, POLITE, ZIPF_OFFSET, WorldPages
+from crawler.lab.league.world import DAY, ZIPF_OFFSET, WorldPages
 
 HOUR = 3600.0
 MONTH, YEAR = 30 * DAY, 365 * DAY
@@ -142,10 +142,6 @@ class DrawnWorld(WorldPages, frozen=True, kw_only=True):
     def horizon(self) -> float:
         return self.spec.fetches / self.spec.rate
 
-    def gap(self, rate: float) -> float:
-        """Return the number of seconds for which a host must rest after a fetch; 0 if the world is not polite."""
-        return len(self.sites) / (POLITE * rate) if self.spec.polite else 0.0
-
     def __repr__(self) -> str:
         return f"DrawnWorld({self.spec.name}, seed {self.seed}: {len(self.sites)} hosts, {len(self)} pages)"
 
@@ -179,6 +175,7 @@ def draw(spec: WorldSpec, seed: int) -> DrawnWorld:
     return DrawnWorld(
         spec=spec,
         seed=seed,
+        polite=spec.polite,
         sites=tuple(f"h{number}" for number in range(len(spec.hosts))),
         site=np.repeat(np.arange(len(spec.hosts)), [host.pages for host in spec.hosts]),
         directory=np.concatenate(directories),

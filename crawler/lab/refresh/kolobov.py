@@ -25,7 +25,7 @@ import numpy as np
 from crawler.cli.parsing import OptionParser
 from crawler.errors import UsageError, reason_of
 from crawler.lab.refresh import pages_file
-from crawler.lab.refresh.estimate import KOLOBOV, fit
+from crawler.lab.refresh.estimate import rate_of
 
 IMPORTANCE, HISTORY, TRUSTED = (
     "urlid_imp.txt",
@@ -119,5 +119,4 @@ def _rate(history: str) -> float:
         raise UsageError(f"{HISTORY}: {error}") from None
     if not np.isfinite(pairs).all() or (pairs < 0.0).any():
         raise UsageError(f"{HISTORY}: an interval is negative or infinite")
-    none = np.zeros(len(pairs))
-    return fit(pairs[:, 0], none, pairs[:, 1] > 0, prior=KOLOBOV).silent_rate
+    return rate_of(pairs[:, 0], pairs[:, 1] > 0)

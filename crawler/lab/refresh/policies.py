@@ -14,6 +14,7 @@ that sum to the bandwidth.
 
 import heapq
 import math
+import sys
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
@@ -21,6 +22,7 @@ import msgspec
 import numpy as np
 
 from crawler.freshness.params import Pages
+from crawler.lab.extras import require
 from crawler.lab.refresh.crawl_value import expected_fresh_times, expected_intervals, thresholds
 
 
@@ -31,8 +33,8 @@ def poisson_freshness(importance: np.ndarray, change_rate: np.ndarray, rates: np
 
 def slotted_freshness(importance: np.ndarray, change_rate: np.ndarray, probabilities: np.ndarray) -> float:
     """Return F1 = sum mu p / (p + Delta - p Delta), the freshness with one page per slot (Azar et al., Eq. 3)."""
-    p = probabilities
-    return float(np.sum(importance * p / (p + change_rate - p * change_rate)))
+    kept = 1.0 - change_rate
+    return poisson_freshness(importance / kept, change_rate / kept, probabilities)
 
 
 def even_freshness(importance: np.ndarray, change_rate: np.ndarray, rates: np.ndarray) -> float:
@@ -58,19 +60,15 @@ def optimal_rates(importance: np.ndarray, change_rate: np.ndarray, bandwidth: fl
 
 
 def optimal_probabilities(importance: np.ndarray, change_rate: np.ndarray) -> np.ndarray:
-    """Return the distribution over pages that maximises F1 (Algorithm 1). `change_rate` is in (0, 1) per slot."""
-    root, kept = np.sqrt(importance * change_rate), 1.0 - change_rate
-    out = np.zeros(len(importance))
-    r, s = float((root / kept).sum()), float((change_rate / kept).sum())
-    order = np.argsort(importance / change_rate, kind="stable")
-    for place, i in enumerate(order):
-        if importance[i] / change_rate[i] > (r / (1.0 + s)) ** 2:
-            rest = order[place:]
-            out[rest] = ((1.0 + s) * root[rest] - r * change_rate[rest]) / (r * kept[rest])
-            break
-        r -= root[i] / kept[i]
-        s -= change_rate[i] / kept[i]
-    return out
+    """Return the distribution over pages that maximises F1 (Algorithm 1). `change_rate` is in (0, 1) per slot.
+
+    F1 is F2 with mu and Delta divided by 1 - Delta.
+    """
+    kept = 1.0 - change_rate
+    return optimal_rates(importance / kept, change_rate / kept, 1.0)
+
+
+PRECISION = 4.0 * sys.float_info.epsilon  # of a level; it is the greatest precision that `brentq` accepts
 
 
 class Optimum(msgspec.Struct, frozen=True):
@@ -87,11 +85,6 @@ class Optimum(msgspec.Struct, frozen=True):
     accuracy: float
 
 
-# the level of a sample of this many pages differs from the level of all pages by a few hundredths
-SAMPLE_MAX = 10_000
-SLOW_MAX = 3  # a bracket that is not halved after this many steps is bisected
-
-
 def optimum_with_signals(pages: Pages, bandwidth: float) -> Optimum:
     """Return the optimum of Theorem 1, at the level where the pages' crawl rates sum to `bandwidth`.
 
@@ -100,71 +93,34 @@ def optimum_with_signals(pages: Pages, bandwidth: float) -> Optimum:
     many crawls and one with too few. A weighted mean of the two uses exactly the bandwidth: the page is
     crawled after some of its signals, but not after all of them.
     """
-    return _bisect(pages, bandwidth, "ncis")
+    return _optimum(pages, bandwidth, "ncis")
 
 
 def deterministic_optimum(importance: np.ndarray, change_rate: np.ndarray, bandwidth: float) -> Optimum:
     """Return OPT, the optimum with even intervals and no signals. Busa-Fekete et al. call its accuracy BASELINE."""
-    return _bisect(Pages(importance, change_rate), bandwidth, "greedy")
+    return _optimum(Pages(importance, change_rate), bandwidth, "greedy")
 
 
-def _bisect(pages: Pages, bandwidth: float, by: str) -> Optimum:
-    """Find the level at which the rates sum to the bandwidth.
+def _optimum(pages: Pages, bandwidth: float, by: str) -> Optimum:
+    """Find the level at which the rates sum to the bandwidth, by Brent's method.
 
-    The method is regula falsi (Illinois) or, if that is slow, bisection.
-
-    The sum of the rates decreases as the level rises, but it may jump over the bandwidth. The bracket then
-    shrinks around the jump until the ends of the bracket differ only by rounding.
+    The sum of the rates decreases as the level rises, but it may jump over the bandwidth. Then the solutions
+    just below and just above the level are mixed.
     """
-    low, high, lack = _near(pages, bandwidth, by)
-    excess, guesses = -1.0, thresholds(pages, low, by=by)
-    while low > 1e-300 and (excess := float(_rates(pages, guesses).sum()) - bandwidth) < 0.0:
-        low, high, lack = 0.5 * low, low, excess
-        guesses = thresholds(pages, low, by=by, guesses=guesses)
-    width, slow, side = high - low, 0, 0
-    for _ in range(120):
-        level = low + (high - low) * (0.5 if slow == SLOW_MAX else excess / (excess - lack))
-        if not low < level < high:
-            level = 0.5 * (low + high)
-        guesses = thresholds(pages, level, by=by, guesses=guesses)
-        more = float(_rates(pages, guesses).sum()) - bandwidth
-        if abs(more) <= 1e-13 * bandwidth:
-            return _mixed(pages, bandwidth, level, level, by, guesses)
-        if not low < level < high:
-            break
-        if more > 0.0:
-            low, excess, lack = level, more, lack * (0.5 if side > 0 else 1.0)
-        else:
-            high, lack, excess = level, more, excess * (0.5 if side < 0 else 1.0)
-        side = 1 if more > 0.0 else -1
-        slow += 1
-        if high - low <= 0.5 * width:
-            width, slow = high - low, 0
-        elif slow > SLOW_MAX:
-            slow = 0
+    guesses = np.zeros(len(pages))
+
+    def excess(level: float) -> float:
+        guesses[:] = thresholds(pages, level, by=by, guesses=guesses)
+        return float(_rates(pages, guesses).sum()) - bandwidth
+
+    high = float(np.where(pages.change_rate > 0.0, pages.ceiling, 0.0).max(initial=0.0))
+    low = 0.5 * high
+    while low > 1e-300 and excess(low) < 0.0:
+        low, high = 0.5 * low, low
+    if low > 1e-300:
+        low = float(require("scipy.optimize").brentq(excess, low, high, xtol=1e-300, rtol=PRECISION))
+        low, high = low * (1.0 - PRECISION), low * (1.0 + PRECISION)
     return _mixed(pages, bandwidth, low, high, by, guesses)
-
-
-def _near(pages: Pages, bandwidth: float, by: str) -> tuple[float, float, float]:
-    """Return a level at which to start, an upper bound, and the shortfall of the rates at this bound.
-
-    If there are many pages, these are estimated from a sample.
-    """
-    top = float(np.where(pages.change_rate > 0.0, pages.ceiling, 0.0).max(initial=0.0))
-    if len(pages) > 2 * SAMPLE_MAX:
-        guess = sample_level(pages, bandwidth, SAMPLE_MAX, by)
-        above = 1.05 * guess
-        if 0.0 < above < top:
-            lack = float(_rates(pages, thresholds(pages, above, by=by)).sum()) - bandwidth
-            if lack < 0.0:
-                return 0.95 * guess, above, lack
-    return 0.5 * top, top, -bandwidth
-
-
-def sample_level(pages: Pages, bandwidth: float, most: int, by: str = "ncis") -> float:
-    """Return the optimal level for an even sample of about `most` pages, with the bandwidth reduced in proportion."""
-    sample = pages.select(np.arange(0, len(pages), max(1, len(pages) // most)))
-    return _bisect(sample, bandwidth * len(sample) / len(pages), by).level
 
 
 def _rates(pages: Pages, at: np.ndarray) -> np.ndarray:

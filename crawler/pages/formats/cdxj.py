@@ -31,7 +31,7 @@ from urllib.parse import unquote_to_bytes
 import msgspec
 
 from crawler.pages import warc
-from crawler.pages.request_query import parts_of
+from crawler.pages.request_query import parts_of, url_with
 from crawler.records import Capture
 
 _NO_CONSENT: Mapping[str, Any] = {}
@@ -141,16 +141,9 @@ def line(capture: Capture, *, filename: str = "", consent: Mapping[str, Any] = _
         fields["method"], body = parts_of(capture.query)
         fields |= {"requestBody": body} if body else {}
     fields |= {name: value for name, value in consent.items() if value and value != "unknown"}
-    key = f"{surt(_asked(capture))} {timestamp(capture.fetched_at)} "
+    asked = url_with(capture.url, _LINE_ENDS.sub("", capture.query))
+    key = f"{surt(asked)} {timestamp(capture.fetched_at)} "
     return key.encode("utf-8", "replace") + msgspec.json.encode(fields) + b"\n"
-
-
-def _asked(capture: Capture) -> str:
-    """Return the URL of a capture. If the request was not a plain GET, its method and body are added."""
-    if not capture.query:
-        return capture.url
-    query = _LINE_ENDS.sub("", capture.query)
-    return f"{capture.url}{'&' if '?' in capture.url else '?'}{query}"
 
 
 def sorted_lines(

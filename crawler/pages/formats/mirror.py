@@ -33,7 +33,7 @@ from urllib.parse import quote, unquote_to_bytes
 
 from crawler.errors import StoreError
 from crawler.printable import printable
-from crawler.storage.files import write_all
+from crawler.storage.files import opened, store_errors, write_all
 from crawler.urls.canonical import resolve
 
 _NAME_BYTES_MAX = 200  # bytes; file systems allow 255, but the digest and the suffix need room
@@ -206,15 +206,10 @@ def fill(folder: Path, path: str, pieces: Iterable[bytes]) -> None:
     Raises:
         StoreError: the disk failed.
     """
-    try:
-        descriptor = os.open(folder / path, os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW)
-        try:
-            for piece in pieces:
-                write_all(descriptor, piece)
-        finally:
-            os.close(descriptor)
-    except OSError as error:
-        raise StoreError(f"{folder / path}: cannot write: {error.strerror}") from error
+    file, flags = folder / path, os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW
+    with store_errors(file, "write"), opened(file, flags) as descriptor:
+        for piece in pieces:
+            write_all(descriptor, piece)
 
 
 def _create(path: Path) -> bool:
@@ -223,13 +218,12 @@ def _create(path: Path) -> bool:
     Raises:
         StoreError: the disk failed.
     """
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644))
-    except (FileExistsError, NotADirectoryError, IsADirectoryError):
-        return False
-    except OSError as error:
-        raise StoreError(f"{path}: cannot create: {error.strerror}") from error
+    with store_errors(path, "create"):
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o644))
+        except (FileExistsError, NotADirectoryError, IsADirectoryError):
+            return False
     return True
 
 

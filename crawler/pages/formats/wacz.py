@@ -20,13 +20,12 @@ from typing import Any
 import msgspec
 
 from crawler.clock import iso_time
-from crawler.errors import StoreError
 from crawler.pages.archive import Archive
 from crawler.pages.formats import cdxj
 from crawler.pages.formats.selection import Say, Selection, ignore
 from crawler.pages.formats.warc_stream import ReceiptOf, warc_chunks
 from crawler.records import NO_PAGE, LinkFlag, PageState
-from crawler.storage.files import named_output
+from crawler.storage.files import named_output, store_errors
 from crawler.urls.media_type import is_html
 
 _ARCHIVE = "data.warc.gz"
@@ -52,24 +51,19 @@ def write_wacz(
     Raises:
         StoreError: the disk failed.
     """
-    try:
-        with (
-            named_output(path) as file,
-            zipfile.ZipFile(file, "w") as package,
-            tempfile.TemporaryFile(dir=path.parent) as index,
-        ):
-            writer = _Package(package, now)
-            chunks = _copied(
-                archives, select, index, report=report, receipt_of=receipt_of, folder=path.parent
-            )
-            writer.add(f"archive/{_ARCHIVE}", chunks, compressed=False)
-            index.seek(0)
-            lines = cdxj.sorted_lines(index, folder=path.parent)
-            count = writer.add("indexes/index.cdx", lines)
-            writer.add("pages/pages.jsonl", _page_lines(rows))
-            writer.finish()
-    except OSError as error:
-        raise StoreError(f"{path}: cannot write: {error.strerror or error}") from error
+    with (
+        store_errors(path, "write"),
+        named_output(path) as file,
+        zipfile.ZipFile(file, "w") as package,
+        tempfile.TemporaryFile(dir=path.parent) as index,
+    ):
+        writer = _Package(package, now)
+        chunks = _copied(archives, select, index, report=report, receipt_of=receipt_of, folder=path.parent)
+        writer.add(f"archive/{_ARCHIVE}", chunks, compressed=False)
+        index.seek(0)
+        count = writer.add("indexes/index.cdx", cdxj.sorted_lines(index, folder=path.parent))
+        writer.add("pages/pages.jsonl", _page_lines(rows))
+        writer.finish()
     return count
 
 

@@ -14,7 +14,8 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from crawler.admin.status import MemberStatus, Status
+from crawler.admin.health import MemberStatus
+from crawler.admin.status import Status
 from crawler.change_signals import Signalled
 from crawler.clock import iso_time
 from crawler.crawl.blocked_hosts import add_blocked, remove_blocked
@@ -64,11 +65,8 @@ class Commands:
     ) -> None:
         self._context, self._views, self._point = stages.context, stages.views, stages.point
         self._frontier, self._pages, self._robots = stages.frontier, stages.pages, stages.robots
-        self._refresh, self._link_filter, self._fingerprinter = (
-            stages.refresh,
-            stages.intake,
-            stages.fingerprinter,
-        )
+        self._refresh, self._link_filter = stages.refresh, stages.intake
+        self._fingerprinter = stages.fingerprinter
         self._decisions = lambda: stages.decisions
         self._outbox = stages.outbox
         self._now = stages.clock.now
@@ -82,20 +80,15 @@ class Commands:
         commands = (
             self._explainer.why, self._explainer.page_url, self.host, self.hosts, self.get, self.seed,
             self.block, self.unblock, self.retire, self.signal, self.signals, self.consent,
-            Withdrawing(
-                stages.name,
-                stages.pages,
-                stages.intake.filter,
-                stages.frontier,
-                stages.fingerprinter,
-                stages.clock.now,
-                stages.point.making,
-                commit,
-            ).withdraw,
+            Withdrawing(stages, commit).withdraw,
         )  # fmt: skip
-        self._commands: dict[str, Callable[..., Any]] = {command.__name__: command for command in commands}
-        self._commands["status"] = self._status
+        self._commands: dict[str, Callable[..., Any]] = {}
+        self.add(**{command.__name__: command for command in commands}, status=self._status)
         self._checked: dict[str, Callable[[Mapping[str, Any]], Any]] = {}
+
+    def add(self, **commands: Callable[..., Any]) -> None:
+        """Answer these commands, too. The annotations of the arguments say which values are accepted."""
+        self._commands |= commands
 
     def run(self, request: Mapping[str, Any]) -> Any:
         """Return the answer to a request {"command": name, argument: value, ...}, computed without pauses.
@@ -112,7 +105,7 @@ class Commands:
         if not isinstance(name, str) or name not in self._commands:
             raise UsageError(f"unknown command {name!r}")
         if name not in self._checked:
-            self._checked[name] = _checked(self._commands[name])
+            self._checked[name] = _checked(name, self._commands[name])
         answer = self._checked[name](arguments)
         if isinstance(answer, Generator):
             answer = yield from answer
@@ -277,33 +270,27 @@ class Commands:
 
     def block(self, host: str) -> Steps:
         """If this process owns the host, block it, so that it receives no more requests."""
-        name = whole_host(host, "a block")
-        yield from self._point.making()
-        if self._owns(name):
-            add_blocked(self._context.directory.parent, [name])
-            self._frontier.blocks.block(name)
-            self._commit_blocks()
-        return {"host": name}
+        return (yield from self._set_blocked(host, True))
 
     def unblock(self, host: str) -> Steps:
         """If this process owns the host, lift its block."""
-        name = whole_host(host, "a block")
+        return (yield from self._set_blocked(host, False))
+
+    def _set_blocked(self, host: str, blocked: bool) -> Steps:
+        """Block a host of this process, or lift its block. The command is sent to all processes."""
+        name, blocks, change = whole_host(host, "a block"), self._frontier.blocks, Change()
         yield from self._point.making()
-        if self._owns(name):
-            remove_blocked(self._context.directory.parent, name)
-            self._frontier.blocks.unblock(name, self._now())
-            self._commit_blocks()
+        owner = self._context.topology.partition.owner(self._fingerprinter.host_key(name))
+        if owner == self._context.name:
+            if blocked:
+                add_blocked(self._context.directory.parent, [name])
+                blocks.block(name)
+            else:
+                remove_blocked(self._context.directory.parent, name)
+                blocks.unblock(name, self._now())
+            blocks.stage(change)
+            self._commit(change)
         return {"host": name}
-
-    def _commit_blocks(self) -> None:
-        change = Change()
-        self._frontier.blocks.stage(change)
-        self._commit(change)
-
-    def _owns(self, host: str) -> bool:
-        """Return whether this process crawls a host. A command about a host is sent to all processes."""
-        owner = self._context.topology.partition.owner(self._fingerprinter.host_key(host))
-        return owner == self._context.name
 
     def retire(self, pattern: str) -> Steps:
         """Drop waiting URLs that match a regular expression.
@@ -313,10 +300,9 @@ class Commands:
         if not pattern:
             raise UsageError("retire: the pattern is empty; '.' matches every URL")
         try:
-            re.compile(pattern)
+            matches = re.compile(pattern).search
         except (re.error, OverflowError, RecursionError) as error:
             raise UsageError(f"{pattern!r} is not a valid regular expression: {error}") from error
-        matches = re.compile(pattern).search
         portions = retiring(self._frontier, self._now, matches, self._commit)
         while True:
             yield from self._point.making()
@@ -328,9 +314,7 @@ class Commands:
             yield
         for peer in self._outbox.spools:
             gone += yield from self._retire_links(peer, matches)
-        stored = False
-        if not gone:
-            stored = yield from self._stores(re.compile(pattern))
+        stored = False if gone else (yield from self._stores(matches))
         return {"retired": gone, "stored": stored}
 
     def _retire_links(self, peer: str, matches: Callable[[str], object]) -> Generator[None, None, int]:
@@ -349,10 +333,10 @@ class Commands:
                 break
         return 0
 
-    def _stores(self, pattern: re.Pattern[str]) -> Steps:
-        """Return whether `pattern` matches the URL of a stored page. Examine at most `RECORDS_LOOKED_AT` records."""
+    def _stores(self, matches: Callable[[str], object]) -> Steps:
+        """Return whether the URL of a stored page matches. Examine at most `RECORDS_LOOKED_AT` records."""
         for number, (_, record) in enumerate(islice(self._pages.all_records(), RECORDS_LOOKED_AT)):
-            if record.state is PageState.STORED and pattern.search(record.url):
+            if record.state is PageState.STORED and matches(record.url):
                 return True
             if not number % HOSTS_AT_ONCE:
                 yield
@@ -368,12 +352,11 @@ def _end_of(steps: Generator[None, None, T]) -> T:
             return end.value
 
 
-def _checked(command: Callable[..., Any]) -> Callable[[Mapping[str, Any]], Any]:
-    """Return `command` as a function of a mapping of arguments.
+def _checked(name: str, command: Callable[..., Any]) -> Callable[[Mapping[str, Any]], Any]:
+    """Return the command `name` as a function of a mapping of arguments.
 
     The function raises a UsageError if the arguments do not fit the command.
     """
-    name = command.__name__.removeprefix("_")
     fields = [
         (each.name, each.annotation, msgspec.NODEFAULT if each.default is each.empty else each.default)
         for each in inspect.signature(command).parameters.values()

@@ -12,24 +12,22 @@ receive the same request, so the request contains a key for each process.
 
 import itertools
 import sys
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
 
 from crawler.errors import UsageError
-from crawler.frontier.frontier import Frontier
 from crawler.pages.captures import end_of, fingerprint_of, unpack_capture, unpack_record
 from crawler.pages.erasure import Blanked, Erasing, list_bytes, listed_bytes
-from crawler.pages.page_cache import PageCache
 from crawler.pages.withdrawals import Withdrawal
 from crawler.process.answering.explainer import Steps
+from crawler.process.opening.process_parts import ProcessParts
 from crawler.process.results.retired import retiring
 from crawler.records import Capture
 from crawler.storage import keys
 from crawler.storage.commit import Change, Maker
 from crawler.storage.kv import scan_prefix
-from crawler.urlfilter.url_filter import UrlFilter
 from crawler.urls.canonical import hostname
 from crawler.urls.fingerprint import Fingerprinter
 
@@ -48,30 +46,12 @@ PAUSE_ENTRIES = 500  # number of entries examined between two pauses: about 5 ms
 
 
 class Withdrawing:
-    """Carries out the steps of a withdrawal in one process.
+    """Carries out the steps of a withdrawal in one process. `commit` queues a `Change`."""
 
-    `commit` queues a `Change`, and `making` builds all queued changes. `retiring` drops the waiting URLs to
-    which the rule applies.
-    """
-
-    def __init__(
-        self,
-        name: str,
-        pages: PageCache,
-        url_filter: UrlFilter,
-        frontier: Frontier,
-        fingerprinter: Fingerprinter,
-        now: Callable[[], float],
-        making: Callable[[], Generator[None, None, None]],
-        commit: Callable[[Change | Maker], None],
-    ) -> None:
-        self._name = name
-        self._pages = pages
-        self._url_filter = url_filter
-        self._frontier = frontier
-        self._fingerprinter = fingerprinter
-        self._now = now
-        self._making = making
+    def __init__(self, parts: ProcessParts, commit: Callable[[Change | Maker], None]) -> None:
+        self._name, self._now = parts.context.name, parts.context.clock.now
+        self._pages, self._frontier, self._point = parts.pages, parts.frontier, parts.point
+        self._url_filter, self._fingerprinter = parts.intake.filter, parts.fingerprinter
         self._commit = commit
         self._erasers = {
             keys.CAPTURE: self._erase_captures,
@@ -184,10 +164,10 @@ class Withdrawing:
     def _retire(self, rule: Withdrawal) -> Steps:
         """Drop the waiting URLs that the rule covers."""
         portions = retiring(self._frontier, self._now, rule.is_about, self._commit)
-        yield from self._making()
+        yield from self._point.making()
         while next(portions, _END) is not _END:
             yield
-            yield from self._making()
+            yield from self._point.making()
 
     def _erase_captures(self, rule: Withdrawal, begin: bytes, entries: int, counts: dict[str, int]) -> Steps:
         """Erase covered copies. If a URL has no other copy, also erase what is known about the URL."""

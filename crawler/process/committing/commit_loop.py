@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Protocol
 
 from crawler.config import Config
-from crawler.due.plans import CompactionPlan, FlushPlan
+from crawler.due.plans import CompactionPlan
 from crawler.errors import StoreError
 from crawler.pages.record_rewriting import Rewriting
 from crawler.process.committing.commits import Commits
@@ -26,7 +26,7 @@ from crawler.process.committing.committer import DECISION_DELAY, SIBLINGS, Commi
 from crawler.process.lifecycle.background_tasks import Tasks, wait_for
 from crawler.process.lifecycle.run_end import RunEnd
 from crawler.process.lifecycle.shutdown import within
-from crawler.storage.commit import Change, Maker, Making
+from crawler.storage.commit import Change, Maker, followed_by
 from crawler.storage.faults import reach
 from crawler.storage.rotating_file import RotatingFile
 
@@ -276,12 +276,7 @@ class CommitLoop:
             log.error("DUE: cannot flush: %s; will retry later", error)
         else:
             self._flush_failures = 0
-            self._point.add(partial(self._flushed, plan))
-
-    def _flushed(self, plan: FlushPlan) -> Making:
-        change = yield from self._commits.flush_change(plan)
-        change.after.append(self._compact)
-        return change
+            self._point.add(followed_by(partial(self._commits.flush_change, plan), self._compact))
 
     def _compact(self) -> None:
         """Start a merge of runs in the merger thread, unless one is under way or the threads have ended.
@@ -303,12 +298,7 @@ class CommitLoop:
             self._due.compactor.failed(plan)
             self._compacting = False
             return
-        self.queue(partial(self._compacted, plan))
-
-    def _compacted(self, plan: CompactionPlan) -> Change:
-        change = self._commits.compaction_change(plan)
-        change.after.append(self._merged)
-        return change
+        self.queue(followed_by(partial(self._commits.compaction_change, plan), self._merged))
 
     def _merged(self) -> None:
         self._compacting = False

@@ -1,25 +1,12 @@
-"""The invariants of a process's durable counters.
-
-Within a process:
-
-    accepted + received + resharded = cache_hits + to_outbox + to_due
-    to_due              = pending + known + new
-    new                 = done + todo + parked          (URLs in flight count as todo)
-
-Two kinds of keys are counted. If a count differs from the number of keys in the store, a key was lost:
-
-    stored.records      = page records in the store (u/)
-    stored.captures     = captures in the store (c/)
-
-Between processes:
-
-    to_outbox + scope_told + signals_told + credits_told = sent + waiting + repeated
-    received + scope_heard + signals_heard + credits_heard = applied
+"""The durable counters of a process, and the equations that hold between them (`broken_laws`).
 
 `accepted` counts links that passed the URL filter; `received` counts links from other processes. A cache hit
 is a link that is already in the CLOCK cache or in the DUE's set of pending fingerprints. `resharded` balances
-the equations after a reshard has moved hosts to or from this process. Seeds count as links. Each group that
-is committed contains its own counts, so the invariants also hold after a crash.
+the equations after a reshard has moved hosts to or from this process. Seeds count as links, and URLs in flight
+as to do. Each group that is committed contains its own counts, so the equations also hold after a crash.
+
+`stored.records` counts the page records in the store (u/), and `stored.captures` the captures (c/). If a count
+differs from the number of keys in the store, a key was lost.
 """
 
 from collections.abc import Mapping
@@ -120,8 +107,16 @@ def _count_fetch(change: Change, source: str, fetch: Fetch, end: End) -> None:
     change.count("bytes.decoded", fetch.part.length if fetch.part else len(fetch.content))
 
 
-def conservation(counters: Mapping[str, int], due: DueCounts, frontier: FrontierCounts) -> list[str]:
-    """Return the equations that do not hold, each as one line of text; [] if all equations hold."""
+def broken_laws(
+    counters: Mapping[str, int],
+    due: DueCounts,
+    frontier: FrontierCounts,
+    splitter: SplitterCounts | None = None,
+) -> list[str]:
+    """Return the equations that do not hold, each as one line of text; [] if all equations hold.
+
+    With one process, `splitter` is None.
+    """
     c = counters.get
     laws = {
         "accepted + received + resharded = cache_hits + to_outbox + to_due": (
@@ -138,25 +133,18 @@ def conservation(counters: Mapping[str, int], due: DueCounts, frontier: Frontier
             c("refresh.done", 0) + c("refresh.retried", 0),
         ),
     }
-    return [f"{law}: {left} != {right}" for law, (left, right) in laws.items() if left != right]
-
-
-def splitter_conservation(counters: Mapping[str, int], splitter: SplitterCounts | None) -> list[str]:
-    """Check the equations about links between processes; return those that do not hold.
-
-    With one process, `splitter` is None.
-    """
-    if splitter is None:
-        return []
-    c = counters.get
-    laws = {
-        "to_outbox + scope_told + signals_told + credits_told = sent + waiting + repeated": (
-            c("urls.to_outbox", 0) + splitter.scope_told + splitter.signals_told + splitter.credits_told,
-            splitter.sent + splitter.waiting + splitter.repeated,
-        ),
-        "received + scope_heard + signals_heard + credits_heard = applied": (
-            c("urls.received", 0) + splitter.scope_heard + splitter.signals_heard + splitter.credits_heard,
-            splitter.applied,
-        ),
-    }
+    if splitter is not None:
+        laws |= {
+            "to_outbox + scope_told + signals_told + credits_told = sent + waiting + repeated": (
+                c("urls.to_outbox", 0) + splitter.scope_told + splitter.signals_told + splitter.credits_told,
+                splitter.sent + splitter.waiting + splitter.repeated,
+            ),
+            "received + scope_heard + signals_heard + credits_heard = applied": (
+                c("urls.received", 0)
+                + splitter.scope_heard
+                + splitter.signals_heard
+                + splitter.credits_heard,
+                splitter.applied,
+            ),
+        }
     return [f"{law}: {left} != {right}" for law, (left, right) in laws.items() if left != right]

@@ -14,9 +14,9 @@ import asyncio
 import logging
 from contextlib import suppress
 
-from crawler.process.exchange.exchange import ExchangeParts, Loops, Member, pages_of
+from crawler.process.exchange.exchange import Loops, Member, pages_of
 from crawler.process.exchange.termination import Extent, MissingPeers, Termination
-from crawler.process.opening.process_context import ProcessContext
+from crawler.process.opening.stages import Stages
 from crawler.splitter.coordination import Coordination, Progress, Weights
 from crawler.splitter.peers import Peers
 
@@ -34,36 +34,29 @@ GONE_PATIENCES = 5
 class AgreedEnd:
     """The end of a crawl of several processes, as one of them knows it."""
 
-    def __init__(
-        self,
-        context: ProcessContext,
-        parts: ExchangeParts,
-        coordination: Coordination,
-        loops: Loops,
-        member: Member,
-    ) -> None:
-        self._parts, self._coordination, self._loops = parts, coordination, loops
-        self._clock, self._name = context.clock, context.name
+    def __init__(self, stages: Stages, coordination: Coordination, loops: Loops, member: Member) -> None:
+        self._coordination, self._loops = coordination, loops
+        self._outbox, self._inbox, self._counters = stages.outbox, stages.inbox, stages.point.counters
+        self._clock, self._name = stages.clock, stages.name
         self._supervised = member.supervised
-        crawl, self._splitter = context.config.crawl, context.config.splitter
+        crawl, self._splitter = stages.config.crawl, stages.config.splitter
         self._crawl_patience = crawl.patience
-        self._limits = f"{parts.frontier.limits} {crawl.patience:g}"
+        self._limits = f"{stages.frontier.limits} {crawl.patience:g}"
         silence_max = self._splitter.silence_max
         self._stored = Termination(
-            parts.store, self._extent, silence_max, self._clock.now(), clean=parts.clean
+            stages.store, self._extent, silence_max, self._clock.now(), clean=stages.was_clean
         )
         self._awaited = MissingPeers(silence_max)
-        self._weights = Weights(context.name, context.topology.peers)
+        self._weights = Weights(stages.name, stages.topology.peers)
         # A supervisor must be told that the crawl has ended, even if this process has not stored the end.
         coordination.tells_end = member.supervised
 
     def complete(self, own: Progress) -> None:
         """Add to `own`, the progress of this process, what the process knows about the end of the crawl."""
-        outbox, inbox = self._parts.outbox, self._parts.inbox
         own.past_end = self._stored.past_end
-        if own.idle and not outbox.links:
-            own.sent_sum = self._weights.sent_sum(outbox.confirmed_by_peer())
-            own.applied_sum = self._weights.applied_sum(inbox.applied_by_peer())
+        if own.idle and not self._outbox.links:
+            own.sent_sum = self._weights.sent_sum(self._outbox.confirmed_by_peer())
+            own.applied_sum = self._weights.applied_sum(self._inbox.applied_by_peer())
 
     def is_known(self, peers: Peers) -> bool:
         """Return whether this process may conclude that the crawl has ended."""
@@ -157,9 +150,4 @@ class AgreedEnd:
             self._coordination.tells_end = True
 
     def _extent(self) -> Extent:
-        return Extent(
-            self._parts.outbox.appended,
-            self._parts.inbox.applied,
-            pages_of(self._parts.counters),
-            self._limits,
-        )
+        return Extent(self._outbox.appended, self._inbox.applied, pages_of(self._counters), self._limits)

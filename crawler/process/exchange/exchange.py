@@ -11,28 +11,18 @@ changes is committed.
 from collections import Counter
 from collections.abc import Callable, Coroutine, Mapping
 from concurrent.futures import Executor
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
-from crawler.due.eliminator import Eliminator
-from crawler.frontier.frontier import Frontier
 from crawler.frontier.refresh.rate_balancing import LevelReport
-from crawler.process.opening.process_context import ProcessContext
 from crawler.process.opening.stages import Stages
 from crawler.records import Outcome, PeerStatus
 from crawler.splitter.coordination import Coordination, Progress
-from crawler.splitter.inbox import Inbox, Received
-from crawler.splitter.outbox import Outbox
 from crawler.splitter.peers import Address
-from crawler.storage.commit import Change, Maker, Making
+from crawler.storage.commit import Change, Maker
 from crawler.storage.keys import RUN
 from crawler.storage.kv import KeyValue, seal, unseal
-from crawler.urls.fingerprint import Fingerprinter
-
-if TYPE_CHECKING:
-    from crawler.frontier.refresh.refreshing import Refresh
-
 
 _WORK_AGE_MAX = 0.5  # seconds for which the number of hosts with work is cached
 
@@ -68,55 +58,19 @@ class Loops(msgspec.Struct, frozen=True):
     worker: Executor
 
 
-class ExchangeParts(msgspec.Struct, frozen=True):
-    """The parts of the process's stages that the exchange uses. `counters_before` are the counters at process start.
-
-    `clean` is true if the last run of this process ended cleanly.
-    """
-
-    store: KeyValue
-    counters: Counter[str]
-    counters_before: Counter[str]
-    frontier: Frontier
-    refresh: "Refresh | None"
-    due: Eliminator
-    outbox: Outbox
-    inbox: Inbox
-    fingerprinter: Fingerprinter
-    clean: bool
-    received: Callable[[Received], Making]  # builds the `Change` for an entry that another process sent
-
-    @classmethod
-    def of(cls, stages: Stages) -> "ExchangeParts":
-        """Collect the parts from the open stages of a process."""
-        return cls(
-            store=stages.store,
-            counters=stages.point.counters,
-            counters_before=stages.counters_before,
-            frontier=stages.frontier,
-            refresh=stages.refresh,
-            due=stages.due,
-            outbox=stages.outbox,
-            inbox=stages.inbox,
-            fingerprinter=stages.fingerprinter,
-            clean=stages.was_clean,
-            received=stages.decisions.received,
-        )
-
-
 class Exchange:
     """Applies the limits of a crawl and detects its end. A process without peers uses this class, not a subclass."""
 
     address: Address = ("", 0)  # the address at which peers reach this process
     before: Counter[str]  # the counters at the start of the run, even if the process was restarted since
 
-    def __init__(self, context: ProcessContext, parts: ExchangeParts, member: Member, loops: Loops) -> None:
-        self._context, self._parts, self._clock = context, parts, context.clock
-        self._loops = loops
-        self._frontier, self._refresh = parts.frontier, parts.refresh
-        self._outbox, self._inbox = parts.outbox, parts.inbox
-        self.before = Counter(_run_before(parts.store, parts.counters_before, member.run))
-        self._pages_before = pages_of(parts.counters_before) - pages_of(self.before)
+    def __init__(self, stages: Stages, member: Member, loops: Loops) -> None:
+        context = self._context = stages.context
+        self._clock, self._loops = context.clock, loops
+        self._frontier, self._refresh = stages.frontier, stages.refresh
+        self._outbox, self._inbox, self._counters = stages.outbox, stages.inbox, stages.point.counters
+        self.before = Counter(_run_before(stages.store, stages.counters_before, member.run))
+        self._pages_before = pages_of(stages.counters_before) - pages_of(self.before)
         self._work, self._work_at = 0, float("-inf")
         self._level = LevelReport(0.0, 0.0, False)
         crawl = context.config.crawl
@@ -197,14 +151,13 @@ class Exchange:
         return self.coordination.limit_reached
 
     def _progress(self) -> Progress:
-        counters = self._parts.counters
         return Progress(
             idle=self._loops.idle() and not self._inbox.waiting,
             outbox=self._outbox.links,
             appended=self._outbox.appended,
             applied=self._inbox.applied,
             pages=self._pages_before + self._loops.pages_ended(),
-            bytes=counters["bytes.wire"] - self.before["bytes.wire"],
+            bytes=self._counters["bytes.wire"] - self.before["bytes.wire"],
             in_flight=self._loops.in_flight(),
             work=self._hosts_with_work(),
             level=self._level.level,

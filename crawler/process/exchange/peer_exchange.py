@@ -16,8 +16,8 @@ from msgspec.structs import replace
 from crawler.config import UrlsConfig
 from crawler.frontier.refresh.rate_balancing import LevelReport, portions
 from crawler.process.exchange.agreed_end import AgreedEnd
-from crawler.process.exchange.exchange import Exchange, ExchangeParts, Loops, Member
-from crawler.process.opening.process_context import ProcessContext
+from crawler.process.exchange.exchange import Exchange, Loops, Member
+from crawler.process.opening.stages import Stages
 from crawler.records import PeerStatus
 from crawler.splitter.compaction import Compaction
 from crawler.splitter.coordination import Progress
@@ -39,13 +39,14 @@ log = logging.getLogger("crawler")
 class PeerExchange(Exchange):
     """An `Exchange` with peers: adds connections and shares of the rate."""
 
-    def __init__(self, context: ProcessContext, parts: ExchangeParts, member: Member, loops: Loops) -> None:
-        super().__init__(context, parts, member, loops)
+    def __init__(self, stages: Stages, member: Member, loops: Loops) -> None:
+        super().__init__(stages, member, loops)
+        context, self._due, self._received = stages.context, stages.due, stages.decisions.received
         self._config = context.config.splitter
         self._urgent = False
         self._taking = True
         self._has_share = True
-        self._end = AgreedEnd(context, parts, self.coordination, loops, member)
+        self._end = AgreedEnd(stages, self.coordination, loops, member)
         self._beating: asyncio.Task[None] | None = None
         boot = self.coordination.boot
         common = Common(
@@ -54,8 +55,8 @@ class PeerExchange(Exchange):
                 context.name,
                 boot,
                 SESSION_IDS_VERSION,
-                _check(context.config.urls, parts.fingerprinter),
-                _next_incarnation(parts.store, self._clock.now()),
+                _check(context.config.urls, stages.fingerprinter),
+                _next_incarnation(stages.store, self._clock.now()),
             ),
             context.topology.partition,
             self._outbox,
@@ -116,9 +117,9 @@ class PeerExchange(Exchange):
         if not self._taking:
             return
         # while the DUE is full, entries wait in the inbox; when the inbox is full, they wait at the sender
-        if not self._parts.due.full:
+        if not self._due.full:
             for received in self._inbox.take():
-                self._loops.queue(partial(self._parts.received, received))
+                self._loops.queue(partial(self._received, received))
         if self._outbox.urgent and not self._urgent:
             self._urgent = True
             change = Change(sync=True)
@@ -222,9 +223,9 @@ class PeerExchange(Exchange):
         return super().room(places)
 
 
-def make_exchange(context: ProcessContext, parts: ExchangeParts, member: Member, loops: Loops) -> Exchange:
+def make_exchange(stages: Stages, member: Member, loops: Loops) -> Exchange:
     """Return the exchange of a process. It is a `PeerExchange` if the process has peers."""
-    return (PeerExchange if context.topology.peers else Exchange)(context, parts, member, loops)
+    return (PeerExchange if stages.topology.peers else Exchange)(stages, member, loops)
 
 
 def _check(urls: UrlsConfig, fingerprinter: Fingerprinter) -> bytes:

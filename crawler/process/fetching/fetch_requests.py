@@ -1,14 +1,34 @@
 """Builds the requests of fetch tasks: limits, conditions, the values set by `[[override]]`, and headers with secrets."""
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 from crawler.clock import Clock
 from crawler.config import Config, Overrides
 from crawler.fetcher.fetch_request import HTTP, FetchRequest
+from crawler.fetcher.fetchers import Fetcher, NameResolver
 from crawler.frontier.frontier import Frontier
+from crawler.process.results.result_processor import ResultProcessor
 from crawler.records import FetchTask, LinkFlag, RequestOptions
+from crawler.storage.commit import Change, Maker
 
 _SITEMAP, _EXTERNAL = LinkFlag.SITEMAP, LinkFlag.EXTERNAL
+
+
+class FetchParts(NamedTuple):
+    """The parts of a process that all its requests use, for pages, hops, files of sites, and subresources.
+
+    `queue` passes a change to the commit loop. `wake` wakes the loop that starts fetch tasks.
+    """
+
+    config: Config
+    clock: Clock
+    frontier: Frontier
+    fetcher: Fetcher
+    resolver: NameResolver
+    results: ResultProcessor
+    queue: Callable[[Change | Maker], None]
+    wake: Callable[[], None]
 
 
 class FetchTaskSlot:
@@ -16,10 +36,9 @@ class FetchTaskSlot:
 
     __slots__ = ("_clock", "_fetch_task", "_frontier", "_wake")
 
-    def __init__(
-        self, frontier: Frontier, clock: Clock, fetch_task: FetchTask, wake: Callable[[], None]
-    ) -> None:
-        self._frontier, self._clock, self._fetch_task, self._wake = frontier, clock, fetch_task, wake
+    def __init__(self, parts: FetchParts, fetch_task: FetchTask) -> None:
+        self._frontier, self._clock, self._wake = parts.frontier, parts.clock, parts.wake
+        self._fetch_task = fetch_task
 
     def is_needed(self) -> bool:
         before = self._frontier.requests
@@ -36,23 +55,19 @@ class FetchRequests:
     """Builds the requests of the fetch tasks of a process.
 
     `trusts` returns whether credentials may be sent to a URL. `conditions` returns the validators (ETag,
-    Last-Modified) that a task sends with the request for its page. `wake` wakes the loop that starts fetch
-    tasks.
+    Last-Modified) that a task sends with the request for its page.
     """
 
     def __init__(
         self,
-        config: Config,
+        parts: FetchParts,
         *,
-        clock: Clock,
-        frontier: Frontier,
         trusts: Callable[[str], bool],
         conditions: Callable[[FetchTask, float], tuple[str, str]],
-        wake: Callable[[], None],
     ) -> None:
-        self._config, self._clock, self._frontier = config, clock, frontier
-        self._trusts, self._conditions, self._wake = trusts, conditions, wake
-        self._overrides = Overrides(config.override)
+        self._parts, self._config, self._frontier = parts, parts.config, parts.frontier
+        self._trusts, self._conditions = trusts, conditions
+        self._overrides = Overrides(parts.config.override)
 
     def make(self, fetch_task: FetchTask, owner: object, *, robots: bool = False) -> FetchRequest:
         """Return the first request of a fetch task. The memory for its answers is charged to `owner`."""
@@ -71,7 +86,7 @@ class FetchRequests:
         if self._overrides:
             self._override(request, fetch_task)
         self.allow_secrets(request, fetch_task.hostname)
-        request.slot = FetchTaskSlot(self._frontier, self._clock, fetch_task, self._wake)
+        request.slot = FetchTaskSlot(self._parts, fetch_task)
         request.owner = owner
         if robots:
             request.body_bytes_max = config.robots.bytes_max
@@ -81,7 +96,7 @@ class FetchRequests:
         elif fetch_task.flags & _EXTERNAL:
             request.body_bytes_max = request.wire_bytes_max = config.fetch.external_bytes_max
         if not robots:
-            request.etag, request.last_modified = self._conditions(fetch_task, self._clock.now())
+            request.etag, request.last_modified = self._conditions(fetch_task, self._parts.clock.now())
         return request
 
     def allow_secrets(self, request: FetchRequest, name: str) -> None:

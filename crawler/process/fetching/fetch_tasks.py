@@ -17,6 +17,7 @@ user's page sink, ends the process.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 from crawler.clock import Clock
@@ -32,7 +33,7 @@ from crawler.fetcher.fetchers import Fetcher, NameResolver
 from crawler.fetcher.file_body import FileBody
 from crawler.fetcher.outcome import blame_of
 from crawler.frontier.frontier import Frontier
-from crawler.process.fetching.fetch_requests import FetchRequests, with_options
+from crawler.process.fetching.fetch_requests import FetchParts, FetchRequests, with_options
 from crawler.process.fetching.file_bodies import FileBodies
 from crawler.process.fetching.hop_requests import HopRequests
 from crawler.process.fetching.reader import Reader
@@ -42,7 +43,7 @@ from crawler.process.lifecycle.shutdown import within
 from crawler.process.results.earlier_copies import EarlierCopies
 from crawler.process.results.result_processor import ResultProcessor
 from crawler.records import Extracted, Fetch, FetchTask, LinkFlag, Outcome, RequestOptions, TaskKind
-from crawler.storage.commit import Change, Maker, Making, steps
+from crawler.storage.commit import Change, Maker, Making, followed_by
 from crawler.storage.faults import reach
 from crawler.storage.kv import KeyValue
 from crawler.wording import words
@@ -126,6 +127,9 @@ class FetchTasks:
         self._results, self._earlier = results, earlier
         self._unexpected = results.unexpected
         self._queue, self._queue_heavy, self._wake = loops
+        self._parts = FetchParts(
+            config, clock, frontier, self._fetcher, self._resolver, results, loops.queue, loops.wake
+        )
         self.sink = sink
         # Adds a note to the `Change` of a page. The note says that the sink must receive the page.
         self.promise: Promise | None = None
@@ -133,25 +137,8 @@ class FetchTasks:
         self.request_options_of: RequestOptionsOf | None = None
         # returns the flags that the user's requests for a page add to the flags of its link
         self.flags_of: Callable[[FetchTask], int] | None = None
-        self._requests = FetchRequests(
-            config,
-            clock=clock,
-            frontier=frontier,
-            trusts=trusts,
-            conditions=self._conditions,
-            wake=loops.wake,
-        )
-        self._hops = HopRequests(
-            config,
-            clock=clock,
-            frontier=frontier,
-            fetcher=network.fetcher,
-            resolver=network.resolver,
-            requests=self._requests,
-            results=results,
-            key=key,
-            step_aside=self._step_aside,
-        )
+        self._requests = FetchRequests(self._parts, trusts=trusts, conditions=self._conditions)
+        self._hops = HopRequests(self._parts, self._requests, key=key, step_aside=self._step_aside)
         self.ask = self._hops.ask  # sends a request of no fetch task
         self._jars = CookieJars(config.fetch.cookie_jars_max, config.fetch.cookie_domains_max)
         self._run = {
@@ -161,16 +148,7 @@ class FetchTasks:
             TaskKind.DENIED: self._denied,
         }
         self._made_rendering = self._make_rendering() if renders(config) else None
-        self._site_files = SiteFiles(
-            self._fetcher,
-            frontier,
-            results,
-            clock,
-            redirects_max=config.robots.redirects_max,
-            hop=self._hops.hop,
-            subresources=self._subresources,
-            queue=loops.queue,
-        )
+        self._site_files = SiteFiles(self._parts, self._hops.hop, self._subresources)
         # Only one thread computes digests at a time, because threads compete with the event loop for the
         # processors.
         self._preparing = asyncio.Lock()
@@ -221,18 +199,7 @@ class FetchTasks:
         )
 
     def _subresources(self, fetch_task: FetchTask, request: FetchRequest) -> Subresources:
-        return Subresources(
-            fetch_task,
-            request,
-            config=self._config,
-            clock=self._clock,
-            frontier=self._frontier,
-            fetcher=self._fetcher,
-            resolver=self._resolver,
-            results=self._results,
-            queue=self._queue,
-            allow=self._requests.allow_secrets,
-        )
+        return Subresources(fetch_task, request, self._parts, self._requests.allow_secrets)
 
     def _leave_network(self, fetch_task: FetchTask) -> None:
         """Release the slot and the address of a fetch task that waits for a browser."""
@@ -311,14 +278,9 @@ class FetchTasks:
             self._fetch_robots(fetch_task, owner),
             lambda text: self._internal_error(fetch_task.url, text),
         )
-        now = self._clock.now()
         _say(fetch)
-
-        def make() -> Making:
-            change = yield from steps(self._results.robots(fetch_task, fetch, now))
-            change.after.append(lambda: self._fetcher.let_go(owner))
-            return change
-
+        robots = partial(self._results.robots, fetch_task, fetch, self._clock.now())
+        make = followed_by(robots, partial(self._fetcher.let_go, owner))
         if len(fetch.content) <= HEAVY_ROBOTS:
             return self._queue(make)
         self._step_aside(fetch_task)
@@ -338,15 +300,10 @@ class FetchTasks:
         )
         self.pages_ended += 1
         _say(fetch)
-        now = self._clock.now()
-
-        def make() -> Making:
-            change = yield from self._promised(fetch_task, fetch, extracted, now)
-            change.after.append(lambda: self._let_go(owner))
-            if self.sink is None:
-                change.after.append(lambda: _free(file, fetch))
-            return change
-
+        promised = partial(self._promised, fetch_task, fetch, extracted, self._clock.now())
+        make = followed_by(promised, partial(self._let_go, owner))
+        if self.sink is None:
+            make = followed_by(make, partial(_free, file, fetch))
         queue: Callable[[Maker], None] = self._queue
         if is_heavy(fetch, extracted):
             self._step_aside(fetch_task)
@@ -459,17 +416,12 @@ class FetchTasks:
         """Queue a change and wait until it is durable. From then on, `in_sink` counts the page."""
         committed = asyncio.get_running_loop().create_future()
 
-        def made() -> Making:
-            change = yield from steps(make())
-            change.after.append(durable)
-            return change
-
         def durable() -> None:
             if not committed.cancelled():
                 self.in_sink += 1
                 committed.set_result(None)
 
-        queue(made)
+        queue(followed_by(make, durable))
         await committed
 
     async def _read(self, fetch_task: FetchTask, fetch: Fetch, stream: MapStream | None) -> Extracted | None:

@@ -11,16 +11,11 @@ from collections.abc import Callable
 
 import msgspec
 
-from crawler.clock import Clock
-from crawler.config import Config
 from crawler.config.credentials import is_credential
 from crawler.fetcher.cookies import CookieJar
 from crawler.fetcher.direct_requests import DirectRequests, no_address
 from crawler.fetcher.fetch_request import FetchRequest, split
-from crawler.fetcher.fetchers import Fetcher, NameResolver
-from crawler.frontier.frontier import Frontier
-from crawler.process.fetching.fetch_requests import FetchRequests, with_options
-from crawler.process.results.result_processor import ResultProcessor
+from crawler.process.fetching.fetch_requests import FetchParts, FetchRequests, with_options
 from crawler.records import REDIRECT_LOOP, Blame, Fetch, FetchTask, Outcome, RequestOptions
 from crawler.urls.canonical import hostname, resolve
 
@@ -42,23 +37,17 @@ class HopRequests:
 
     def __init__(
         self,
-        config: Config,
-        *,
-        clock: Clock,
-        frontier: Frontier,
-        fetcher: Fetcher,
-        resolver: NameResolver,
+        parts: FetchParts,
         requests: FetchRequests,
-        results: ResultProcessor,
+        *,
         key: Callable[[str], bytes],
         step_aside: Callable[[FetchTask], None],
     ) -> None:
-        self._fetch, self._robots_redirects_max = config.fetch, config.robots.redirects_max
-        self._clock, self._frontier = clock, frontier
-        self._fetcher, self._resolver = fetcher, resolver
-        self._direct = DirectRequests(fetcher, resolver, proxied=bool(config.fetch.proxy))
-        self._requests, self._results = requests, results
-        self._key, self._step_aside = key, step_aside
+        self._fetch, self._robots_redirects_max = parts.config.fetch, parts.config.robots.redirects_max
+        self._clock, self._frontier, self._results = parts.clock, parts.frontier, parts.results
+        self._fetcher, self._resolver = parts.fetcher, parts.resolver
+        self._direct = DirectRequests(parts.fetcher, parts.resolver, proxied=bool(self._fetch.proxy))
+        self._requests, self._key, self._step_aside = requests, key, step_aside
 
     async def follow(
         self,

@@ -8,48 +8,38 @@ like requests for subresources: the robots.txt of the other host is fetched firs
 """
 
 from collections.abc import Awaitable, Callable
-from dataclasses import KW_ONLY, dataclass
+from dataclasses import dataclass
 
 import msgspec
 
-from crawler.clock import Clock
 from crawler.consent.rsl import DOCUMENT_OCTETS_MAX
 from crawler.fetcher.fetch_request import FetchRequest
-from crawler.fetcher.fetchers import Fetcher
-from crawler.frontier.frontier import Frontier
+from crawler.process.fetching.fetch_requests import FetchParts
+from crawler.process.fetching.hop_requests import PLAIN
 from crawler.process.fetching.subresources import Subresources
-from crawler.process.results.result_processor import ResultProcessor
 from crawler.records import Extracted, Fetch, FetchTask, Outcome, RequestOptions
-from crawler.storage.commit import Maker
 from crawler.urls.canonical import hostname, resolve
 
 Hop = Callable[[FetchTask, FetchRequest, str, Fetch, RequestOptions], Awaitable[Fetch]]
-_PLAIN = RequestOptions()
 
 
 @dataclass(eq=False, repr=False)
 class SiteFiles:
     """Fetches tdmrep.json and licence documents for the fetch tasks of a process.
 
-    `hop` sends a request to the host of a fetch task when the gap of the host is over. `queue` receives the
-    changes.
+    `hop` sends a request to the host of a fetch task when the gap of the host is over.
     """
 
-    fetcher: Fetcher
-    frontier: Frontier
-    results: ResultProcessor
-    clock: Clock
-    _: KW_ONLY
-    redirects_max: int
+    parts: FetchParts
     hop: Hop
     subresources: Callable[[FetchTask, FetchRequest], Subresources]
-    queue: Callable[[Maker], None]
 
     async def fetch(
         self, fetch_task: FetchTask, request: FetchRequest, page: Fetch, extracted: Extracted | None
     ) -> None:
         """Fetch the files of the site that a page still needs. Add to the page's answer what these files state."""
-        urls = self.results.site_files(page, extracted, self.clock.now())
+        results, now = self.parts.results, self.parts.clock.now
+        urls = results.site_files(page, extracted, now())
         if not urls:
             return
         owner = object()
@@ -68,16 +58,15 @@ class SiteFiles:
         before = page
         for url in urls:
             answer = await self._follow(fetch_task, plain, url, before)
-            make = self.results.site_file(page, url, answer, self.clock.now())
-            self.queue(make)
+            self.parts.queue(results.site_file(page, url, answer, now()))
             before = answer if hostname(answer.url) == fetch_task.hostname else before
-        self.fetcher.let_go(owner)
-        self.results.note_site(page)
+        self.parts.fetcher.let_go(owner)
+        results.note_site(page)
 
     async def _follow(self, fetch_task: FetchTask, request: FetchRequest, url: str, before: Fetch) -> Fetch:
         """Fetch a file and follow its redirects. Return the last answer."""
         answer = await self._ask(fetch_task, request, url, before)
-        for _ in range(self.redirects_max):
+        for _ in range(self.parts.config.robots.redirects_max):
             target = resolve(answer.url, answer.location) if answer.outcome is Outcome.REDIRECT else None
             if target is None:
                 break
@@ -87,8 +76,9 @@ class SiteFiles:
     async def _ask(self, fetch_task: FetchTask, request: FetchRequest, url: str, before: Fetch) -> Fetch:
         if hostname(url) != fetch_task.hostname:
             return await self.subresources(fetch_task, request).ask(url, "GET", ())
-        if not self.frontier.hops.may_ask(url, self.clock.now()):
-            return Fetch(url, Outcome.ROBOTS_DENIED, began=self.clock.now())
-        answer = await self.hop(fetch_task, request, url, before, _PLAIN)
-        self.frontier.hops.end_site_file(fetch_task, answer, self.clock.now())
+        hops, now = self.parts.frontier.hops, self.parts.clock.now
+        if not hops.may_ask(url, now()):
+            return Fetch(url, Outcome.ROBOTS_DENIED, began=now())
+        answer = await self.hop(fetch_task, request, url, before, PLAIN)
+        hops.end_site_file(fetch_task, answer, now())
         return answer

@@ -16,18 +16,14 @@ from collections.abc import Callable
 
 import msgspec
 
-from crawler.clock import Clock
-from crawler.config import Config
 from crawler.fetcher.cookies import CookieJar
 from crawler.fetcher.direct_requests import no_address
 from crawler.fetcher.fetch_request import HTTP, METHODS, FetchRequest
-from crawler.fetcher.fetchers import Fetcher, NameResolver
-from crawler.frontier.frontier import Frontier
+from crawler.process.fetching.fetch_requests import FetchParts
 from crawler.process.fetching.hop_requests import closed_host
-from crawler.process.results.result_processor import ResultProcessor
 from crawler.records import Fetch, FetchTask, Outcome, TaskKind
 from crawler.robots.cache import VerdictKind
-from crawler.storage.commit import Change, Maker, Making, steps
+from crawler.storage.commit import followed_by
 from crawler.urls.canonical import authority, canonical, hostname, resolve
 
 ASKS_MIN, ASKS_MAX = 0.05, 2.0  # number of seconds between two attempts to acquire the slot of a busy host
@@ -36,28 +32,21 @@ ASKS_MIN, ASKS_MAX = 0.05, 2.0  # number of seconds between two attempts to acqu
 class Subresources:
     """Sends the requests of one page. `ask` raises no exceptions unless it is cancelled.
 
-    `request` is the request for the page itself. Its settings apply to the subresources, too. If a robots.txt
-    had to be fetched, `queue` receives the change that stores it. `allow` sets the headers that may be sent
-    to a URL.
+    `request` is the request for the page itself. Its settings apply to the subresources, too. `allow` sets the
+    headers that may be sent to a URL.
     """
 
     def __init__(
         self,
         fetch_task: FetchTask,
         request: FetchRequest,
-        *,
-        config: Config,
-        clock: Clock,
-        frontier: Frontier,
-        fetcher: Fetcher,
-        resolver: NameResolver,
-        results: ResultProcessor,
-        queue: Callable[[Maker], None],
+        parts: FetchParts,
         allow: Callable[[FetchRequest, str], None],
     ) -> None:
-        self._fetch_task = fetch_task
+        self._fetch_task, self._parts, self._allow = fetch_task, parts, allow
+        self._clock, self._frontier = parts.clock, parts.frontier
         jar = request.jar
-        if jar is None and not config.fetch.cookies:
+        if jar is None and not parts.config.fetch.cookies:
             jar = CookieJar()
         self._request = msgspec.structs.replace(
             request,
@@ -70,14 +59,6 @@ class Subresources:
             body=b"",
             file=None,  # `file` is used only for the body of the page itself
         )
-        self._config = config
-        self._clock = clock
-        self._frontier = frontier
-        self._fetcher = fetcher
-        self._resolver = resolver
-        self._results = results
-        self._queue = queue
-        self._allow = allow
         self._turns: dict[str, asyncio.Lock] = {}
         # number of seconds for which the page's own host was busy with these requests
         self.own_host_took = 0.0
@@ -105,25 +86,16 @@ class Subresources:
         """Fetch the robots.txt of an authority, follow its redirects, and wait until the answer is known."""
         first = url = f"{site}/robots.txt"
         fetch = await self._fetch(url)
-        for _ in range(self._config.robots.redirects_max):
+        for _ in range(self._parts.config.robots.redirects_max):
             target = resolve(fetch.url, fetch.location) if fetch.outcome is Outcome.REDIRECT else None
             if target is None:
                 break
             fetch = await self._fetch(target)
         task = FetchTask(TaskKind.ROBOTS, 0, hostname(first), first)
-        known = asyncio.get_running_loop().create_future()
-
-        def make() -> Making:
-            change: Change = yield from steps(self._results.hop_robots(task, fetch, self._clock.now()))
-            change.after.append(settled)
-            return change
-
-        def settled() -> None:
-            if not known.done():
-                known.set_result(None)
-
-        self._queue(make)
-        await known
+        known = asyncio.Event()
+        now = self._clock.now
+        self._parts.queue(followed_by(lambda: self._parts.results.hop_robots(task, fetch, now()), known.set))
+        await known.wait()
 
     async def _fetch(
         self, url: str, method: str = "GET", headers: tuple[str, ...] = (), body: bytes = b""
@@ -132,8 +104,8 @@ class Subresources:
         if self._frontier.hops.is_closed(name):
             return closed_host(url)
         addresses = self._request.addresses
-        if not own and not self._config.fetch.proxy:
-            found = await self._resolver.resolve(name)
+        if not own and not self._parts.config.fetch.proxy:
+            found = await self._parts.resolver.resolve(name)
             if not found.addresses:
                 return no_address(url, found)
             addresses = found.addresses[:1]
@@ -150,7 +122,7 @@ class Subresources:
             else:
                 self._allow(request, name)
             request.headers = (*headers, *request.headers)
-            fetch = await self._fetcher.fetch(request)
+            fetch = await self._parts.fetcher.fetch(request)
         finally:
             if own:
                 self.own_host_took += fetch.took

@@ -7,7 +7,7 @@ from contextlib import closing
 
 from crawler.pages.cleaning import Cleaner
 from crawler.process.lifecycle.run_end import RunEnd
-from crawler.storage.commit import Change, Maker, Making, steps
+from crawler.storage.commit import Change, Maker, followed_by
 from crawler.wording import several
 
 log = logging.getLogger("crawler")
@@ -40,13 +40,7 @@ class OldCopies:
     async def _committed(self, maker: Maker) -> None:
         """Queue a function that makes a change, and wait until its change is durable."""
         durable = asyncio.Event()
-
-        def make() -> Making:
-            change = yield from steps(maker())
-            change.after.append(durable.set)
-            return change
-
-        self._queue(make)
+        self._queue(followed_by(maker, durable.set))
         await durable.wait()
 
     def _say(self) -> None:

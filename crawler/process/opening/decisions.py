@@ -2,19 +2,16 @@
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
 
 from crawler.clock import Clock
 from crawler.config.credentials import has_credentials
 from crawler.consent.site_book import SiteBook
 from crawler.consent.stamping import Stamping
-from crawler.due.eliminator import Eliminator
 from crawler.frontier.frontier import Frontier
 from crawler.frontier.refresh.validators import Validators
 from crawler.pages.captures import capture_key
-from crawler.pages.page_cache import PageCache
-from crawler.process.opening.process_context import ProcessContext
-from crawler.process.results.admission import Admission, Owners, Seen
+from crawler.process.opening.process_parts import ProcessParts
+from crawler.process.results.admission import Admission
 from crawler.process.results.credits import Credits
 from crawler.process.results.earlier_copies import EarlierCopies
 from crawler.process.results.link_policy import LinkPolicy
@@ -25,19 +22,10 @@ from crawler.process.results.sent_seeds import SentSeeds
 from crawler.process.results.signal_intake import SignalIntake
 from crawler.process.results.site_knowledge import SiteKnowledge
 from crawler.records import Link, LinkFlag
-from crawler.robots.cache import RobotsCache
 from crawler.signing.message_signatures import key_id_of
 from crawler.splitter.inbox import Received
 from crawler.storage.commit import Change, Making
-from crawler.storage.kv import KeyValue
-from crawler.urlfilter.link_filter import LinkFilter
 from crawler.urls.clock_cache import ClockCache
-from crawler.urls.equivalence import Equivalences
-from crawler.urls.fingerprint import Fingerprinter
-
-if TYPE_CHECKING:
-    from crawler.frontier.refresh.refreshing import Refresh
-    from crawler.urls.trace import TraceWriter
 
 _CREDIT = LinkFlag.CREDIT
 
@@ -45,21 +33,8 @@ _CREDIT = LinkFlag.CREDIT
 class Decisions:
     """The objects of one process that decide: `knowledge`, `admission`, `signal_intake` and `results`."""
 
-    def __init__(
-        self,
-        context: ProcessContext,
-        store: KeyValue,
-        link_filter: LinkFilter,
-        *,
-        fingerprinter: Fingerprinter,
-        equivalences: Equivalences,
-        robots: RobotsCache,
-        pages: PageCache,
-        due: Eliminator,
-        frontier: Frontier,
-        refresh: "Refresh | None",
-        trace: "TraceWriter | None",
-    ) -> None:
+    def __init__(self, parts: ProcessParts) -> None:
+        context, frontier, refresh = parts.context, parts.frontier, parts.refresh
         config, topology = context.config, context.topology
         ranking = named(config.order)
         self.reads_anchors = ranking is not None and ranking.reads_anchors
@@ -68,9 +43,9 @@ class Decisions:
             improve = _improving(frontier, context.clock)
             ordering = LinkScoring(ranking, config.order, config.cache.bits, improve)
         self.knowledge = SiteKnowledge(
-            link_filter.filter,
-            equivalences,
-            fingerprinter,
+            parts.intake.filter,
+            parts.equivalences,
+            parts.fingerprinter,
             topology.peers,
             credentials=has_credentials(config.identity.headers),
         )
@@ -78,42 +53,46 @@ class Decisions:
         # without peers, this cache is never used, so it is as small as possible
         sent = ClockCache(bits if topology.peers else 1)
         self.admission = Admission(
-            link_filter,
+            parts.intake,
             self.knowledge,
-            Seen(ClockCache(bits), due),
-            Owners(topology.partition, context.name, sent),
-            SentSeeds(store),
-            trace,
-            ordering,
+            parts.due,
+            topology,
+            seen=ClockCache(bits),
+            sent=sent,
+            sent_seeds=SentSeeds(parts.store),
+            trace=parts.trace,
+            ordering=ordering,
         )
         self.signal_intake = SignalIntake(
             self.admission,
-            link_filter,
+            parts.intake,
             topology.partition,
             context.name,
-            record=pages.record,
+            record=parts.pages.record,
             refresh=refresh,
-            is_retired=partial(is_retired, due, frontier),
+            is_retired=partial(is_retired, parts.due, frontier),
             requisites=config.crawl.requisites,
             now=context.clock.now,
         )
-        policy = LinkPolicy(config, robots, self.admission, self.knowledge, ordered=ordering is not None)
+        policy = LinkPolicy(
+            config, parts.robots, self.admission, self.knowledge, ordered=ordering is not None
+        )
         self._clock = context.clock
         self._credits = Credits(refresh, topology.partition, context.name)
-        validators = _validators(context, store, refresh)
-        stamping = _stamping(context, store, robots, fingerprinter)
-        self.earlier = EarlierCopies(pages, validators, refresh, receipts=stamping is not None)
+        validators = _validators(parts)
+        stamping = _stamping(parts)
+        self.earlier = EarlierCopies(parts.pages, validators, refresh, receipts=stamping is not None)
         self.results = ResultProcessor(
             context.clock,
             frontier,
-            pages,
-            robots,
+            parts.pages,
+            parts.robots,
             policy,
             refresh=refresh,
             hear=self.signal_intake.hear,
             credit=self._credits.give,
             validators=validators,
-            token=context.config.identity.token,
+            token=config.identity.token,
             stamping=stamping,
         )
 
@@ -136,31 +115,29 @@ def _improving(frontier: Frontier, clock: Clock) -> Callable[[Sequence[Link], Ch
     return improve
 
 
-def _validators(context: ProcessContext, store: KeyValue, refresh: "Refresh | None") -> Validators:
+def _validators(parts: ProcessParts) -> Validators:
     """Return the object that knows which validators to trust. If there is a refresh schedule, use its object."""
-    if refresh is not None:
-        return refresh.validators
-    validators = Validators(context.config.refresh)
-    validators.open(store)
+    if parts.refresh is not None:
+        return parts.refresh.validators
+    validators = Validators(parts.context.config.refresh)
+    validators.open(parts.store)
     return validators
 
 
-def _stamping(
-    context: ProcessContext, store: KeyValue, robots: RobotsCache, fingerprinter: Fingerprinter
-) -> Stamping:
+def _stamping(parts: ProcessParts) -> Stamping:
     """Return the object that gives each page its consent receipt."""
-    config = context.config
+    config, store, fingerprint = parts.context.config, parts.store, parts.fingerprinter.fingerprint
 
     def record_of(url: str, at: float) -> bytes:
-        key = capture_key(fingerprinter.fingerprint(url), at)
+        key = capture_key(fingerprint(url), at)
         return key if store.get(key) is not None else b""
 
     book = SiteBook(
         store,
-        robots,
+        parts.robots,
         config.consent,
         token=config.identity.token,
-        fingerprint=fingerprinter.fingerprint,
+        fingerprint=fingerprint,
         record_of=record_of,
         processes=config.crawl.processes,
     )

@@ -40,6 +40,7 @@ from crawler.process.opening.environment import Environment
 from crawler.process.opening.lost_state import stage_state, state_of
 from crawler.process.opening.private_copy import private_copy, signature
 from crawler.process.opening.process_context import ProcessContext
+from crawler.process.opening.process_parts import ProcessParts
 from crawler.process.opening.process_views import ProcessViews
 from crawler.records import Link, LinkFlag
 from crawler.splitter.partition import Partition
@@ -66,7 +67,7 @@ _READING_TRIES = 5  # number of tries, because a process may change its files wh
 _NEWS = LinkFlag.NEWS  # the flag of a link found on a refetched page; that page gets the credit for the link
 
 
-class Stages:
+class Stages(ProcessParts):
     """The stages of one process, stored in `DIR/<name>` and opened while the folder is locked.
 
     `seed` is the secret of the crawl, 16 bytes. `topology` names the other processes (None if there are
@@ -181,7 +182,7 @@ class Stages:
         self.intake = assembly.make_link_filter(
             context, store, printer, url_filter, self.pages.withdrawals.stops
         )
-        self.views = self._views(brief=brief)
+        self.views = ProcessViews(self, brief=brief)
 
     def _agree_on_blocks(self) -> None:
         """Block each own host that is blocked in the store or in `blocked.json` in both (`crawl/blocked_hosts.py`)."""
@@ -205,19 +206,7 @@ class Stages:
         """The objects that decide about links, signals and results. `status` and `why` need none of them."""
         from crawler.process.opening.decisions import Decisions
 
-        return Decisions(
-            self.context,
-            self.store,
-            self.intake,
-            fingerprinter=self.fingerprinter,
-            equivalences=self.equivalences,
-            robots=self.robots,
-            pages=self.pages,
-            due=self.due,
-            frontier=self.frontier,
-            refresh=self.refresh,
-            trace=self.trace,
-        )
+        return Decisions(self)
 
     def _commit_point(self) -> CommitPoint:
         return CommitPoint(
@@ -228,21 +217,6 @@ class Stages:
             inbox=self.inbox,
             group_entries_max=self.config.store.group_entries_max,
             sync=self.context.outlasts_power_cut,
-        )
-
-    def _views(self, *, brief: bool) -> ProcessViews:
-        return ProcessViews(
-            self.context,
-            store=self.store,
-            point=self.point,
-            frontier=self.frontier,
-            due=self.due,
-            outbox=self.outbox,
-            inbox=self.inbox,
-            pages=self.pages,
-            fingerprinter=self.fingerprinter,
-            refresh=self.refresh,
-            brief=brief,
         )
 
     def _sync_names(self) -> None:

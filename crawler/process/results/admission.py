@@ -14,13 +14,14 @@ explains how links are counted.
 """
 
 from collections.abc import Generator, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
 from itertools import compress
 from typing import TYPE_CHECKING
 
 import msgspec
 import numpy as np
 
+from crawler.crawl.topology import Topology
 from crawler.due.eliminator import Eliminator
 from crawler.orders.classes import with_class
 from crawler.process.committing.portions import PORTION_LINKS, portions
@@ -29,7 +30,6 @@ from crawler.process.results.sent_seeds import SentSeeds
 from crawler.process.results.site_knowledge import SiteKnowledge
 from crawler.records import Extracted, FetchTask, Link, LinkFlag
 from crawler.splitter.inbox import Received
-from crawler.splitter.partition import Partition
 from crawler.storage.commit import Change, Making
 from crawler.urlfilter.link_filter import Accepted, Judged, LinkFilter
 from crawler.urlfilter.rule_names import SCOPE
@@ -52,53 +52,21 @@ class LinkContext(msgspec.Struct, frozen=True, gc=False):
     flags: int = 0
 
 
-class Seen:
-    """Finds out from the CLOCK cache and the pending links of the DUE which links of this process were seen recently.
-
-    A look-up also adds the link.
-    """
-
-    def __init__(self, cache: ClockCache, due: Eliminator) -> None:
-        self._cache = cache
-        self._due = due
-
-    def misses(self, fingerprints: np.ndarray) -> list[int]:
-        """Return the positions of the fingerprints, uint64 (n,), that are neither in the cache nor in the DUE."""
-        missed: list[int] = self._cache.missing(fingerprints)
-        return list(compress(missed, self._due.admit(fingerprints[missed]).tolist())) if missed else missed
-
-
-class Owners:
-    """Maps links to the processes that own them, for the process `me`. `sent` caches the links sent recently."""
-
-    def __init__(self, partition: Partition, me: str, sent: ClockCache) -> None:
-        self.me = me
-        self._partition = partition
-        self._index = partition.index(me)
-        self._sent = sent
-
-    def split(self, fingerprints: np.ndarray) -> dict[str, list[int]]:
-        """Return the positions of fingerprints, uint64 (n,), grouped by the name of their owner."""
-        return self._partition.split(fingerprints)
-
-    def foreign(self, fingerprints: np.ndarray) -> np.ndarray:
-        """Return which fingerprints belong to other processes, as an array bool (n,)."""
-        return self._partition.owners(fingerprints) != self._index
-
-    def unsent(self, fingerprints: np.ndarray) -> list[int]:
-        """Return the positions of fingerprints that were not sent recently, and mark them as sent."""
-        missed: list[int] = self._sent.missing(fingerprints)
-        return missed
-
-
 @dataclass(eq=False, repr=False)
 class Admission:
-    """Admits the links of one process, as the picture in the module docstring shows."""
+    """Admits the links of one process, as the picture in the module docstring shows.
+
+    `seen` caches the links of this process that were seen recently, and `sent` those that were sent to their
+    owners recently.
+    """
 
     intake: LinkFilter
     knowledge: SiteKnowledge
-    seen: Seen
-    owners: Owners
+    due: Eliminator
+    topology: Topology
+    _: KW_ONLY
+    seen: ClockCache
+    sent: ClockCache
     sent_seeds: SentSeeds
     trace: "TraceWriter | None" = None
     ordering: LinkScoring | None = None
@@ -173,7 +141,7 @@ class Admission:
         """
         urls, fingerprints = accepted.urls, accepted.fingerprints
         change.count("urls.accepted", len(urls))
-        for owner, places in self.owners.split(fingerprints).items():
+        for owner, places in self.topology.partition.split(fingerprints).items():
             if len(places) == len(urls):
                 self._admit(change, owner, urls, fingerprints, link_context, scores)
             else:
@@ -204,7 +172,7 @@ class Admission:
         scores = None
         if self.ordering is not None:
             scores = self.ordering.scores(NO_PAGE, [url], [""], link_context.depth, link_context.flags)
-        self._admit(change, self.owners.me, [url], np.array([fingerprint], np.uint64), link_context, scores)
+        self._admit(change, self.topology.me, [url], np.array([fingerprint], np.uint64), link_context, scores)
 
     def _admit(
         self,
@@ -219,8 +187,8 @@ class Admission:
 
         A seed that an earlier start has sent to its owner is not sent again.
         """
-        own = owner == self.owners.me
-        missed = self.seen.misses(fingerprints) if own else self.owners.unsent(fingerprints)
+        own = owner == self.topology.me
+        missed = self._unseen(fingerprints) if own else self.sent.missing(fingerprints)
         classes = None
         if self.ordering is not None and scores is not None:
             classes, news = (self.ordering.own if own else self.ordering.sent)(fingerprints, scores)
@@ -242,6 +210,14 @@ class Admission:
         if links:
             change.foreign.append((owner, links))
 
+    def _unseen(self, fingerprints: np.ndarray) -> list[int]:
+        """Return the positions of own fingerprints, uint64 (n,), that are neither in the cache nor pending in the DUE.
+
+        The look-up also adds them.
+        """
+        missed: list[int] = self.seen.missing(fingerprints)
+        return list(compress(missed, self.due.admit(fingerprints[missed]).tolist())) if missed else missed
+
     def log(self, fetch_task: FetchTask, extracted: Extracted) -> Pauses:
         """Write all accepted links of a page, including repeated ones, to the trace. Without a trace, do nothing."""
         if self.trace is None:
@@ -255,7 +231,9 @@ class Admission:
             found += [link.fingerprint for link in judged if not link.rule]
             yield
         fingerprints = np.array(found, np.uint64)
-        self.trace.write_page(fetch_task.host, fingerprints, self.owners.foreign(fingerprints))
+        partition, me = self.topology.partition, self.topology.me
+        foreign = partition.owners(fingerprints) != partition.index(me)
+        self.trace.write_page(fetch_task.host, fingerprints, foreign)
 
     # -- seeds -----------------------------------------------------------------
 
@@ -299,7 +277,7 @@ class Admission:
     def _take_received(self, change: Change, links: list[Link]) -> None:
         change.count("urls.received", len(links))
         fingerprints = np.array([link.fingerprint for link in links], np.uint64)
-        missed = self.seen.misses(fingerprints)
+        missed = self._unseen(fingerprints)
         change.count("urls.cache_hits", len(links) - len(missed))
         change.count("urls.to_due", len(missed))
         if self.ordering is None:

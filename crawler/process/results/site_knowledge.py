@@ -56,8 +56,11 @@ class SiteKnowledge:
         return self._keep_scope(change, [url for url in urls if self._filter.widen(url)])
 
     def _keep_scope(self, change: Change, grown: list[str]) -> list[str]:
-        """Store the scope with the change if URLs in `grown` have widened the scope."""
-        if grown:
+        """Store the scope with the change if URLs in `grown` have widened the scope.
+
+        The scope `any` is always stored. It never widens, but the next run must know that the crawl began with it.
+        """
+        if grown or self._filter.scope.kind == "any":
             change.put(SCOPE_STATE, seal(_encode_json(self._filter.scope.state())))
         return grown
 

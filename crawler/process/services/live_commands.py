@@ -1,8 +1,7 @@
-"""The commands of a running process: those of `process/answering/commands.py`, and also pause, resume and set."""
+"""The commands that only a running process has: pause, resume and set."""
 
 import logging
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
@@ -11,7 +10,6 @@ from crawler.config import Config
 from crawler.crawl import safe_settings
 from crawler.errors import UsageError
 from crawler.frontier.pauses import USER
-from crawler.process.answering.commands import Steps
 
 if TYPE_CHECKING:
     from crawler.process.opening.stages import Stages
@@ -25,7 +23,7 @@ def _tell_nobody(_paused: bool) -> None:
 
 
 class LiveCommands:
-    """Answers commands while the process runs. A change of the log level does not affect the handler `errors`.
+    """Adds the commands to those of `process`. A change of the log level does not affect the handler `errors`.
 
     When the user pauses or resumes the crawl, `tell_paused` is called, so that a supervisor can inform the
     other processes, including those that start later.
@@ -37,28 +35,17 @@ class LiveCommands:
         self._concurrency_max = stages.config.crawl.concurrency
         self._errors = errors
         self.tell_paused: Callable[[bool], None] = _tell_nobody
-        self._own: dict[str, Callable[..., Any]] = {
-            "pause": partial(self._paused_or_not, True),
-            "resume": partial(self._paused_or_not, False),
-            "set": self._set,
-        }
+        process.commands.add(pause=self.pause, resume=self.resume, set=self.set)
 
-    def steps(self, request: Mapping[str, Any]) -> Steps:
-        """Answer a command. Pause at intervals, so that other work can run.
+    def pause(self) -> dict[str, Any]:
+        """Fetch nothing until `resume`."""
+        return self._told(True)
 
-        Raises:
-            UsageError: the command does not exist, or its arguments are wrong.
-        """
-        name = request.get("command", "")
-        if name not in self._own:
-            return (yield from self._process.commands.steps(request))
-        arguments = {key: value for key, value in request.items() if key != "command"}
-        try:
-            return self._own[name](**arguments)
-        except TypeError as error:
-            raise UsageError(f"{name}: {error}") from error
+    def resume(self) -> dict[str, Any]:
+        """End the pause."""
+        return self._told(False)
 
-    def _paused_or_not(self, paused: bool) -> dict[str, Any]:
+    def _told(self, paused: bool) -> dict[str, Any]:
         self.set_paused(paused)
         self.tell_paused(paused)
         return {"paused": list(self._pauses.reasons)}
@@ -75,7 +62,7 @@ class LiveCommands:
             log.info("going on")
             self._process.run_end.wake()
 
-    def _set(self, settings: Mapping[str, str]) -> dict[str, Any]:
+    def set(self, settings: dict[str, Any]) -> dict[str, Any]:
         """Change settings that can be changed while the crawl runs."""
         if "refresh.share" in settings and not self._refreshes:
             raise UsageError(

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from crawler.admin import process_metrics
-from crawler.admin.health import recent_requests
-from crawler.admin.status import MemberStatus, fetches
+from crawler.admin.health import MemberStatus, recent_requests
+from crawler.admin.status import fetches
 from crawler.process.answering.wait_log import HOSTS_MAX, WaitLog
 
 if TYPE_CHECKING:

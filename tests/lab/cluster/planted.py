@@ -34,7 +34,7 @@ from crawler.pages import segments
 from crawler.process.committing.commits import Commits
 from crawler.process.exchange.agreed_end import AgreedEnd
 from crawler.process.exchange.peer_exchange import PeerExchange
-from crawler.process.results.admission import Owners, Seen
+from crawler.process.results.admission import Admission
 from crawler.splitter import compaction
 from crawler.splitter.coordination import Coordination
 from crawler.splitter.inbox import Arrival, Inbox
@@ -244,15 +244,13 @@ def _gap_taken() -> list[tuple[Any, str, Any]]:
 
 def _foreign_taken() -> list[tuple[Any, str, Any]]:
     """Bug: a process keeps links that belong to another process."""
-    split = Owners.split
+    admit = Admission._admit
 
-    def split_own(self: Owners, fingerprints: Any) -> dict[str, list[int]]:
-        found = split(self, fingerprints)
-        if self.me == "p1" and "p2" in found and len(fingerprints) > 3:
-            return {self.me: list(range(len(fingerprints)))}
-        return found
+    def admit_own(self: Admission, change: Any, owner: str, *links: Any) -> None:
+        own = (self.topology.me, owner) == ("p1", "p2")
+        admit(self, change, "p1" if own else owner, *links)
 
-    return [(Owners, "split", split_own)]
+    return [(Admission, "_admit", admit_own)]
 
 
 def _copies_let_in() -> list[tuple[Any, str, Any]]:
@@ -392,12 +390,12 @@ def _seen_before_commit() -> list[tuple[Any, str, Any]]:
 
     This happens to links whose fingerprint is divisible by 50.
     """
-    misses = Seen.misses
+    unseen = Admission._unseen
 
-    def some(self: Seen, fingerprints: Any) -> list[int]:
-        return [place for place in misses(self, fingerprints) if int(fingerprints[place]) % 50]
+    def some(self: Admission, fingerprints: Any) -> list[int]:
+        return [place for place in unseen(self, fingerprints) if int(fingerprints[place]) % 50]
 
-    return [(Seen, "misses", some)]
+    return [(Admission, "_unseen", some)]
 
 
 KILLS, POWER = {"faults": ("kill", "power")}, {"faults": ("power",)}

@@ -183,9 +183,8 @@ def test_accuracy_and_rate_figures_draw_from_small_runs(monkeypatch: pytest.Monk
     """The figures can be drawn from tiny runs: each policy has rows, and each panel has one title."""
     from crawler.lab.figures import ncis, rates
 
-    monkeypatch.setattr(ncis, "SIZES", (4, 8))
     monkeypatch.setattr(ncis, "_horizon", lambda options: 0.5)
-    drawing = ncis.without_signals(figures.Options(quick=True))
+    drawing = ncis.without_signals(figures.Options(quick=True), sizes=(4, 8))
     assert len(drawing.rows) == 6 and drawing.rows[0][:3] == [4, "baseline", 2]
     monkeypatch.setattr(rates, "ExperimentSetting", lambda horizon: ExperimentSetting(horizon=0.5))
     drawing = rates.discrete_rates(figures.Options(quick=True, instances=1))

@@ -8,7 +8,7 @@ import pytest
 
 from crawler.errors import UsageError
 from crawler.frontier.refresh.page_facts import SITE_LIST_LINKS
-from crawler.lab.league import histories, living, living_table
+from crawler.lab.league import histories, living, living_table, scores
 from crawler.lab.league import world as worlds
 from crawler.lab.league.finders import FINDERS, FREE, Crediting, NewFirst
 from crawler.lab.league.living import NEWEST, RULES, LivingWorld, grow, play
@@ -205,7 +205,7 @@ def test_valued_hubs_show_births_sooner_but_not_sooner_than_announced_births() -
     assert delays["proto-free"] < DAY < delays["proto-10"] < delays["proto-1"] < delays["proto-0"]
     assert came["proto-10"].hubs_fresh > came["proto-0"].hubs_fresh
     rows = living_table.rows_of(
-        [living_table.game_of("map", name, 3.0, found, result) for name, result in came.items()]
+        [(scores.game_of("map", name, 3.0, found, result), result) for name, result in came.items()]
     )
     assert rows[0].difference == 0.0 and rows[-1].score == max(row.score for row in rows)
     assert living_table.table(rows).count("\n") == len(rows)

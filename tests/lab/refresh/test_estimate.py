@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from crawler.lab.refresh.estimate import (
-    KOLOBOV,
-    NO_PRIOR,
+    RATE_MAX,
+    RATE_MIN,
     SIGNAL_WEIGHT_MAX,
     fit,
     naive_quality,
+    rate_of,
 )
 
 GOLDEN = json.loads((Path(__file__).parent.parent.parent / "golden" / "refresh_values.json").read_text())[
@@ -74,26 +75,19 @@ def test_long_histories_converge() -> None:
     assert abs(got.silent_rate - 0.06) < 5 * got.silent_rate_error
 
 
-def test_all_or_none_changed_end_at_the_bounds_of_the_prior() -> None:
-    tau, n = np.full(50, 3.0), np.ones(50)
-    always = fit(tau, n, np.ones(50, bool), prior=KOLOBOV)
-    never = fit(tau, n, np.zeros(50, bool), prior=KOLOBOV)
-    assert KOLOBOV.rate_min <= never.silent_rate < 0.05 < always.silent_rate <= KOLOBOV.rate_max
-    assert never.signal_weight < 0.1 < always.signal_weight
-    assert math.isfinite(always.signal_weight_error) and math.isfinite(never.silent_rate_error)
+def test_a_rate_without_signals_is_bounded_by_its_prior() -> None:
+    days = np.full(50, 3.0)
+    always, never = (rate_of(days, np.full(50, changed)) for changed in (True, False))
+    assert RATE_MIN < never < 0.05 < always < RATE_MAX
+    assert rate_of(np.full(2000, 3.0), np.zeros(2000, bool)) == RATE_MIN
+    assert rate_of(np.full(1000, 0.01), np.ones(1000, bool)) == RATE_MAX
+    assert rate_of(np.empty(0), np.empty(0, bool)) == pytest.approx(math.log(2) / 0.5)
 
 
 def test_without_prior_the_edges_are_reached_without_failing() -> None:
     tau, n = np.full(20, 3.0), np.zeros(20)
     assert fit(tau, n, np.zeros(20, bool)).silent_rate < 1e-12
     assert fit(tau, n, np.ones(20, bool)).silent_rate > 5.0
-
-
-def test_without_intervals_the_estimate_is_the_prior() -> None:
-    got = fit(np.empty(0), np.empty(0), np.empty(0, bool), prior=KOLOBOV)
-    assert got.silent_rate == pytest.approx(math.log(2) / 0.5)
-    assert got.signal_weight == pytest.approx(math.log(2))
-    assert got.signal_rate == 0.0 and got.recall == 0.0
 
 
 def test_proportional_time_and_signals_cannot_be_distinguished() -> None:
@@ -128,7 +122,3 @@ def test_one_kind_of_changed_interval_has_the_likelihood_of_the_best_single_para
     grid = np.geomspace(1e-4, SIGNAL_WEIGHT_MAX, 2000)
     best = max(max(likelihood(x, 0.0), likelihood(0.0, x)) for x in grid.tolist())
     assert likelihood(got.silent_rate, got.signal_weight) >= best - 1e-9
-
-
-def test_no_prior_bounds_nothing() -> None:
-    assert NO_PRIOR.interval_weight == 0.0 and NO_PRIOR.rate_max == math.inf

@@ -13,7 +13,7 @@ import pytest
 
 from crawler.clock import VirtualClock
 from crawler.config import convert
-from crawler.due.plans import CompactionPlan
+from crawler.due.plans import CompactionPlan, FlushPlan
 from crawler.errors import StoreError
 from crawler.pages.captures import Capturing
 from crawler.pages.erasure import Blanked
@@ -412,20 +412,20 @@ def test_the_process_ends_after_a_minute_of_failed_flushes(
     loop: Loop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A flush that succeeds in between begins the count anew."""
-    run = module.FlushPlan.run
+    run = FlushPlan.run
 
     def fails(self: Any) -> None:
         raise StoreError("disk full")
 
     def fail(times: int) -> None:
-        monkeypatch.setattr(module.FlushPlan, "run", fails)
+        monkeypatch.setattr(FlushPlan, "run", fails)
         for _ in range(times):
             loop.clock.advance(5.0)
             loop.do(loop.commits._flush)
 
     loop.stages.commits.commit(loop.links(5))
     fail(module.FLUSH_FAILURES_MAX - 1)
-    monkeypatch.setattr(module.FlushPlan, "run", run)
+    monkeypatch.setattr(FlushPlan, "run", run)
     loop.do(loop.commits._flush)
     loop.do(loop.commits._commit)
     assert loop.stages.due.new == 5

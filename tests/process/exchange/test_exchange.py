@@ -18,7 +18,7 @@ from crawler.frontier.refresh.refreshing import Refresh
 from crawler.process.exchange import exchange as exchange_module
 from crawler.process.exchange import peer_exchange as module
 from crawler.process.exchange.agreed_end import GONE_PATIENCES, LAST_WORDS
-from crawler.process.exchange.exchange import Exchange, ExchangeParts, Loops, Member, _run_before, pages_of
+from crawler.process.exchange.exchange import Exchange, Loops, Member, _run_before, pages_of
 from crawler.process.exchange.peer_exchange import PeerExchange, make_exchange
 from crawler.process.opening.stages import Stages
 from crawler.records import Link
@@ -72,8 +72,7 @@ class Here:
             in_background=lambda work: work.close(),
             worker=cast(Executor, None),
         )
-        parts = ExchangeParts.of(self.stages)
-        return make_exchange(self.stages.context, parts, Member("p0", **member), loops)
+        return make_exchange(self.stages, Member("p0", **member), loops)
 
     def queue(self, change: Any) -> None:
         if self.commits:

@@ -351,7 +351,8 @@ def test_a_released_slot_wakes_the_schedule(joint: Joint, frees: int, wakes: int
     frontier: Any = Lent(frees)
     woken: list[int] = []
     fetch_task: Any = "a fetch task"
-    place = FetchTaskSlot(frontier, joint.clock, fetch_task, lambda: woken.append(1))
+    parts = Run(joint).fetch_tasks._parts._replace(frontier=frontier, wake=lambda: woken.append(1))
+    place = FetchTaskSlot(parts, fetch_task)
     assert place.is_needed() is bool(frees) and len(woken) == wakes
     place.give()
     assert frontier.aside == [("a fetch task", joint.clock.now())]

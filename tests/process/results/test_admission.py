@@ -8,10 +8,9 @@ import msgspec
 import numpy as np
 import pytest
 
-from crawler.process.committing.counters import splitter_conservation
 from crawler.process.committing.portions import PORTION_LINKS
 from crawler.process.results.admission import LinkContext
-from crawler.records import Extracted, Link, LinkFlag, SplitterCounts
+from crawler.records import Extracted, Link, LinkFlag
 from crawler.splitter.inbox import Received
 from crawler.storage.commit import Change
 from crawler.storage.keys import EQUIVALENCES, SCOPE_STATE
@@ -385,15 +384,6 @@ def test_the_counter_equations_always_hold(open_joint: OpenJoint) -> None:
         joint.stages.commits.commit_now(take(joint, hrefs))
     joint.stages.commits.commit_now(Change())
     assert not joint.stages.views.problems()
-
-
-@pytest.mark.parametrize("counter", ["urls.to_outbox", "urls.received"])
-def test_a_wrong_splitter_counter_breaks_an_equation(counter: str) -> None:
-    counters = {"urls.to_outbox": 5, "urls.received": 4}
-    splitter = SplitterCounts(scope_told=1, sent=3, waiting=2, repeated=1, scope_heard=2, applied=6)
-    assert splitter_conservation(counters, splitter) == [] == splitter_conservation({}, None)
-    counters[counter] += 1
-    assert len(splitter_conservation(counters, splitter)) == 1
 
 
 def test_learned_state_survives_a_restart(tmp_path: Path) -> None:

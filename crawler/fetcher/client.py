@@ -89,8 +89,8 @@ class Client:
         self._connector = Connector(self._guard, fetch.proxy, limited=bool(self._throttle))
         self._connectors: dict[str, Connector] = {}  # one connector for each proxy that a request has named
         self._proxy_health: ProxyHealth | None = None
-        if address := self._connector.proxy:
-            self._proxy_health = ProxyHealth(address, logs_in="@" in fetch.proxy)
+        if (proxy := self._connector.proxy) is not None:
+            self._proxy_health = ProxyHealth(proxy.address, logs_in="@" in fetch.proxy)
 
     async def start(self) -> None:
         """Prepare for fetching; call it in the event loop that fetches."""
@@ -193,7 +193,7 @@ class Client:
 
     def _kept(self, key: Authority, request: FetchRequest, now: float) -> Connection | None:
         """Return the host's idle connection, unless something has arrived on it since its last answer."""
-        addresses = () if self._connector.proxied else request.addresses
+        addresses = () if self._connector.proxy is not None else request.addresses
         connection = self._idle.take(key, addresses, now)
         if connection is not None and not connection.is_quiet():
             connection.close()
@@ -324,12 +324,12 @@ class Client:
         self._idle.add(connection, time.monotonic(), min(keep, self._config.keep_alive_max))
 
     def _concluded(self, request: FetchRequest, connection: Connection, answer: Answer) -> Fetch:
-        received = answer.head
+        received, proxy = answer.head, self._connector_of(request).proxy
         ended = outcome.conclude(answer, conditional=request.conditional)
         if received is None:
             fetch = Fetch(request.url, ended, outcome.blame_of(ended))
         else:
-            if received.status == 407 and self._connector_of(request).forwards:
+            if received.status == 407 and proxy is not None and proxy.forwards:
                 ended = Outcome.PROXY_ERROR
             content_type, charset = received.media_type()
             fetch = Fetch(
@@ -351,7 +351,7 @@ class Client:
                 part=answer.part,
                 retry_after=outcome.retry_after_of(received, self._clock.now()),
             )
-        fetch.address = "" if self._connector_of(request).proxied else connection.address
+        fetch.address = "" if proxy is not None else connection.address
         fetch.wire_bytes = answer.wire_bytes
         fetch.error = answer.error
         fetch.undecoded = answer.undecoded

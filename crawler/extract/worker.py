@@ -1,10 +1,8 @@
-"""Extracts pages for the fetch loop: harmless pages at once, expensive ones in a child process.
+"""Extracts pages for the fetch loop, expensive ones in a child (`extract/README.md`, "Bounded time").
 
-A page that is large, or that the guard suspects, is expensive and goes to the child (`parser_child.py`), one
-at a time, in order of arrival. If no child was forked before the loop began, the first expensive page starts
-a child. If the child dies (CPU or memory limit, or a crash of the parser), the page gets a plain scan and is
-marked `parse_limit`. The next page starts another child. When more than `worker_queue_max` pages wait, a page
-gets only a plain scan, so a site with expensive pages does not delay other sites for long.
+The child (`parser_child.py`) gets one page at a time, in order of arrival. If no child was forked before the loop
+began, the first expensive page starts one. When more than `worker_queue_max` pages wait, a page gets only a plain
+scan, so a site with expensive pages does not delay other sites for long.
 """
 
 import asyncio

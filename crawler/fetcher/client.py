@@ -3,11 +3,9 @@
     take an idle connection of the host, or open one
       -> write the request -> fill the answer -> conclude -> keep the connection idle, or close it
 
-`Client.fetch` raises only for bugs and if cancelled. `connector.py` opens connections and `tls_transport.py`
-speaks TLS on them. This package also implements request heads, answers and idle connections. The package does
-not use aiohttp's session. aiohttp's session resends requests that must not be resent, has one idle time for
-all hosts, and treats bytes after an answer as the answer to the next request. aiohttp's session also rejects
-or loses common answers (`framing.py`), and uses twice the CPU time.
+`Client.fetch` raises only for bugs and if cancelled. aiohttp's session is not used: it resends requests that must
+not be resent, has one idle time for all hosts, treats bytes after an answer as the answer to the next request,
+rejects or loses common answers (`framing.py`), and uses twice the CPU time.
 
 If a GET fails on a reused connection before any byte of its answer has arrived, the server had already closed
 the connection. The client then sends the GET again on another connection (RFC 9112 9.3.1). Other methods must

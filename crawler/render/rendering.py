@@ -4,15 +4,12 @@
                     -> navigate: the page's own answer, then its requests, one answer each
                     -> the page is over (`visit.py`) -> its DOM as HTML, a picture if wanted
 
-Only one browser at a time receives new pages. This browser is replaced after `render.pages_per_browser`
-pages. The browser is also replaced when it ends by itself, or when its memory exceeds
-`render.memory_bytes_max` although no single page is to blame.
+Only one browser at a time receives new pages. It is replaced after `render.pages_per_browser` pages, when it
+ends by itself, or when its memory exceeds `render.memory_bytes_max` although no single page is to blame.
 
-When a browser ends, each of its open pages is suspected of having caused the end. A suspect gets one more
-try, in a browser of its own. So a hostile page only delays the other pages in its browser. If the browser of
-the second try ends, too, or if the page has no DOM after its visit, the static answer of the page is used.
-The `Rendering` of a page without a DOM contains only the reason and the answers that were fetched for the
-page.
+When a browser ends, each of its open pages is suspected of having caused the end. A suspect gets one more try,
+in a browser of its own. So a hostile page only delays the other pages in its browser. If the page still has no
+DOM after its visit, its `Rendering` contains only the reason and the answers that were fetched.
 """
 
 import asyncio

@@ -1,20 +1,14 @@
-"""Caches the robots.txt of each authority, in memory and in the store.
+"""Caches the robots.txt of each authority, in memory and in the store (`robots/README.md`, "Answers").
 
-An authority ("scheme://host[:port]") is in one of these states, which determines the
-answer of `verdict`:
+An authority ("scheme://host[:port]") is in one of these states, which determines the answer of `verdict`:
 
     nothing known ------ FETCH
-    a good answer ------ 2xx: its rules; 4xx and endless redirects: all allowed;
-                         for `copy_max_age` (24 h, RFC 9309, 2.4), then FETCH
-    unreachable -------- an earlier good answer applies until it expires; then nothing is
-                         requested: WAIT until the next try (1, 5, 30 min, then hourly), then
-                         FETCH; after `unreachable_max` (30 days, 2.3.1.4) all is allowed,
-                         and the file is tried again once per `copy_max_age`
+    a good answer ------ its rules, or all allowed, for `copy_max_age`; then FETCH
+    unreachable -------- an earlier good answer applies until it expires; then WAIT until the next try, then
+                         FETCH; after `unreachable_max`, all is allowed
 
-A stored copy holds only the lines that apply to our product token (`rules.Parsed`), with a checksum, under
-the key `r/<authority>`. A stored copy takes a few hundred bytes. Parsed copies of the most recently used
-authorities stay in memory: at most `entries_max` copies, with at most 4 KiB each on average. So one huge file
-cannot displace thousands of others.
+Parsed copies of the most recently used authorities stay in memory: at most `entries_max` copies, with at most 4
+KiB each on average. So one huge file cannot displace thousands of others.
 
 The cache takes part in the commit in three steps. `record` immediately changes the copy in memory (loop
 thread). `stage` puts everything recorded since its last call into the batch (writer thread). After the

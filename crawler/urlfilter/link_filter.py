@@ -11,12 +11,7 @@ result. With this table, a link costs one dictionary look-up. Three kinds of hre
 are resolved each time. An href that is empty or begins with `?` depends on the file name or the query of the
 base. The URL standard treats an href such as `http:x` as relative if the base has the same scheme. In an href
 with tabs or newlines, the parser removes these characters. There are separate tables for pages in an encoding
-other than UTF-8, and for links to requisites. All tables are emptied when the scope widens, or when
-fingerprints change because two authorities were proven to be one.
-
-`memo_bytes_max` bounds the size of all tables together. The table of the least recently used directory is
-evicted first. Results for up to `_JUDGED_MAX` recent URLs are shared by all directories that link to these
-URLs.
+other than UTF-8, and for links to requisites. `urlfilter/README.md`, "Bounds", states the limits of the memo.
 
 A rejected href counts once per page, under the rule that rejected it; its fragment is ignored. Links that
 consist only of a fragment are dropped earlier and do not count. A link to the page itself is treated like any

@@ -24,6 +24,7 @@ from crawler.extract.parser_child import LENGTH, Job, limits_of, program, read_h
 from crawler.extract.parser_guard import Judgement
 from crawler.extract.scan import scan, scan_utf8
 from crawler.extract.scanned import can_scan
+from crawler.forked_children import ForkedChild
 from crawler.records import Extracted
 from crawler.shadow_roots import open_shadow_roots
 
@@ -43,23 +44,7 @@ PARSED_FACTOR = 16
 START_SECONDS = 30.0  # extra wall time for starting a child
 
 
-class ChildProcess(Protocol):
-    """The interface of a child process, a fork or a program."""
-
-    @property
-    def returncode(self) -> int | None: ...
-
-    def kill(self) -> None: ...
-
-    async def wait(self) -> int: ...
-
-
-class Fork(ChildProcess, Protocol):
-    """A forked child that runs `work` at the other end of `link`."""
-
-    link: socket.socket
-
-
+ChildProcess = asyncio.subprocess.Process | ForkedChild
 Apart = Callable[[], None]
 
 
@@ -92,7 +77,7 @@ class Worker:
     """Extracts pages of any kind under the limits of `config`. `fork`, if given, becomes the first child process."""
 
     def __init__(
-        self, config: ExtractConfig, fork: Fork | None = None, share: LoopShare | None = None
+        self, config: ExtractConfig, fork: ForkedChild | None = None, share: LoopShare | None = None
     ) -> None:
         self._config = config
         self._fork = fork

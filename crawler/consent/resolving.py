@@ -115,14 +115,9 @@ def statements_about(
     *,
     meta: Iterable[tuple[str, str]] = (),
 ) -> PageStatements:
-    """Return what a host and one answer say about the page `url`.
+    """Return what a host, at the time of the fetch, and one answer say about the page `url`.
 
-    Args:
-        url: the page's canonical URL.
-        host: the statements of the host at the time of the fetch, not later statements.
-        headers: the fields of the answer, in order.
-        token: our product token.
-        meta: (name, content) of the page's meta elements.
+    `headers` are the fields of the answer, in order. `meta` has (name, content) of the page's meta elements.
     """
     fields: dict[str, list[bytes]] = {}
     for name, value in headers:

@@ -75,9 +75,7 @@ class Stamping:
     def stamp(
         self, fetch: Fetch, fingerprint: int, extracted: Extracted | None, before: bytes | None, batch: Batch
     ) -> ReceiptStamp:
-        """Return the receipt of an answer in the form that the page cache writes.
-
-        Add to the batch the parts of the receipt that are not stored yet.
+        """Return the receipt of an answer, and add to the batch the parts of it that are not stored yet.
 
         Call this in the order of the commits. A call takes about 10 us.
 
@@ -92,10 +90,8 @@ class Stamping:
         if key not in self._put:
             self._put_new(fingerprint, site.digest, site.data, batch)
             self._put_new(fingerprint, made.stamp.digest, made.data, batch)
-            self._put[key] = (
-                # later pages may rely on uncommitted keys, because the process ends if a commit group fails
-                None
-            )
+            # later pages may rely on uncommitted keys, because the process ends if a commit group fails
+            self._put[key] = None
             if len(self._put) > KEYS_CACHED_MAX:
                 self._put.popitem(last=False)
         return made.stamp

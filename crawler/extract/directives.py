@@ -17,13 +17,7 @@ NO_DIRECTIVES = Directives()
 
 
 def page_directives(robots_tags: Iterable[str], meta: Iterable[str], token: str) -> Directives:
-    """Return the directives in `X-Robots-Tag` values and robots meta tags that apply to `token`.
-
-    Args:
-        robots_tags: the values of the header fields, in order.
-        meta: contents of the meta tags named `robots` or like our token.
-        token: our product token.
-    """
+    """Return the directives in `X-Robots-Tag` values and robots meta tags that apply to our product token."""
     words = directive_names(robots_tags, meta, token)
     if not words:
         return NO_DIRECTIVES

@@ -136,14 +136,7 @@ NO_RULES = RobotsRules(Parsed())
 
 
 class RobotsCache:
-    """The robots.txt of all authorities, for one product token.
-
-    Args:
-        store: holds the copies, under `r/`.
-        config: the section `[robots]`.
-        token: our product token (RFC 9309, 2.2.1).
-        entries_max: the largest number of parsed copies in memory.
-    """
+    """The robots.txt of all authorities, for one product token; at most `entries_max` parsed copies in memory."""
 
     def __init__(self, store: KeyValue, config: RobotsConfig, token: str, entries_max: int) -> None:
         assert entries_max > 0

@@ -75,12 +75,7 @@ PAGE = "page"  # the scope of a seed that consists of its page only; a crawl can
 
 
 class Scope:
-    """The part of the web defined by the seeds and their redirect targets.
-
-    prefix   below the directory of a seed, on its host and port, by either scheme
-    host     on the host of a seed; scheme, port and a leading `www.` are ignored
-    domain   within the registrable domain of a seed
-    any      everywhere
+    """The part of the web defined by the seeds and their redirect targets (`urlfilter/README.md`, "Scope").
 
     A seed may have a kind of its own (`kind_of`), for example `page`, which includes only the seed itself.
     URLs with one of the SURT prefixes are in scope, too.
@@ -255,9 +250,6 @@ class UrlFilter:
 
     Args:
         scope: the scope, which `widen` can widen; this changes `revision`.
-        config: include, exclude, extensions.
-        trap_limits: limits on the path.
-        allow_ports: ports of other protocols that are allowed.
         requisites: whether links with the flag REQUISITE are wanted.
         hook: the user's filter, called last; False rejects. It is not called for seeds and sitemaps.
         withdrawn: returns whether the operator has withdrawn a URL. Call `renew` after its answers change.

@@ -22,6 +22,7 @@ its content.
 import re
 from collections.abc import Callable
 from itertools import islice
+from urllib.parse import quote
 
 from crawler.extract import css
 from crawler.extract.collected import BASES_MAX
@@ -249,7 +250,7 @@ class _Page:
         done = 0
         for start, end in srcset_spans(value):
             if (mapped := self._mapped(value[start:end], Kind.REQUISITE)) is not None:
-                parts += [value[done:start], _SRCSET_UNSAFE.sub(_percent, mapped)]
+                parts += [value[done:start], _SRCSET_UNSAFE.sub(lambda unsafe: quote(unsafe[0]), mapped)]
                 done = end
         return "".join([*parts, value[done:]]) if parts else None
 
@@ -311,10 +312,6 @@ def _unquoted(value: bytes) -> bytes:
 
 def _if_changed(old: str, new: str) -> str | None:
     return None if new is old else new
-
-
-def _percent(match: re.Match[str]) -> str:
-    return "".join(f"%{byte:02X}" for byte in match[0].encode())
 
 
 def _attributes_in(text: bytes) -> list[re.Match[bytes]]:

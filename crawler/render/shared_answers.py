@@ -1,6 +1,6 @@
 """Answers that pages share (`render/README.md`, "A visit"). The archive serves as the cache on disk.
 
-    fresh in memory (`shared_cache.py`) -> the newest copy in the archive, if it is still fresh -> a request
+fresh in memory (`shared_cache.py`) -> the newest copy in the archive, if it is still fresh -> a request
 """
 
 import asyncio

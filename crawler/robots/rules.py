@@ -15,12 +15,14 @@ beyond one of these two limits are ignored, and their number is counted.
 import re
 from collections.abc import Generator, Iterator
 from typing import Generic, TypeVar
+from urllib.parse import quote
 
 import msgspec
 
+from crawler.urls.canonical import normal_escapes
+
 SLICE_BYTES = 16 << 10  # number of bytes read between two pauses; reading them takes 0.2 ms, at worst 5 ms
 BOM = b"\xef\xbb\xbf"
-UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 
 # Limits for the Content-Usage, Content-Signal and License lines, which are kept as text for `consent/`. If a
 # file has more lines of a kind, one line beyond the limit is kept. If a line is longer, one octet beyond the
@@ -62,7 +64,7 @@ _RULE_LINES = re.compile(rb"(?:[Dd]isallow%b)++|(?:[Aa]llow%b)++" % (_REST, _RES
 _VALUE = re.compile(r":[ \t]*+([!-~]++)")
 _PLAIN_FIELDS = {name.encode(): field for name, field in _FIELDS.items()}
 _BLANK = " \t\x0b\x0c\x00"
-_ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})")
+_PRINTABLE = "".join(map(chr, range(0x21, 0x7F)))
 _PLAIN_TARGET = re.compile(r"[!-#&-)+-~]*")  # printable ASCII except % $ *; such a text has only one spelling
 _PLAIN_PATTERN = re.compile(r"[!-#&-~]*\$?")
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+")
@@ -400,18 +402,7 @@ def pattern_of(value: str) -> str:
 
 
 def _encode(text: str) -> str:
-    encoded = "".join(
-        char
-        if "!" <= char <= "~"
-        else "".join(f"%{octet:02X}" for octet in char.encode("utf-8", "surrogatepass"))
-        for char in text
-    )
-    return _ESCAPE.sub(_unescape, encoded)
-
-
-def _unescape(match: re.Match[str]) -> str:
-    octet = int(match[1], 16)
-    return chr(octet) if octet in UNRESERVED else match[0].upper()
+    return normal_escapes(quote(text, safe=_PRINTABLE, errors="surrogatepass"))
 
 
 def _is_wildcard(pattern: str) -> bool:

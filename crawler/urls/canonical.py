@@ -199,6 +199,11 @@ _ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}")
 _UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 
 
+def normal_escapes(text: str) -> str:
+    """Decode the escapes of unreserved characters, and write the hex digits of the others in upper case."""
+    return _ESCAPE.sub(_normal_escape, text)
+
+
 def _normal_escape(match: re.Match[str]) -> str:
     character = chr(int(match[0][1:], 16))
     return character if character in _UNRESERVED else match[0].upper()
@@ -220,7 +225,7 @@ _SESSION_QUERY = re.compile(
 def duplicate_key(url: str, *, strip_session_ids: bool = True) -> bytes:
     """Return the duplicate key of a URL (request form), as ASCII bytes. The key is hashed, and used for nothing else."""
     if "%" in url:
-        url = _ESCAPE.sub(_normal_escape, url)
+        url = normal_escapes(url)
     if strip_session_ids and ("?" in url or ";" in url or "(" in url):
         url = _without_session(url)
     return url.encode("ascii")

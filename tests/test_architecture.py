@@ -380,7 +380,6 @@ MANY_METHODS = {
     "OperatorActs": 26,
     "Outbox": 26,
     "Population": 32,
-    "RobotsCache": 26,
     "Spool": 26,
 }
 

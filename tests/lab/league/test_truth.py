@@ -34,17 +34,19 @@ def test_the_parameters_are_those_of_the_history() -> None:
 
 
 def test_the_policy_is_calibrated_if_pages_change_independently() -> None:
-    """Half of the changes of 100 pages are announced by a feed. The largest error of a decile is about its chance."""
+    """A feed announces half of the changes of 100 pages with very different rates.
+
+    With three fetches for ten changes, a policy that had to learn the rates would be wrong by 0.16.
+    """
     rng = np.random.default_rng(5)
     changes = [
         (page, day, 20 if rng.random() < 0.5 else 2, 1)
-        for page, every in enumerate(rng.uniform(20.0, 200.0, 100))
-        for day in np.cumsum(rng.exponential(every, 200))
+        for page, every in enumerate(10.0 ** rng.uniform(1.0, 3.0, 100))
+        for day in np.cumsum(rng.exponential(every, 500))
         if day < 1461.0
     ]
-    made = history(changes, pages=100, days=1461.0)
-    world = worlds.build([made], "feed")
-    found = calibration.deciles(judged(TRUE, world, world.change_rate))
+    world = worlds.build([history(changes, pages=100, days=1461.0)], "feed")
+    found = calibration.deciles(judged(TRUE, world, 0.3 * world.change_rate))
     rows = [row for row in found if row.kind == "said" and row.copies > 500]
     assert len(rows) > 3
-    assert max(abs(row.off) for row in rows) < 0.05
+    assert max(abs(row.off) for row in rows) < 0.04

@@ -4,9 +4,9 @@ Every crawl tests the P[fresh] that was predicted before it. The model's hazard 
 corrected hazard is
 
     H' = H exp(a + b min(f, 0) + (b' + s) max(f, 0) + c told + d unsaid + e [new] / (1 + H) + g ln(haste)
-               + h told max(ln H, 0) + i unsaid f),    f = ln(H / H0)
+               + h told max(ln H, 0)),    f = ln(H / H0)
 
-with nine coefficients for the whole crawl, and the coefficient s of the page's site. The coefficient a
+with eight coefficients for the whole crawl, and the coefficient s of the page's site. The coefficient a
 corrects for changes that are faster or slower than expected. The coefficients b and b' correct hazards that
 are estimated too far from their centre H0. If b is negative, small hazards are increased, because fresh pages
 were predicted as too fresh. If b' is negative, large hazards are reduced, because stale pages were predicted
@@ -20,14 +20,13 @@ drawings of the league without signals, at one fetch per change, the largest err
 was .094 without s and with a `beyond` of .6.
 
 The coefficients c and h apply to pages with signals since their last crawl: if h is negative, such pages are
-less often stale than their many signals say. The coefficients d and i apply to pages without a signal since
-their last crawl, if a source of signals is in use on their site: if i is negative, the hazards of such pages
-are too large, above all large hazards, because the source would probably have reported a change. Within a
-site, the signals of some pages may be worthless (`page_kinds.py`). What crawls show about good signals says
-nothing about these pages: a page with good signals is crawled as soon as a signal arrives, so most crawls of
-pages with signals find a change. Therefore `told` and `unsaid` are not 1, but the probability that the page's
-signals are good (its `reliability`). On simulated sites of which half of the pages have worthless signals,
-this reduces the largest error of a decile from .078 to .037.
+less often stale than their many signals say. The coefficient d applies to pages without a signal since their
+last crawl, if a source of signals is in use on their site. Within a site, the signals of some pages may be
+worthless (`page_kinds.py`). What crawls show about good signals says nothing about these pages: a page with
+good signals is crawled as soon as a signal arrives, so most crawls of pages with signals find a change.
+Therefore `told` and `unsaid` are not 1, but the probability that the page's signals are good (its
+`reliability`). On simulated sites of which half of the pages have worthless signals, this reduces the largest
+error of a decile from .078 to .037.
 
 The coefficient e applies to new pages, that is, pages that appeared while the crawl was watching their site
 and that were never fetched again. Pages change more often while they are new. The coefficient e does not
@@ -63,11 +62,11 @@ from typing import NamedTuple
 import msgspec
 import numpy as np
 
-COEFFICIENTS = 9
-# the places of some coefficients and features: b', c, d, e, h, i
-_ABOVE, _TOLD, _UNSAID, _NEW, _MANY, _SILENCE = 2, 3, 4, 5, 7, 8
-# numbers of coefficients in the records of earlier versions, which had no i, or neither h nor i
-_EARLIER = (8, 7)
+COEFFICIENTS = 8
+_ABOVE, _TOLD, _NEW, _MANY = 2, 3, 5, 7  # the places of some coefficients and features: b', c, e, h
+# Numbers of coefficients in the records of earlier versions. Records of seven have no h. Records of nine have
+# another coefficient at the end, which is ignored.
+_EARLIER = (7, 9)
 
 
 class Constants(msgspec.Struct, frozen=True):
@@ -91,11 +90,11 @@ class Constants(msgspec.Struct, frozen=True):
 
 
 FITTED = Constants(
-    prior=(0.0, -0.2, 0.07, 0.0, 0.0, 0.84, -0.33, 0.0, -0.39),
-    precision=(30.0, 100.0, 12.0, 0.9, 0.9, 4.0, 1.5, 35.0, 7.6),
+    prior=(0.0, -0.2, 0.07, 0.0, 0.0, 0.84, -0.33, 0.0),
+    precision=(30.0, 100.0, 12.0, 0.9, 0.9, 4.0, 1.5, 35.0),
     memory=2000.0,
     centre=0.8,
-    beyond=(0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0),
+    beyond=(0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0),
     site_precision=20.0,
     site_memory=200.0,
 )
@@ -103,9 +102,9 @@ WEIGHT_MAX = 10.0
 # a hazard outside of this range is corrected by the factor of the nearer bound
 HAZARD_LOW, HAZARD_HIGH = 1e-3, 6.0
 # Within these bounds and that of `_slope_above`, a greater hazard always has a greater corrected hazard. The
-# steepest slope of e / (1 + H) is -e/4, and each of b + i and b - e/4 is above -1.
-LOW = np.array((-2.0, -0.55, -0.55, -5.0, -5.0, -2.0, -1.0, -0.4, -0.4))
-HIGH = np.array((2.0, 1.0, 1.0, 5.0, 5.0, 1.4, 1.0, 0.5, 0.5))
+# steepest slope of e / (1 + H) is -e/4, and b - e/4 is above -1.
+LOW = np.array((-2.0, -0.55, -0.55, -5.0, -5.0, -2.0, -1.0, -0.4))
+HIGH = np.array((2.0, 1.0, 1.0, 5.0, 5.0, 1.4, 1.0, 0.5))
 SLOPE_LEAST = -0.95  # the least slope of ln(H'/H) over ln H
 OWN_MAX = 1.5  # bound of a site's own coefficient
 _SURE = 1e-300
@@ -144,9 +143,10 @@ class Recalibration:
         kept = np.array(numbers)
         for size in (COEFFICIENTS, *_EARLIER):
             if len(kept) == size + size * size + 2 and np.isfinite(kept).all():
-                self._coefficients[:size] = kept[:size]
+                used = min(size, COEFFICIENTS)
+                self._coefficients[:used] = kept[:used]
                 self._coefficients = np.clip(self._coefficients, LOW, HIGH)
-                self._precision[:size, :size] = kept[size:-2].reshape(size, size)
+                self._precision[:used, :used] = kept[size:-2].reshape(size, size)[:used, :used]
                 self._centre, self._weight = kept[-2:].tolist()
         self._renew_told()
 
@@ -157,7 +157,7 @@ class Recalibration:
 
     @property
     def coefficients(self) -> tuple[float, ...]:
-        """The coefficients a, b, b', c, d, e, g, h, i as crawls have shown them."""
+        """The coefficients a, b, b', c, d, e, g, h as crawls have shown them."""
         return tuple(self._coefficients.tolist())
 
     def observe(
@@ -243,7 +243,7 @@ class Recalibration:
         unsaid = reliability if hearing is Hearing.UNSAID else 0.0
         fresher = 1.0 / (1.0 + math.exp(log)) if new and hearing is Hearing.NONE else 0.0
         hurry = math.log(max(haste, 1.0))
-        return np.array((1.0, below, above, told, unsaid, fresher, hurry, told * max(log, 0.0), unsaid * far))
+        return np.array((1.0, below, above, told, unsaid, fresher, hurry, told * max(log, 0.0)))
 
     def __repr__(self) -> str:
         return f"Recalibration({', '.join(f'{each:.2f}' for each in self.coefficients)})"
@@ -257,10 +257,9 @@ def _exponent(coefficients: np.ndarray, x: np.ndarray, slope: float) -> float:
 
 def _slope_above(coefficients: np.ndarray, x: np.ndarray, slope: float) -> float:
     """Return b' + s, but at least so much that a greater hazard has a greater corrected hazard."""
-    e, h, i = coefficients[_NEW], coefficients[_MANY], coefficients[_SILENCE]
-    least = SLOPE_LEAST - min(h, 0.0) * x[_TOLD] - min(i, 0.0) * x[_UNSAID]
+    least = SLOPE_LEAST - min(coefficients[_MANY], 0.0) * x[_TOLD]
     if x[_NEW] > 0.0:
-        least += max(e, 0.0) / 4.0
+        least += max(coefficients[_NEW], 0.0) / 4.0
     return float(min(max(coefficients[_ABOVE] + slope, least), HIGH[_ABOVE]))
 
 

@@ -12,7 +12,9 @@ league, and for each simulated web, the script groups the copies by the tenth in
 probability lies (a decile), and prints the largest error of all deciles. Deciles with less than a hundredth
 of the copies are ignored. The next two columns show the error that a perfectly calibrated prediction would
 have on the same samples: its mean and its 95th percentile (`crawler/lab/living/calibration.py`). `beyond` is
-the number of deciles whose error is more than two standard errors above .03.
+the number of deciles whose error is more than two standard errors above .03. `true` is the largest error of
+the probabilities that a schedule with the true parameters of each page states on the same web
+(`crawler/lab/league/truth.py`), and the second `beyond` is its number of deciles.
 
 The search uses drawings 1 to N of the league and seeds 1 to N of the simulated webs, where N is `--drawings`.
 The constants that the search finds are then judged with drawings and seeds N + 1 to 2N, which the search did
@@ -27,7 +29,7 @@ import math
 import random
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache, partial
 from pathlib import Path
 from typing import Any
@@ -54,7 +56,7 @@ from crawler.freshness.recalibration import (
 from crawler.frontier.refresh import Settings
 from crawler.frontier.refresh.expectation import crawl_of
 from crawler.frontier.refresh.settings import PageView
-from crawler.lab.league import histories
+from crawler.lab.league import contenders, histories
 from crawler.lab.league import world as worlds
 from crawler.lab.league.shipped import Shipped
 from crawler.lab.living import calibration, playing
@@ -62,6 +64,7 @@ from crawler.lab.living.worlds import WORLDS, draw
 from crawler.lab.parallel import results
 
 ARMS, BUDGETS = ("none", "mixed", "honest"), (0.3, 1.0, 3.0)
+MORE_ARMS = ("feed", "directory")  # arms that judge, but that the search does not use
 SIMULATED = (
     "day-0.3x", "day-1x", "day-honest", "day-noisy", "day-together", "day-uneven", "day-uneven-0.3x",
     "month-3x", "month-bursty", "month-uneven", "month-uneven-0.3x",
@@ -158,17 +161,22 @@ def drawn(history: histories.SiteHistory, drawing: int) -> histories.SiteHistory
     )
 
 
+def built(run: Run, data: Path, pages: int) -> tuple[worlds.World, list[int]]:
+    """Return the world of a run of the league, and the number of each of its sites."""
+    whole = histories.read_folder(data)
+    sites = [found for each in whole if (found := drawn(each, run.drawing))]
+    world = worlds.build(sites, run.name, pages=pages)
+    names = [each.name for each in whole]
+    return world, [names.index(name) for name in world.sites]
+
+
 def played(run: Run, data: Path, pages: int, work: Path) -> None:
     """Play a run, and write its crawls and samples to the folder `work`."""
     path = work / f"{run.group}-{run.drawing}.npy"
     if path.exists():
         return
     if run.budget:
-        whole = histories.read_folder(data)
-        sites = [found for each in whole if (found := drawn(each, run.drawing))]
-        world = worlds.build(sites, run.name, pages=pages)
-        names = [each.name for each in whole]
-        numbers = [names.index(name) for name in world.sites]
+        world, numbers = built(run, data, pages)
         rate = run.budget * world.change_rate
         policy = Recording(numbers, world, rate, Settings(), born=world.born)
         begin = worlds.WARMUP * world.horizon
@@ -180,6 +188,24 @@ def played(run: Run, data: Path, pages: int, work: Path) -> None:
         begin = web.spec.warm_up * web.horizon
         playing.play(web, policy, Sampling(policy, web.changes, web.site, begin, web.horizon))
     np.save(path, np.array(policy.rows))
+
+
+def refer(run: Run, data: Path, pages: int, work: Path) -> np.ndarray:
+    """Play a run with the true parameters of each page.
+
+    Return the sums from which `calibration.deciles` makes deciles.
+    """
+    path = work / f"{run.group}-{run.drawing}-true.npy"
+    if not path.exists():
+        if run.budget:
+            world, numbers = built(run, data, pages)
+            found = contenders.judged(contenders.TRUE, world, run.budget * world.change_rate)
+            sums = np.zeros((max(numbers) + 1, *found.shape[1:]))
+            sums[numbers] = found
+        else:
+            sums = playing.judged(playing.TRUE, draw(WORLDS[run.name], run.drawing))
+        np.save(path, sums)
+    return np.asarray(np.load(path))
 
 
 def replayed(run: Run, work: Path, constants: Constants) -> np.ndarray:
@@ -234,7 +260,7 @@ def _empty(rows: np.ndarray) -> np.ndarray:
 @njit
 def _exponent(coefficients: np.ndarray, x: np.ndarray, slope: float) -> float:
     """Return ln(H'/H), as `Recalibration` does."""
-    least = SLOPE_LEAST - min(coefficients[7], 0.0) * x[3] - min(coefficients[8], 0.0) * x[4]
+    least = SLOPE_LEAST - min(coefficients[7], 0.0) * x[3]
     if x[5] > 0.0:
         least += max(coefficients[5], 0.0) / 4.0
     above = min(max(coefficients[2] + slope, least), HIGH[2])
@@ -274,7 +300,7 @@ def _follow(
         x[0], x[1], x[2] = 1.0, min(far, 0.0), max(far, 0.0)
         x[3], x[4] = rows[row, 7] * (hearing == 2.0), rows[row, 7] * (hearing == 1.0)
         x[5] = 1.0 / (1.0 + np.exp(log)) if new else 0.0
-        x[6], x[7], x[8] = np.log(max(rows[row, 6], 1.0)), x[3] * max(log, 0.0), x[4] * far
+        x[6], x[7] = np.log(max(rows[row, 6], 1.0)), x[3] * max(log, 0.0)
         site = int(rows[row, SITE])
         if sample:
             stated = fresh
@@ -326,9 +352,13 @@ def errors(runs: list[Run], work: Path, constants: Constants, processes: int) ->
 
     The runs of the league have the same sites. Each run of a simulated web has sites of its own.
     """
+    return together(runs, results(partial(replayed, work=work, constants=constants), runs, processes))
+
+
+def together(runs: list[Run], each: Iterable[np.ndarray]) -> dict[str, np.ndarray]:
+    """Put the sums of the runs together, as `errors` describes it."""
     found: dict[str, list[np.ndarray]] = {}
-    replay = partial(replayed, work=work, constants=constants)
-    for run, sums in zip(runs, results(replay, runs, processes), strict=True):
+    for run, sums in zip(runs, each, strict=True):
         for name in (run.group, run.name) if run.budget else (run.group,):
             found.setdefault(name, []).append(sums)
     return {
@@ -380,15 +410,19 @@ def changed(constants: Constants, rng: random.Random) -> Constants:
     )
 
 
-def report(found: dict[str, np.ndarray]) -> None:
-    print(f"{'web':<18} {'worst':>5} {'chance':>6} {'95 %':>5} {'beyond':>6}  stated/true by decile")
+def report(found: dict[str, np.ndarray], true: dict[str, np.ndarray]) -> None:
+    print(
+        f"{'web':<18} {'worst':>5} {'chance':>6} {'95 %':>5} {'beyond':>6} {'true':>5} {'beyond':>6}  "
+        "stated/true by decile"
+    )
     for name, sums in found.items():
-        rows = calibration.deciles(sums)
+        rows, best = calibration.deciles(sums), calibration.deciles(true[name])
         mean, most = calibration.chance(sums, "told")
         line = " ".join(f"{row.stated:.2f}/{row.true:.2f}" for row in rows if row.kind == "told")
         print(
             f"{name:<18} {calibration.worst(rows, 'told'):5.3f} {mean:6.3f} {most:5.3f} "
-            f"{calibration.beyond_aim(rows, 'told'):6}  {line}"
+            f"{calibration.beyond_aim(rows, 'told'):6} {calibration.worst(best, 'said'):5.3f} "
+            f"{calibration.beyond_aim(best, 'said'):6}  {line}"
         )
 
 
@@ -411,9 +445,12 @@ def work_on(args: argparse.Namespace, work: Path) -> None:
     work.mkdir(exist_ok=True, parents=True)
     processes, best = args.processes, FITTED
     fitting, judging = (
-        [Run(arm, budget, n) for arm in ARMS for budget in BUDGETS for n in drawings]
+        [Run(arm, budget, n) for arm in arms for budget in BUDGETS for n in drawings]
         + [Run(name, 0.0, n) for name in SIMULATED for n in drawings]
-        for drawings in (range(1, args.drawings + 1), range(args.drawings + 1, 2 * args.drawings + 1))
+        for arms, drawings in (
+            (ARMS, range(1, args.drawings + 1)),
+            ((*ARMS, *MORE_ARMS), range(args.drawings + 1, 2 * args.drawings + 1)),
+        )
     )
     needed = [*judging, *(fitting if args.fit else ())]
     for _ in results(partial(played, data=args.data, pages=args.pages, work=work), needed, processes):
@@ -428,7 +465,8 @@ def work_on(args: argparse.Namespace, work: Path) -> None:
                 best, least = tried, found
                 print(f"{step}: {least:.2f} {best}", file=sys.stderr, flush=True)
         print(best)
-    report(errors(judging, work, best, processes))
+    refs = results(partial(refer, data=args.data, pages=args.pages, work=work), judging, processes)
+    report(errors(judging, work, best, processes), together(judging, refs))
 
 
 if __name__ == "__main__":

@@ -174,29 +174,25 @@ def test_a_site_forgets_its_slope() -> None:
     assert abs(site.slope) < 0.4
 
 
-def test_a_long_silence_is_worth_more_if_crawls_say_so() -> None:
-    """The model predicts that some pages without a signal are stale, but most of them are fresh.
-
-    Predictions of .97 for such pages are nearly right, and all predictions for other pages are right.
-    """
-    rng, found = np.random.default_rng(7), Recalibration()
-    true = {0.97: 0.96, 0.85: 0.91, 0.6: 0.85, 0.35: 0.78}
-    for said in rng.choice(list(true), 6000).tolist():
-        found.observe(said, Hearing.UNSAID, 1.0, bool(rng.random() > true[said]))
-        found.observe(said, Hearing.NONE, 1.0, bool(rng.random() > said))
-    for said, fresh in true.items():
-        assert found.corrected(said, Hearing.UNSAID) == pytest.approx(fresh, abs=0.05)
-        assert found.corrected(said, Hearing.NONE) == pytest.approx(said, abs=0.02)
-
-
-@pytest.mark.parametrize("size", [7, 8])
+@pytest.mark.parametrize("size", [7, 9])
 def test_a_record_of_an_earlier_version_is_read(size: int) -> None:
-    """Records of seven coefficients have none for pages with many signals; eight have none for a long silence."""
-    earlier = [-0.3, -0.4, -0.05, 0.5, 0.1, 1.0, -0.3, 0.2][:size]
-    found = Recalibration([*earlier, *np.diag(np.arange(1.0, size + 1.0)).ravel(), -0.7, 900.0])
-    assert found.coefficients == (*earlier, *FITTED.prior[size:])
+    """Records of seven coefficients have none for pages with many signals; the last of nine is no longer used."""
+    stored = np.array([-0.3, -0.4, -0.05, 0.5, 0.1, 1.0, -0.3, 0.2, -0.1])[:size]
+    precision = np.diag(np.arange(1.0, size + 1.0))
+    precision[1, 2] = precision[2, 1] = 0.5
+    found = Recalibration([*stored, *precision.ravel(), -0.7, 900.0])
+    used = min(size, COEFFICIENTS)
+    assert found.coefficients == (*stored[:used], *FITTED.prior[used:])
+    kept = np.array(found.numbers[COEFFICIENTS:-2]).reshape(COEFFICIENTS, COEFFICIENTS)
+    assert (kept[:used, :used] == precision[:used, :used]).all()
     assert Recalibration(found.numbers).numbers == found.numbers
     assert found.corrected(0.5, Hearing.NONE) != Recalibration().corrected(0.5, Hearing.NONE)
+
+
+@pytest.mark.parametrize("size", [0, 6, 10])
+def test_a_record_of_another_size_is_ignored(size: int) -> None:
+    found = Recalibration([0.1] * (size + size * size + 2))
+    assert found.numbers == Recalibration().numbers
 
 
 def test_a_crawl_weighs_as_much_as_the_time_it_stands_for() -> None:

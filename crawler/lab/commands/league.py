@@ -37,7 +37,7 @@ from crawler.errors import UsageError
 from crawler.lab.figures import drawing
 from crawler.lab.league import histories, living, living_table, pictures, scores
 from crawler.lab.league import world as worlds
-from crawler.lab.league.contenders import LISTENING, POLICIES, judged, make
+from crawler.lab.league.contenders import LISTENING, POLICIES, STATING, judged, make
 from crawler.lab.league.finders import FINDERS, FREE
 from crawler.lab.league.shipped import SHIPPED
 from crawler.lab.living import calibration
@@ -149,7 +149,7 @@ def _policies(args: argparse.Namespace) -> list[str]:
     """Return the requested policies; raise UsageError if one cannot play."""
     if args.living and args.calibration:
         raise UsageError("--calibration cannot be combined with --living")
-    known: Iterable[str] = FINDERS if args.living else SHIPPED if args.calibration else POLICIES
+    known: Iterable[str] = FINDERS if args.living else STATING if args.calibration else POLICIES
     usual = USUAL_LIVING if args.living else "ncis" if args.calibration else USUAL
     return _names("policy", args.policies or usual, known)
 

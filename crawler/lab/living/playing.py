@@ -13,11 +13,11 @@ from collections import deque
 import msgspec
 import numpy as np
 
-from crawler.freshness.params import PageParameters
 from crawler.frontier.refresh import Settings
 from crawler.lab.copies import Copies
 from crawler.lab.league import rivals
 from crawler.lab.league.shipped import SHIPPED, Shipped
+from crawler.lab.league.truth import TrueParameters
 from crawler.lab.league.world import Policy
 from crawler.lab.living.bayes import Bayes
 from crawler.lab.living.calibration import Calibration
@@ -31,23 +31,11 @@ STATING = (*SHIPPED, TRUE)  # the policies that state how likely a copy is curre
 SPANS = 20
 
 
-class TrueRates(Shipped):
-    """NCIS with the true parameters of the world."""
-
-    def __init__(self, world: DrawnWorld, rate: float, *, judged: bool = False) -> None:
-        super().__init__(world, rate, Settings(neighbourhood=False, pooling=False), judged=judged)
-        others = (each.tolist() for each in (world.rates, world.recall, world.false_rate))
-        self._truth = list(map(PageParameters, self._importance, *others))
-
-    def add(self, page: int, now: float) -> None:
-        super().add(page, now)
-        self.schedule.facts.set_page(self._number[page], self._truth[page], now)
-
-
 def make(name: str, world: DrawnWorld, *, judged: bool = False) -> Policy:
     """Return the policy `name`, ready to play the world. `judged` has the same meaning as in `Shipped`."""
     if name == TRUE:
-        return TrueRates(world, world.spec.rate, judged=judged)
+        truth = np.stack([world.rates, world.recall, world.false_rate], axis=1)
+        return TrueParameters(world, world.spec.rate, truth, judged=judged)
     if name in (BAYES, BAYES_GAMMA):
         return Bayes(world, gamma=name == BAYES_GAMMA)
     if name in SHIPPED:

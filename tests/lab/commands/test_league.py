@@ -100,10 +100,13 @@ def test_the_living_league_writes_a_row_per_policy(
 
 
 def test_calibration_prints_a_table(capsys: pytest.CaptureFixture[str]) -> None:
-    words = "--calibration --arms none --budgets 3 --pages 5 --days 400 --processes 1"
+    words = (
+        "--calibration --policies ncis,ncis-true --arms none --budgets 3 --pages 5 --days 400 --processes 1"
+    )
     assert main("lab", ["league", "--data", str(EXCERPT), *words.split()]) == 0
     printed = capsys.readouterr().out
     assert printed.startswith("ncis, none") and "said" in printed and "told" in printed
+    assert "\nncis-true, none" in printed
 
 
 @pytest.mark.parametrize(

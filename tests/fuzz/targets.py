@@ -52,9 +52,9 @@ from crawler.records import Extracted, Outcome
 from crawler.robots.cache import RobotsCache
 from crawler.serve import indexnow, request_parsing
 from crawler.serve import signal_handler as posted
+from crawler.serve.conditions import Unsatisfiable, allowed_by_if_range, resolve
 from crawler.serve.header_fields import accepted, not_modified
 from crawler.serve.http_error import HttpError
-from crawler.serve.ranges import Unsatisfiable, allowed_by_if_range, resolve
 from crawler.splitter.session import Doorkeeper, Listener
 from crawler.splitter.wire import FRAME_OVERHEAD, LENGTH_BYTES, ProtocolError, decode_entry
 from crawler.storage.kv import MemoryStore, seal

@@ -61,10 +61,6 @@ class LinkPolicy:
         self._ordered = ordered
         self._same_content = RepeatedContent()
 
-    def in_scope(self, url: str) -> bool:
-        """Return whether a URL (request form) is in the scope of the crawl."""
-        return self._admission.in_scope(url)
-
     def page(
         self, change: Change, fetch_task: FetchTask, fetch: Fetch, extracted: Extracted | None, digest: bytes
     ) -> Counted:

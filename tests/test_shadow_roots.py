@@ -7,9 +7,8 @@ from selectolax.lexbor import LexborHTMLParser
 
 from crawler.config import ExtractConfig
 from crawler.extract.collected import Context
-from crawler.extract.links import extract_page
+from crawler.extract.links import extract_page, links_with_repeats
 from crawler.extract.parser_child import Job, read, read_here
-from crawler.extract.repeated_links import links_with_repeats
 from crawler.pages.change_detection import visible_text
 from crawler.records import Extracted
 from crawler.shadow_roots import open_shadow_roots

@@ -57,26 +57,17 @@ class Reference(NamedTuple):
 def references(css: str) -> Iterator[Reference]:
     """Yield all references in order, except those that are empty or only a fragment."""
     for match in _TOKEN.finditer(css):
-        group = match.lastgroup
-        if group == "set":
-            yield from _references_in_set(css, match.start("set"), match.end("set"))
-        elif group is not None:
-            yield from _reference(css, *match.span(group))
-
-
-def _references_in_set(css: str, start: int, end: int) -> Iterator[Reference]:
-    for match in _SET_TOKEN.finditer(css, start, end):
-        if (group := match.lastgroup) is not None:
-            yield from _reference(css, *match.span(group))
-
-
-def _reference(css: str, start: int, end: int) -> Iterator[Reference]:
-    text = css[start:end]
-    if text[0] in "\"'":
-        text = text[1:-1] if len(text) > 1 and text[-1] == text[0] else text[1:]
-    url = (_ESCAPE.sub(_unescape, text) if "\\" in text else text).strip(" \t\n\r\f")
-    if url and url[0] != "#":
-        yield Reference(start, end, url)
+        in_set = match.lastgroup == "set"
+        for token in _SET_TOKEN.finditer(css, *match.span("set")) if in_set else (match,):
+            if token.lastgroup is None:
+                continue
+            start, end = token.span(token.lastgroup)
+            text = css[start:end]
+            if text[0] in "\"'":
+                text = text[1:-1] if len(text) > 1 and text[-1] == text[0] else text[1:]
+            url = (_ESCAPE.sub(_unescape, text) if "\\" in text else text).strip(" \t\n\r\f")
+            if url and url[0] != "#":
+                yield Reference(start, end, url)
 
 
 def _unescape(match: re.Match[str]) -> str:

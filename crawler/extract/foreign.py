@@ -80,12 +80,8 @@ class Foreign:
     def _begins_part(self, name: bytes, attributes: bytes) -> bool:
         if name == b"template":
             return True
-        return (name in _FOREIGN or self._is_point(name, attributes)) and not attributes.endswith(b"/")
-
-    def _is_point(self, name: bytes, attributes: bytes) -> bool:
-        if not self._in_foreign():
-            return False
-        return name in _POINTS or (name == _ANNOTATION and bool(_HTML_ANNOTATION.search(attributes)))
+        is_point = name in _POINTS or (name == _ANNOTATION and bool(_HTML_ANNOTATION.search(attributes)))
+        return (name in _FOREIGN or (is_point and self._in_foreign())) and not attributes.endswith(b"/")
 
     def _close(self, name: bytes) -> None:
         while self._names[name] and self._pop() != name:

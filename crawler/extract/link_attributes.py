@@ -1,6 +1,6 @@
 """The HTML attributes that hold URLs: one table for all modules that read or rewrite these attributes.
 
-    links.py, scan.py, repeated_links.py    the rows that are followed
+    links.py, scan.py                       the rows that are followed
     link_scanner.py                         the same rows, as a compiled kernel; a test holds it to this table
     requisites.py                           the rows of requisites and frames; with `all_attributes` also the other rows
                                             that are never followed; it reads the elements of a tree, or those that

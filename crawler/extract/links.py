@@ -24,6 +24,7 @@ from crawler.config import ExtractConfig
 from crawler.extract.collected import Collected, Context, one_line
 from crawler.extract.decode import to_utf8
 from crawler.extract.link_attributes import FOLLOWED
+from crawler.extract.parser_guard import Judgement, judge
 from crawler.records import Extracted
 from crawler.shadow_roots import open_shadow_roots
 from crawler.urls.media_type import HTML_TYPES
@@ -182,3 +183,19 @@ def _title_node(tree: LexborHTMLParser) -> LexborNode | None:
     while node is not None and node.tag_id != _TITLE:
         node = node.next
     return node
+
+
+_TRACED = ",".join(f"{element}[{attribute}]" for element, attribute in FOLLOWED.items())
+
+
+def links_with_repeats(content: bytes, page: Context, config: ExtractConfig) -> list[str]:
+    """Return the raw URLs of a page's links in document order, with repeats; [] if the guard suspects the page.
+
+    A trace contains every occurrence of a link, because the look-ups that a URL cache saves are those of
+    repeated links (Broder, Najork, Wiener 2003, section 4.2).
+    """
+    utf8, _ = prepare(content, page)
+    if judge(utf8, config) is not Judgement.SAFE:
+        return []
+    found = (node.attrs.get(FOLLOWED[node.tag or ""]) for node in LexborHTMLParser(utf8).css(_TRACED))
+    return [raw_url for raw_url in found if raw_url]

@@ -220,11 +220,7 @@ class _Page:
         if name in _CANDIDATES:
             return self._changed(value, self._srcset)
         if name == b"style":
-            return (
-                self._changed(value, lambda text: _if_changed(text, self.css(text)))
-                if b"(" in value
-                else None
-            )
+            return self._changed(value, self.css) if b"(" in value else None
         if name == b"content" and tag == b"meta":
             return self._meta(value, values)
         return None
@@ -256,14 +252,13 @@ class _Page:
 
     def _changed(self, value: bytes, change: Callable[[str], str | None]) -> bytes | None:
         """Decode an attribute value, apply `change` to the text, and return it with quotes; None if it is unchanged."""
-        new = change(self._text(_unquoted(value)))
-        if new is None:
+        old = self._text(_unquoted(value))
+        new = change(old)
+        if new is None or new is old:
             return None
-        quote = value[:1] if value[:1] in (b'"', b"'") else b'"'
-        text = new.replace("&", "&amp;").replace('"', "&quot;") if quote == b'"' else (
-            new.replace("&", "&amp;").replace("'", "&#39;")
-        )  # fmt: skip
-        return quote + text.encode(self._codec, "xmlcharrefreplace") + quote
+        mark, reference = ("'", "&#39;") if value[:1] == b"'" else ('"', "&quot;")
+        text = new.replace("&", "&amp;").replace(mark, reference)
+        return f"{mark}{text}{mark}".encode(self._codec, "xmlcharrefreplace")
 
     def _text(self, value: bytes) -> str:
         return attribute_text(value.decode(self._codec, "replace"))
@@ -308,10 +303,6 @@ def _unquoted(value: bytes) -> bytes:
     if value[:1] in (b'"', b"'"):
         return value[1:-1] if len(value) > 1 and value[-1] == value[0] else value[1:]
     return value
-
-
-def _if_changed(old: str, new: str) -> str | None:
-    return None if new is old else new
 
 
 def _attributes_in(text: bytes) -> list[re.Match[bytes]]:

@@ -295,8 +295,6 @@ def _put(child: _Child, data: bytes) -> None:
 
 async def _kill(process: ChildProcess) -> None:
     if process.returncode is None:
-        try:
+        with suppress(ProcessLookupError):
             process.kill()
-        except ProcessLookupError:
-            pass
     await process.wait()

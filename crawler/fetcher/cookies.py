@@ -61,7 +61,7 @@ class CookieJar:
                 continue
             cookie = _parse(line.decode("utf-8", "replace"), target, now)
             if cookie is not None and not self._replaces_secure(cookie, target):
-                self._put(cookie, now)
+                self.add(cookie, now)
 
     def header(self, target: Target, now: float) -> str:
         """Return the Cookie header value for a request to `target`; "" if there is none (RFC 6265 5.4)."""
@@ -96,15 +96,12 @@ class CookieJar:
             for held in self._domains.get(_group(cookie.domain), {}).values()
         )
 
-    def add(self, cookie: Cookie, now: float) -> None:
-        """Store a cookie without further checks, unless it has expired."""
-        self._put(cookie, now)
-
     def __iter__(self) -> Iterator[Cookie]:
         for held in self._domains.values():
             yield from held.values()
 
-    def _put(self, cookie: Cookie, now: float) -> None:
+    def add(self, cookie: Cookie, now: float) -> None:
+        """Store a cookie without further checks, unless it has expired."""
         group = _group(cookie.domain)
         held = self._domains.setdefault(group, {})
         key = (cookie.name, cookie.domain, cookie.path)

@@ -8,8 +8,7 @@ import crawler.extract
 from crawler.config import ExtractConfig
 from crawler.extract.collected import Context
 from crawler.extract.link_attributes import LINK_ATTRIBUTES, Form, Kind, LinkAttribute, page_table
-from crawler.extract.links import extract_page
-from crawler.extract.repeated_links import links_with_repeats
+from crawler.extract.links import extract_page, links_with_repeats
 from crawler.extract.rewrite import rewrite_html
 from crawler.extract.scan import scan_utf8
 

@@ -616,7 +616,7 @@ async def test_bodies_beyond_the_memory_limit_wait() -> None:
 
 
 async def test_the_guard_checks_each_socket() -> None:
-    """Whatever address aiohttp chooses, no socket is opened to a denied address."""
+    """Whatever address is chosen, no socket is opened to a denied address."""
     async with make_client(network=NetworkConfig()) as client:
         factory = client._connector._socket
         assert factory is not None

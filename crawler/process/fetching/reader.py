@@ -19,11 +19,11 @@ from crawler.config import Config
 from crawler.extract.collected import Context
 from crawler.extract.documents import Document, DocumentKind, dated, read_document
 from crawler.extract.feed import is_feed, read_feed
+from crawler.extract.links import links_with_repeats
 from crawler.extract.listing import is_listing, read_listing
 from crawler.extract.loop_share import LoopShare
 from crawler.extract.map_stream import MapStream
 from crawler.extract.page_rules import NAMES, PageRules
-from crawler.extract.repeated_links import links_with_repeats
 from crawler.extract.sitemap import Entry, read_sitemap
 from crawler.extract.worker import Apart, Holding, Worker, nothing, work
 from crawler.forked_children import ForkedChild, can_fork, fork_children

@@ -236,8 +236,8 @@ def make_trace(context: ProcessContext) -> "TraceWriter | None":
     """Open a new trace of links that enter the host splitter, in the folder of the process; None if not configured."""
     if not context.config.crawl.trace:
         return None
-    from crawler.extract.repeated_links import TAGS  # imported here, because few crawls write a trace
+    from crawler.extract.link_attributes import FOLLOWED  # imported here, because few crawls write a trace
     from crawler.urls.trace import TraceWriter
 
-    details = {"source": "crawl", "tags": list(TAGS), "process": context.name}
+    details = {"source": "crawl", "tags": list(FOLLOWED), "process": context.name}
     return TraceWriter.next_in(context.directory / "trace", details)

@@ -31,12 +31,11 @@ from typing import Any, Literal
 from msgspec.structs import replace
 
 from crawler.api import request as requests
-from crawler.api.callbacks import Callbacks
+from crawler.api.callbacks import FILTERED, Callbacks, JudgedRequests, RequestJudge
 from crawler.api.item_files import ItemFiles, Misuse
 from crawler.api.items import ItemError, plain
 from crawler.api.page import Page
 from crawler.api.request import Callback, Handover, Request, callback_name
-from crawler.api.request_judge import FILTERED, JudgedRequests, RequestJudge
 from crawler.consent.describing import in_plain
 from crawler.errors import DamageError, StoreError, UsageError
 from crawler.export.stored_pages import StoredPages
@@ -189,7 +188,7 @@ class Delivery:
     def begin(self, request: Request) -> None:
         """Queue a request that is a seed; its URL then counts as a seed, too."""
         self._callbacks.remember(request)
-        self._process.changes.queue(lambda: self._seed(request))
+        self._process.commits.queue(lambda: self._seed(request))
 
     def _seed(self, request: Request) -> Making:
         change = Change()
@@ -292,7 +291,7 @@ class Delivery:
             await self._sync()
         self._judge.tell(judged)
         if final or judged != JudgedRequests([], []):
-            self._process.changes.queue(lambda: self._change(fingerprint, page, judged, final))
+            self._process.commits.queue(lambda: self._change(fingerprint, page, judged, final))
 
     def _takers(
         self, page: Page, handover: Handover, judged: JudgedRequests, final: bool

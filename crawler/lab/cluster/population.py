@@ -39,7 +39,7 @@ from crawler.process.exchange.exchange import Member
 from crawler.process.opening.stages import Stages
 from crawler.process.process import Process
 from crawler.splitter.partition import Partition
-from crawler.upkeep.recover import Recovery
+from crawler.upkeep.recover import recover_links
 from crawler.urls.fingerprint import Fingerprinter
 
 SEED, SECRET, CRAWL = bytes(range(16)), b"s" * 16, "cluster"
@@ -258,7 +258,7 @@ class Population:
         machine = life.machine
         stages = self.open(life)
         if lost := self._to_recover.get(machine.label):
-            Recovery(stages, lost).run()
+            recover_links(stages, lost)
             del self._to_recover[machine.label]
         for request in self.first_commands.pop(machine.label, ()):
             Commands(stages, stages.commits.commit_now).run(request)

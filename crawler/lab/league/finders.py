@@ -98,7 +98,9 @@ class Prototype(rivals.Exploring):
         return np.where(hubs, (found + prior * site[self._where]) / (asked + prior), 0.0)
 
     def values(self, now: float) -> np.ndarray:
-        mean, variation = self._rates.mean[self._where], self._rates.variation[self._where]
+        mean, variation = (
+            np.asarray(column)[self._where] for column in (self._rates.means, self._rates.variations)
+        )
         rates = (1.0 / variation + self._changes) / (1.0 / (variation * mean) + self._watched)
         tau = np.maximum(now - self.last, 0.0)
         own = crawl_values(Pages(self._importance, rates), tau, by="greedy")

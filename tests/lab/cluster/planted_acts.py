@@ -23,7 +23,7 @@ from crawler.pages.page_cache import PageCache
 from crawler.pages.segments import SegmentWriter
 from crawler.pages.withdrawals import Withdrawals
 from crawler.process.committing import commit_loop
-from crawler.process.committing.queued_changes import QueuedChanges
+from crawler.process.committing.commit_loop import CommitLoop
 from crawler.process.exchange.agreed_end import AgreedEnd
 from crawler.process.fetching import page_rendering
 from crawler.process.live_services import LiveServices
@@ -218,7 +218,7 @@ def results_dropped() -> Patches:
     async def nothing(self: Process) -> None:
         pass
 
-    return [(Process, "_commit_rest", nothing), (QueuedChanges, "commit_rest", lambda self: None)]
+    return [(Process, "_commit_rest", nothing), (CommitLoop, "commit_rest", lambda self: None)]
 
 
 @plant("a signal reaches the owner of its page", faults=("signal",), **REFRESHING)

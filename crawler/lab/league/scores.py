@@ -106,21 +106,10 @@ def rows_of(games: Sequence[Game]) -> list[Row]:
     rows = []
     for game in games:
         base = first.setdefault((game.arm, game.budget), game)
-        rows.append(
-            Row(
-                game.arm,
-                game.policy,
-                game.budget,
-                game.score,
-                error_of(game.without()),
-                game.score - base.score,
-                error_of(game.without() - base.without()),
-                game.fetches,
-                game.changed,
-                game.gone,
-                game.idle,
-            )
-        )
+        score = (game.score, error_of(game.without()))
+        difference = (game.score - base.score, error_of(game.without() - base.without()))
+        counts = (game.fetches, game.changed, game.gone, game.idle)
+        rows.append(Row(game.arm, game.policy, game.budget, *score, *difference, *counts))
     return rows
 
 

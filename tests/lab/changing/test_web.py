@@ -206,9 +206,8 @@ def test_a_stamp_changes_the_bytes_and_not_the_text() -> None:
     web = _web(stamp=True)
     one, two = (_get(web, web.path(0), START).body.decode() for _ in range(2))
     assert one != two
-    assert [text.split("<!--")[0] + text.split("-->")[1] for text in (one, two)][0] == two.split("<!--")[
-        0
-    ] + two.split("-->")[1]
+    first, second = (text.split("<!--")[0] + text.split("-->")[1] for text in (one, two))
+    assert first == second
 
 
 # -- articles
@@ -227,14 +226,10 @@ def test_new_articles_are_listed() -> None:
         folder = web.path(page).rpartition("/")[0]
         assert _get(web, web.path(page), at - 1.0).status == 404
         assert _get(web, web.path(page), at + 1.0).status == 200
-        for listing, before, after in (
-            (f"{folder}/", 0, 1),
-            (f"{folder}/archive.html", 0, 1),
-            ("/feed.xml", 0, 1),
-        ):
+        for listing in (f"{folder}/", f"{folder}/archive.html", "/feed.xml"):
             link = web.path(page).encode() + (b"<" if listing != "/feed.xml" else b"")
             shown = [link in _get(web, listing, at + offset).body for offset in (-1.0, 1.0)]
-            assert shown == [before, after], listing
+            assert shown == [False, True], listing
     end = START + 1000 * DAY
     for hub in {web.path(page).rpartition("/")[0] for _, page in born}:
         own = [web.path(page) for _, page in born if web.path(page).startswith(f"{hub}/")]

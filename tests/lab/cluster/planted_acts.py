@@ -329,7 +329,7 @@ def known_stay_behind() -> Patches:
 
 @plant("a reshard copies the responses that revisits repeat", **RESHARDS)
 def originals_stay_behind() -> Patches:
-    return [(pages_reshard._Segments, "_bring_originals", lambda self, repeated: self._finish())]
+    return [(pages_reshard._Segments, "_bring_original", lambda self, key: None)]
 
 
 @plant("after a reshard, a page is in one folder", **RESHARDS)

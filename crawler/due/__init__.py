@@ -1,9 +1,4 @@
-"""The Duplicate URL Eliminator (DUE), which passes each URL to the frontier exactly once, even across crashes.
-
-Fingerprints that are not in the cache are collected in memory, and their links are collected in a log on
-disk. From time to time, the collected fingerprints are sorted and joined with the sorted fingerprints of all
-known URLs. Fingerprints that are not found among the known ones are new (Broder, Najork, Wiener 2003, section
-4.1).
+"""The Duplicate URL Eliminator (DUE), which passes each URL to the frontier exactly once (`due/README.md`).
 
 eliminator      the interface: takes links and returns those of new URLs, in steps that fit the commits
 pending_links   links that wait for the next flush
@@ -15,7 +10,6 @@ run_list        the list of valid runs in the store
 compactor       merges runs, one merge at a time
 merging         merge several runs into one stream
 
-The modules with the inner loops are compiled where a compiler is available. The compiled modules are
-`sorting`, `pending_set` and `elias_fano` (the coding of runs and look-ups in coded runs). They share
-inline.pxd.
+The modules with the inner loops are compiled where a compiler is available: `sorting`, `pending_set` and
+`elias_fano` (the coding of runs and look-ups in coded runs). They share inline.pxd.
 """

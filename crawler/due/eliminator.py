@@ -2,23 +2,18 @@
 
 The DUE takes links, and returns those that lead to new URLs, each URL exactly once.
 
-A link that is not in the cache takes part in two commits, which are marked `=` in this diagram. A step counts
-as done only after it is committed (`storage/README.md`, "The commit point"):
+A link that is not in the cache takes part in two commits, which are marked in the diagram of `due/README.md`. A step
+counts as done only after it is committed (`storage/README.md`, "The commit point").
 
-    loop      admit               committed -> begin_flush                  flushed
-                |                     ^             |                          ^
-    writer      append, sync, stage ==      plan.run   stage_flush ============
-                links log | d/links          X.run   |  d/runs, d/flushed, and t/ of the new links
+The event loop calls the methods in the row `loop` of the diagram, and all queries. The writer thread calls the
+methods in the row `writer`. `plan.run` may run in any thread. In a large flush, the steps after the join are
+repeated for each part of the new links, and each part writes its own run. `begin_flush` returns the same plan
+until the last part is done. At most one flush and one compaction (`compactor.py`) run at a time, and these two
+may overlap.
 
-The event loop calls the methods in row `loop`, and all queries. The writer thread calls the methods in row
-`writer`. `plan.run` may run in any thread. In a large flush, the steps after the join are repeated for each
-part of the new links, and each part writes its own run. `begin_flush` returns the same plan until the last
-part is done. At most one flush and one compaction (`compactor.py`) run at a time, and these two may overlap.
-
-After a crash, the store decides what is valid. Opening the DUE deletes the runs and links that the store does
-not name. Links that were committed but not flushed wait for the next flush again. The batch that hands a new
-fingerprint to the frontier also records that the fingerprint is known. So each fingerprint is returned as new
-exactly once.
+After a crash, the store decides what is valid (`due/README.md`, "Crash rules"). Links that were committed but not
+flushed wait for the next flush again. The batch that hands a new fingerprint to the frontier also records that it
+is known, so it is returned as new exactly once.
 
 `links = pending + known + new`: `links` counts all links appended since the crawl began, and `pending` counts
 those that still wait or are being flushed. The other links are divided into `known` and `new`, by whether

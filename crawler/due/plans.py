@@ -54,15 +54,12 @@ class FlushPlan:
         self.waiting = Piece(np.concatenate([piece.fingerprints for piece in pieces]), pieces[-1].position)
         self.new_links: list[Link] = []
         self.new_run: Run | None = None
-        self.after = before
+        self.after = self._before = before
         self.resting = False  # True between two parts of the flush
-        self._before = before
         self._places: np.ndarray | None = None  # ascending indices of the new links in `waiting`
-        self._known = known
+        self._known, self._log, self._fault = known, log, fault
         self._runs = list(known.runs)
-        self._log = log
         self._part_links_max = part_links_max
-        self._fault = fault
 
     @property
     def count(self) -> int:

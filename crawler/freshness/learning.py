@@ -8,10 +8,9 @@
     after it         observe update k, T and all counts by what was found
                      renew, renew_crawl  means from sums, O(1)
 
-Some sites have a trusted source of change signals. On these sites, a change that the source announced is not
-evidence about neighbours, because the source would have announced the neighbours' changes as well. So the
-clock of these sites learns only from crawls of pages for which the source has announced no change. The clock
-compares the number of changes found in these crawls with the number expected.
+On a site with a trusted source of change signals, a change that the source announced is not evidence about
+neighbours, because the source would have announced their changes as well. So the clock of such a site learns only
+from crawls of pages for which the source has announced no change.
 
 Rates are per unit of plain time, not of the clock's time. A change that many pages of a directory share
 speeds up the clock of this directory. If T were measured by the clock, such a change would add to the number

@@ -20,9 +20,8 @@ all pages of a directory. So this term moves the deadlines of all pages of the d
 
 At a fixed excess, A increases with tau, so `elapsed_of` can compute tau from A.
 
-*Credence.* On a site whose pages change independently, the excess is noise. Using the excess on such a site
-costs more than half of the gain of a schedule. So the excess is multiplied by kappa, a factor from 0 to 1
-that is learned for each site. Let p0 be the probability of a change without the neighbours, and p1 the
+*Credence.* The excess is multiplied by kappa, a factor from 0 to 1 that is learned for each site
+(`freshness/README.md`, "Learning"). Let p0 be the probability of a change without the neighbours, and p1 the
 probability with their full influence. Let z be 1 if the page changed, and 0 if not. kappa is the slope of the
 regression line of z - p0 on p1 - p0, in which each crawl has the weight 1/(p0 (1 - p0)):
 

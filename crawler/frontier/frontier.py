@@ -1,9 +1,5 @@
 """The discovery frontier: it gives out every new URL once, politely, and in an order that is fair to all hosts.
 
-    enqueue --> queues on disk --> front of hosts --> claim_next --> fetch --> record_outcome --> stage --> release
-                (discovery/)       (hosts/)                                    (outcome_policy.py)       |
-                                                                                                      commit
-
 From `claim_next` on, a fetch task holds its host and, if it makes a request, an address and one of the
 `concurrency` fetch slots. When the request ends, `record_outcome` decides what happens to the URL and the
 host. The decision carries the store keys to write, and `stage` puts them into the batch of the commit group.
@@ -13,8 +9,8 @@ becomes slow (`outstanding.py`). The numbers of slots, of tasks aside and of slo
 crash repeats a bounded number of requests (`frontier/README.md`, "Invariants"). A politeness gap begins when
 `record_outcome` is called.
 
-`frontier/README.md` lists the parts of this class. Callers use these directly: `intake`, `hops`, `under_way`,
-`pauses`, `blocks`, `views`, `host_list`, `claims`.
+`frontier/README.md` draws these steps and lists the parts of this class. Callers use these directly: `intake`,
+`hops`, `under_way`, `pauses`, `blocks`, `views`, `host_list`, `claims`.
 
 All methods run in one thread; only `stage` and the writing of batches may run in another. Rules for the caller:
 
@@ -113,12 +109,9 @@ class Frontier:
         outcome_policy = OutcomePolicy(config, registry, gates.politeness, rng, indexes=intake.index.keeps)
         self._authorities = outcome_policy.authorities
         self._refetches = refetches = Refetches(
-            None if refresh is None else refresh.claims,
-            None if refresh is None else refresh.portion,
-            gates,
-            intake,
-            config.crawl.patience,
-        )
+            None if refresh is None else refresh.claims, None if refresh is None else refresh.portion,
+            gates, intake, config.crawl.patience,
+        )  # fmt: skip
         lookahead = Lookahead(store, config.frontier, registry, bench.plans, intake)
         turns = HostTurns(gates, outstanding, permission, lookahead, outcome_policy.authorities, refetches)
         self.pauses = Pauses()

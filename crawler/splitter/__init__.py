@@ -1,11 +1,4 @@
-"""The host splitter.
-
-The host splitter sends links whose hosts belong to another process to that process, over TCP, in durable
-batches.
-
-    accepted links --> partition --own--> CLOCK cache, DUE
-                           |
-                        foreign --> CLOCK cache --> outbox (o/) ==TCP==> inbox (i/) --> the owner's DUE
+"""The host splitter sends links to the processes that own their hosts (`splitter/README.md`).
 
 partition     maps each bucket to the process that owns it (a static table with an epoch and a digest)
 spool         the durable queue of one peer: entries, numbers, epochs
@@ -18,7 +11,5 @@ session       one connection as a state machine without I/O
 coordination  shares of the rate, limits and the end of a crawl without a central process
 peers         sockets, reconnects, TLS
 
-The host splitter guarantees that every link which the committer has made durable is applied by its owner
-exactly once, even if one of the two processes crashes. The design follows Broder, Najork, Wiener 2003,
-section 4.1. A lost disk can only cause links to be sent twice.
+The design follows Broder, Najork, Wiener 2003, section 4.1.
 """

@@ -2,15 +2,12 @@
 
 For each peer, the store holds four values under the key `i/<peer>`: the epoch of the peer's outbox, the last
 durable sequence number, the number of links ever applied, and the checksum of the epoch's entries
-(`wire.chained`). The number of the last accepted entry, `accepted`, is kept only in memory. The number
-`accepted`, which serves to accept entries in order, may be ahead of the durable number. Only the durable
-number is sent to the peer.
+(`wire.chained`). `splitter/README.md`, "Protocol", says which entries are accepted, and that the number of the last
+one, `accepted`, is kept only in memory, whereas the durable number is sent to the peer.
 
     entry --accept--> queue --take--> cache, DUE, committer
                                           write, stage (i/), committed --> durable: the session acks
 
-* An entry numbered accepted + 1 is queued. An entry with a smaller number is dropped, because
-  the next ack covers it. An entry with a larger number makes the session ask for a resync.
 * A peer that connects again must wait until all its queued entries are durable. So the entries
   of two connections never mix.
 * The queue of a peer holds at most twice the window. If more entries arrive, this is a protocol

@@ -4,8 +4,7 @@ The secret is a file of at least 16 bytes that others may not read. The secret i
 has two keys, one per direction. The keys depend on the secret and on a fresh challenge from each side, so a
 recorded connection cannot be replayed. The fingerprint seed and the crawl's name are derived from the secret,
 too. So processes that share the secret agree on the seed and the name without communicating. If there is no
-secret, which is possible only on loopback, the same code runs with an empty secret. With an empty secret, the
-tags of frames detect damage, but not attacks.
+secret (`splitter/README.md`, "Frames"), the same code runs with an empty one.
 """
 
 import hashlib

@@ -1,7 +1,7 @@
 """Makes splitters of two processes, and sessions between them without sockets. `exchange` transfers the bytes."""
 
 import random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -103,9 +103,15 @@ def exchange(ends: Ends, now: float = 0.0) -> None:
         ends.dialler.receive(back, now)
 
 
+def greeted(one: Common, other: Common, *, now: float = 0.0, **how: Any) -> Ends:
+    """Return both ends of a session, after the greeting or its refusal. `how` is as for `pair`."""
+    ends = pair(one, other, now=now, **how)
+    exchange(ends, now)
+    return ends
+
+
 def streaming(now: float = 0.0) -> tuple[Common, Common, Ends]:
     one, other = process("p0"), process("p1")
-    ends = pair(one, other, now=now)
-    exchange(ends, now)
+    ends = greeted(one, other, now=now)
     assert ends.dialler.state is ends.listener.state is SessionState.STREAMING
     return one, other, ends

@@ -7,7 +7,17 @@ from crawler.splitter.session import Common, Doorkeeper, SessionState
 from crawler.splitter.spool import Greeting
 from crawler.splitter.wire import Reason
 from crawler.storage.kv import MemoryStore
-from tests.splitter.ends import CONFIG, Ends, commit, common_store, exchange, links_for, pair, process
+from tests.splitter.ends import (
+    CONFIG,
+    Ends,
+    commit,
+    common_store,
+    exchange,
+    greeted,
+    links_for,
+    pair,
+    process,
+)
 
 
 def drain(*ways: Ends, now: float = 0.0) -> None:
@@ -28,9 +38,7 @@ def drain(*ways: Ends, now: float = 0.0) -> None:
 
 
 def connected(one: Common, other: Common) -> Ends:
-    way = pair(one, other, to=other.identity.name)
-    exchange(way)
-    return way
+    return greeted(one, other, to=other.identity.name)
 
 
 def cut(way: Ends) -> None:
@@ -128,10 +136,8 @@ def test_a_process_that_is_behind_does_not_replace_the_connected_one_of_its_name
     commit(one, [("p1", links_for("p1", 50))])
     drain(connected(one, other))
     door = Doorkeeper(sessions_max=6)
-    present = pair(other, one, to="p0", door=door)
-    exchange(present)
-    copy = pair(process("p1", store=store, boot=b"copy", incarnation=2), one, to="p0", door=door)
-    exchange(copy)
+    present = greeted(other, one, to="p0", door=door)
+    copy = greeted(process("p1", store=store, boot=b"copy", incarnation=2), one, to="p0", door=door)
     assert copy.dialler.ending.reason is Reason.BEHIND
     assert present.dialler.state is SessionState.STREAMING
 
@@ -142,17 +148,15 @@ def test_an_older_start_confirms_nothing_once_a_newer_start_is_connected() -> No
     newer = process("p1", store=copied_store(older), boot=b"copy", incarnation=2)
     door = Doorkeeper(sessions_max=6)
     commit(one, [("p1", links_for("p1", 10))])
-    way = pair(one, older, own_door=door)
-    exchange(way)
+    way = greeted(one, older, own_door=door)
     assert way.dialler.state is SessionState.STREAMING
-    exchange(pair(newer, one, to="p0", door=door))
+    greeted(newer, one, to="p0", door=door)
     assert "a newer start" in str(way.dialler.ending) and way.dialler in door.take_parted()
     door.leave(way.dialler)
     cut(way)
     commit(older)
     assert older.inbox.applied == 10
-    again = pair(one, older, own_door=door)
-    exchange(again)
+    again = greeted(one, older, own_door=door)
     assert again.dialler.ending.reason is again.listener.ending.reason is Reason.DOUBLE
     assert again.dialler.ending.newest == 0, "the newest start is connected"
     assert one.outbox.links == 10
@@ -162,17 +166,14 @@ def test_an_older_start_confirms_nothing_once_a_newer_start_is_connected() -> No
 
 def test_a_newer_start_that_was_dialled_replaces_the_older_one_that_is_connected() -> None:
     one, door = process("p0"), Doorkeeper(sessions_max=6)
-    older = pair(process("p1", incarnation=1), one, to="p0", door=door)
-    exchange(older)
+    older = greeted(process("p1", incarnation=1), one, to="p0", door=door)
     newer = process("p1", boot=b"newer", incarnation=2)
-    way = pair(one, newer, own_door=door)
-    exchange(way)
+    way = greeted(one, newer, own_door=door)
     assert way.dialler.state is SessionState.STREAMING
     assert "a newer start" in str(older.listener.ending) and older.listener in door.take_parted()
-    again = pair(process("p1", boot=b"older", incarnation=1), one, to="p0", door=door)
-    exchange(again)
+    again = greeted(process("p1", boot=b"older", incarnation=1), one, to="p0", door=door)
     assert again.dialler.ending.reason is Reason.DOUBLE
-    exchange(pair(newer, one, to="p0", door=door))
+    greeted(newer, one, to="p0", door=door)
     assert way.dialler.state is SessionState.STREAMING, "both directions of the newest start stay"
 
 
@@ -184,9 +185,7 @@ def test_of_two_starts_with_the_same_number_each_peer_refuses_the_same_one(
     one, door = process("p0"), Doorkeeper(sessions_max=6)
 
     def session(twin: Common) -> Ends:
-        way = pair(one, twin, own_door=door) if is_dialled else pair(twin, one, to="p0", door=door)
-        exchange(way)
-        return way
+        return greeted(one, twin, own_door=door) if is_dialled else greeted(twin, one, to="p0", door=door)
 
     first = session(process("p1", boot=b"boot 2", incarnation=5))
     second = session(process("p1", boot=boot, incarnation=5))
@@ -206,13 +205,10 @@ def test_a_newer_start_that_lacks_links_does_not_replace_the_connected_one(is_di
     commit(third, [("p1", links_for("p1", 10))])
     drain(connected(third, original))
     assert original.inbox.applied == 10
-    present = pair(original, one, to="p0", door=door)
-    exchange(present)
+    present = greeted(original, one, to="p0", door=door)
 
     def session(copy: Common) -> Ends:
-        way = pair(one, copy, own_door=door) if is_dialled else pair(copy, one, to="p0", door=door)
-        exchange(way)
-        return way
+        return greeted(one, copy, own_door=door) if is_dialled else greeted(copy, one, to="p0", door=door)
 
     refused = session(process("p1", store=copied, boot=b"copy", incarnation=2)).dialler
     assert refused.ending.reason is Reason.DOUBLE and "lacks 10 links" in refused.ending.text
@@ -245,13 +241,11 @@ def test_an_older_start_learns_the_newest_number_unless_the_newest_is_connected(
     But a copy of a running process must not continue.
     """
     one, door = process("p0"), Doorkeeper(sessions_max=6)
-    newer = pair(process("p1", incarnation=5000), one, to="p0", door=door)
-    exchange(newer)
+    newer = greeted(process("p1", incarnation=5000), one, to="p0", door=door)
     if not connected_now:
         cut(newer)
         door.leave(newer.listener)
-    older = pair(process("p1", boot=b"older", incarnation=3000), one, to="p0", door=door)
-    exchange(older)
+    older = greeted(process("p1", boot=b"older", incarnation=3000), one, to="p0", door=door)
     ending = older.dialler.ending
     assert ending.reason is Reason.DOUBLE and ending.newest == (0 if connected_now else 5000)
     assert "(1970-01-01 00:00:05+00:00, this one 1970-01-01 00:00:03+00:00)" in ending.text
@@ -261,9 +255,8 @@ def test_an_older_start_learns_the_newest_number_unless_the_newest_is_connected(
 @pytest.mark.parametrize("number", [1 << 62, (1 << 63) - 1])
 def test_start_numbers_beyond_any_date_can_be_reported(number: int) -> None:
     one, door = process("p0"), Doorkeeper(sessions_max=6)
-    exchange(pair(process("p1", incarnation=number), one, to="p0", door=door))
-    older = pair(process("p1", boot=b"older", incarnation=1), one, to="p0", door=door)
-    exchange(older)
+    greeted(process("p1", incarnation=number), one, to="p0", door=door)
+    older = greeted(process("p1", boot=b"older", incarnation=1), one, to="p0", door=door)
     assert f"({number}, this one 1970" in older.dialler.ending.text
 
 
@@ -278,7 +271,7 @@ def test_a_lost_tail_at_the_sender_is_noticed_and_nothing_later_is_dropped(count
     commit(one, [("p1", links_for("p1", 10))])
     way = connected(one, other)
     drain(way)
-    kept = MemoryStore(dict(common_store[id(one)]._data))
+    kept = copied_store(one)
     commit(one, [("p1", links_for("p1", 20))])
     drain(way)
     assert other.inbox.applied == 30
@@ -301,9 +294,7 @@ def test_a_process_and_its_copy_never_confirm_each_others_entries() -> None:
     commit(first, [("p1", links_for("p1", 10))])
     way = connected(first, other)
     drain(way)
-    copy = process(
-        "p0", store=MemoryStore(dict(common_store[id(first)]._data)), boot=b"a copy..", incarnation=2
-    )
+    copy = process("p0", store=copied_store(first), boot=b"a copy..", incarnation=2)
     commit(first, [("p1", links_for("p1", 20))])
     cut(way)
     commit(copy, [("p1", links_for("p1", 30))])
@@ -311,8 +302,7 @@ def test_a_process_and_its_copy_never_confirm_each_others_entries() -> None:
     assert way.dialler.state is SessionState.STREAMING
     drain(way)
     cut(way)
-    store = common_store[id(first)]
-    again = process("p0", store=store, boot=b"again...", incarnation=3)
+    again = process("p0", store=common_store[id(first)], boot=b"again...", incarnation=3)
     commit(again, [("p1", links_for("p1", 40))])
     assert Greeting.TAIL_LOST in str(connected(again, other).dialler.ending)
     commit(again)

@@ -1,7 +1,6 @@
 """Test sessions without sockets: the handshake, every refusal, the timers, and violations of the protocol."""
 
 import random
-from collections.abc import Callable
 from itertools import pairwise
 
 import msgspec
@@ -24,7 +23,7 @@ from crawler.splitter.wire import (
     Welcome,
     encode_entries,
 )
-from tests.splitter.ends import CONFIG, NAMES, commit, exchange, links_for, pair, process, streaming
+from tests.splitter.ends import CONFIG, NAMES, commit, exchange, greeted, links_for, pair, process, streaming
 
 
 def test_links_flow_and_only_what_is_durable_is_confirmed() -> None:
@@ -127,15 +126,13 @@ def test_a_disagreement_is_refused_and_both_ends_know_why(reason: Reason) -> Non
 def test_an_unknown_peer_name_is_refused() -> None:
     one = process("p0")
     one.identity = msgspec.structs.replace(one.identity, name="p9")
-    ends = pair(one, process("p1"))
-    exchange(ends)
+    ends = greeted(one, process("p1"))
     assert ends.dialler.ending.reason is Reason.NAME
     assert "p9" in str(ends.dialler.ending)
 
 
 def test_a_listener_refuses_another_secret_before_it_reveals_anything() -> None:
-    ends = pair(process("p0", secret=b"one"), process("p1", secret=b"another"))
-    exchange(ends)
+    ends = greeted(process("p0", secret=b"one"), process("p1", secret=b"another"))
     assert ends.listener.ending.reason is Reason.SECRET
     assert ends.dialler.ending.reason is Reason.SECRET
 
@@ -183,14 +180,12 @@ def test_a_recorded_connection_cannot_be_replayed() -> None:
 def test_a_second_process_of_a_live_name_is_refused() -> None:
     _, other, ends = streaming()
     twin = process("p0", crawl="crawl", boot=b"another")
-    second = pair(twin, other, door=ends.door)
-    exchange(second)
+    second = greeted(twin, other, door=ends.door)
     assert second.dialler.ending.reason is Reason.DOUBLE
     assert ends.listener.ending is None
     ends.listener.connection_lost("reset")
     ends.door.leave(ends.listener)
-    third = pair(twin, other, door=ends.door)
-    exchange(third)
+    third = greeted(twin, other, door=ends.door)
     assert third.dialler.state is SessionState.STREAMING
 
 
@@ -198,19 +193,16 @@ def test_the_newer_start_of_a_name_wins_and_the_older_one_is_told_to_stop() -> N
     """If both ran, a node and a process on a copy of its folder would send requests to the same hosts."""
     _, other, ends = streaming()
     copy = process("p0", crawl="crawl", boot=b"another", incarnation=7)
-    second = pair(copy, other, door=ends.door)
-    exchange(second)
+    second = greeted(copy, other, door=ends.door)
     assert second.dialler.state is SessionState.STREAMING and ends.listener.ending is not None
-    older = pair(process("p0", crawl="crawl", incarnation=6), other, door=ends.door)
-    exchange(older)
+    older = greeted(process("p0", crawl="crawl", incarnation=6), other, door=ends.door)
     assert older.dialler.ending.reason is Reason.DOUBLE and older.dialler.ending.by_peer
     assert second.dialler.state is SessionState.STREAMING
 
 
 def test_a_process_that_reconnects_replaces_its_old_connection() -> None:
     one, other, ends = streaming()
-    second = pair(one, other, door=ends.door)
-    exchange(second)
+    second = greeted(one, other, door=ends.door)
     assert second.dialler.state is SessionState.STREAMING
     assert "again" in str(ends.listener.ending)
 
@@ -226,8 +218,7 @@ def test_a_reconnect_waits_until_what_is_queued_is_durable() -> None:
     exchange(ends)
     ends.dialler.connection_lost("cut")
     ends.listener.connection_lost("cut")
-    second = pair(one, other)
-    exchange(second)
+    second = greeted(one, other)
     assert (second.dialler.state, second.listener.state) == (SessionState.GREETING, SessionState.DRAINING)
     for now in range(1, 100):
         second.listener.tick(float(now))
@@ -304,8 +295,8 @@ def test_a_listener_that_violates_the_protocol_is_disconnected(message: object) 
     assert breach(message).reason is Reason.PROTOCOL
 
 
-def foreign_entry() -> bytes:
-    return encode_entries(links_for("p2", 1), 1000)[0][0]
+def entry_for(name: str) -> bytes:
+    return encode_entries(links_for(name, 1), 1000)[0][0]
 
 
 @pytest.mark.parametrize(
@@ -314,8 +305,8 @@ def foreign_entry() -> bytes:
         (Ack(0, COUNTERS), Reason.PROTOCOL),
         (Welcome(b"", 0, 0), Reason.PROTOCOL),
         (Entries(1, [b"x"]), Reason.PROTOCOL),
-        (Entries(1, [foreign_entry()]), Reason.OWNER),
-        (Entries(1, [encode_entries(links_for("p1", 1), 1000)[0][0]] * 400), Reason.PROTOCOL),
+        (Entries(1, [entry_for("p2")]), Reason.OWNER),
+        (Entries(1, [entry_for("p1")] * 400), Reason.PROTOCOL),
     ],
 )
 def test_a_dialler_that_violates_the_protocol_is_disconnected(message: object, reason: Reason) -> None:
@@ -395,12 +386,7 @@ def test_backoff_doubles_from_a_tenth_to_thirty_seconds_with_jitter() -> None:
     assert 0.05 <= jittered.next() <= 0.1
 
 
-def every_handler(kind: type) -> Callable[[], set[str]]:
-    return lambda: {method for row in kind.TABLE.values() for method in row.values()}
-
-
 @pytest.mark.parametrize("kind", [Dialler, Listener])
 def test_the_table_of_states_names_real_methods(kind: type) -> None:
-    for method in every_handler(kind)():
-        assert callable(getattr(kind, method))
+    assert all(callable(getattr(kind, method)) for row in kind.TABLE.values() for method in row.values())
     assert Heartbeat in kind.TABLE[SessionState.STREAMING]

@@ -48,41 +48,33 @@ class DispatchGates:
         processes: int,
         journal: GapJournal,
     ) -> None:
-        self.registry = registry
-        self.hosts = registry.hosts
-        self.politeness = HostPoliteness(config.politeness, registry.hosts, journal)
-        self.journal = journal
-        factors = [config.politeness.delay_factor, *(own.delay_factor or 0.0 for own in config.override)]
+        polite, limits, hosts = config.politeness, config.frontier, registry.hosts
+        self.registry, self.hosts, self.journal = registry, hosts, journal
+        self.politeness = HostPoliteness(polite, hosts, journal)
+        factors = [polite.delay_factor, *(own.delay_factor or 0.0 for own in config.override)]
         self._slowest = Override(delay_factor=max(factors))
-        self.addresses: Addresses[FrontHost] = Addresses(
-            config.politeness, config.frontier.addresses_max, processes
-        )
-        self.domains = DomainRates(
-            config.politeness,
-            config.frontier.addresses_max,
-            processes if config.urls.partition == "host" else 1,
-        )
+        self.addresses: Addresses[FrontHost] = Addresses(polite, limits.addresses_max, processes)
+        sharing = processes if config.urls.partition == "host" else 1
+        self.domains = DomainRates(polite, limits.addresses_max, sharing)
         self.rate = Rate(config.crawl.rate / processes)
         self.bench = Workbench(
-            registry.hosts,
+            hosts,
             self.addresses,
             load,
             unload,
-            front_max=config.frontier.front_factor * concurrency,
-            turn_max=config.frontier.turn_max,
+            front_max=limits.front_factor * concurrency,
+            turn_max=limits.turn_max,
             stay=config.fetch.keep_alive_max,
             first_come=1.0 if config.order.name == BREADTH_FIRST else config.order.first_come,
         )
         self.plans = self.bench.plans
         self.look_ups = DnsLookups(self.bench, config.network.dns_concurrency, self.rate)
-        self.shares = SlotShares(
-            registry.hosts, concurrency, config.frontier.untried_share, config.fetch.crowded_timeout
-        )
+        self.shares = SlotShares(hosts, concurrency, limits.untried_share, config.fetch.crowded_timeout)
         self.visits = BorrowedHosts(
             registry, self.politeness, self.addresses, self.domains, self.plans, journal
         )
         self.resolving = not config.fetch.proxy  # a proxy resolves names itself, so no look-ups are made here
-        self._waiters_max = config.frontier.address_waiters_max
+        self._waiters_max = limits.address_waiters_max
 
     def open(self, now: float) -> None:
         """Open the parts, once the registry is open.

@@ -7,18 +7,21 @@ import os
 import signal
 import tempfile
 import threading
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar, Unpack
+from typing import Any, ParamSpec, TypeVar
 
 from msgspec.structs import replace
 
 from crawler.admin.crawl_wait import next_wait
 from crawler.admin.report import WHY_HINT
 from crawler.api.crawl import Crawl
-from crawler.api.item_files import check_items, item_paths
-from crawler.api.options import CrawlOptions, Settings, completed, configure, expect, takes_options
+from crawler.api.delivery import ItemProcessor, OnError
+from crawler.api.follow_rules import Follow
+from crawler.api.hooks import LinkExtractorHook, PageSinkHook, UrlFilterHook
+from crawler.api.item_files import ItemsGiven, check_items, item_paths
+from crawler.api.options import Settings, configure, expect
 from crawler.api.page import Page
 from crawler.api.request import Callback, Request
 from crawler.config import Config
@@ -75,7 +78,6 @@ class _SignalStop:
             self._stop()
 
 
-@takes_options
 async def run_async(
     seeds: str | Request | Iterable[str | Request] = (),
     parse: Callback | None = None,
@@ -83,7 +85,14 @@ async def run_async(
     config: Settings = None,
     fresh: bool = False,
     cached: bool = False,
-    **options: Unpack[CrawlOptions],
+    directory: str | Path = "crawl",
+    items: ItemsGiven = "",
+    follow: Follow = True,
+    on_error: OnError = "continue",
+    processors: Sequence[ItemProcessor] = (),
+    url_filter: UrlFilterHook | None = None,
+    link_extractor: LinkExtractorHook | None = None,
+    page_sink: PageSinkHook | None = None,
 ) -> dict[str, Any]:
     """Crawl to the end and return the report.
 
@@ -101,13 +110,22 @@ async def run_async(
             rename the items file in the same way. Cached runs that only repeat the answers of other crawls
             are removed. This is useful for trying changes of the callbacks. A stored answer sets no cookies, because
             archives do not contain their values; to log in, use a run that is not cached.
-        **options
+        directory: the crawl directory; a crawl that exists there is continued.
+        items: file of the items, named .jsonl, .csv or .parquet; items are appended to an existing file. A
+            Parquet file is written when the crawl ends; until then its rows are in NAME.parquet.rows (JSONL).
+            A mapping of classes to files, such as {Tea: "teas.csv", Review: "reviews.jsonl"}, writes each type of
+            items to a file of its own; `dict` stands for items that are mappings.
+        follow: links to follow in addition to the requests: True all links in scope, False none, or
+            rules: regular expressions of URLs, and CSS selectors prefixed with "css:".
+        on_error: the reaction to an error of the user's code, "continue" or "stop".
+        processors: functions of (item, page) through which each item passes before it is written; each returns
+            the item, changed or not, or None to drop it.
+        url_filter, link_extractor, page_sink: see `Hooks`.
 
     Raises:
         CrawlerError: see `Crawl` and `Crawl.run`.
     """
-    own = {"seeds": seeds, "parse": parse, "config": config, "fresh": fresh, "cached": cached}
-    return await _run(own | completed("run_async", options))
+    return await _run(locals())  # the arguments by their names
 
 
 async def _run(options: dict[str, Any], stopping: _SignalStop | None = None) -> dict[str, Any]:

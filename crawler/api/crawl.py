@@ -13,17 +13,15 @@ Hooks are plain callables, or names of entry points in the groups
     link_extractor(page) -> iterable of URLs   replaces the built-in one for HTML pages
     page_sink(page)                            called once the page is durable; may be a coroutine function
 
-`parse(page)` is a callback as in Scrapy (`delivery.py`): it yields items, which are written to `items=`, and
-`Request`s. `follow` says which other links are followed: all links in scope (True), none (False), or those
-that match rules (`follow_rules.py`). If the user's code raises an error for a page, the error is counted in
-the report's `hooks` and logged with the URL, and the next run delivers the page again. With
-`on_error="stop"`, such an error ends the run.
+`parse(page)` is a callback as in Scrapy (`delivery.py`). If the user's code raises an error for a page, the error
+is counted in the report's `hooks` and logged with the URL, and the next run delivers the page again.
 """
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
-from typing import Any, Self, Unpack
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Self
 
 import msgspec
 
@@ -31,11 +29,18 @@ from crawler.admin.control import ControlServer, in_turns
 from crawler.admin.report import Report
 from crawler.admin.status import Status
 from crawler.admin.withdrawal import TakeDown, Withdrawn, conduct
-from crawler.api.delivery import Delivery, Errors
-from crawler.api.follow_rules import FollowRules
-from crawler.api.hooks import Hooks, guarded_extractor, guarded_filter
-from crawler.api.item_files import ItemFiles, item_paths
-from crawler.api.options import CrawlOptions, Settings, completed, expect, layered, takes_options
+from crawler.api.delivery import Delivery, Errors, ItemProcessor, OnError
+from crawler.api.follow_rules import Follow, FollowRules
+from crawler.api.hooks import (
+    Hooks,
+    LinkExtractorHook,
+    PageSinkHook,
+    UrlFilterHook,
+    guarded_extractor,
+    guarded_filter,
+)
+from crawler.api.item_files import ItemFiles, ItemsGiven, item_paths
+from crawler.api.options import Settings, check_arguments, expect, layered
 from crawler.api.page import Page
 from crawler.api.page_queue import PageQueue
 from crawler.api.request import PRIORITY, Callback, Request
@@ -111,7 +116,6 @@ class Crawl:
     A `Config` replaces all settings.
     """
 
-    @takes_options
     def __init__(
         self,
         config: Settings = None,
@@ -121,12 +125,21 @@ class Crawl:
         member: Member | None = None,
         saved: Config | None = None,
         parser: ForkedChild | None = None,
-        **options: Unpack[CrawlOptions],
+        directory: str | Path = "crawl",
+        items: ItemsGiven = "",
+        follow: Follow = True,
+        on_error: OnError = "continue",
+        processors: Sequence[ItemProcessor] = (),
+        url_filter: UrlFilterHook | None = None,
+        link_extractor: LinkExtractorHook | None = None,
+        page_sink: PageSinkHook | None = None,
     ) -> None:
-        given = completed("Crawl", options)
+        hooks = Hooks(url_filter, link_extractor, page_sink)
+        if isinstance(processors, Iterable):
+            processors = tuple(processors)
+        check_arguments(directory, items, follow, on_error, processors, hooks)
         expect("parse", parse, parse is None or callable(parse), "a function")
-        follow, items = given["follow"], given["items"]
-        self.directory = CrawlDirectory(local_folder(given["directory"]))
+        self.directory = CrawlDirectory(local_folder(directory))
         self.config, places = _settled(config, self.directory)
         if isinstance(seeds, str | Request):
             seeds = [seeds]
@@ -147,19 +160,17 @@ class Crawl:
             silent = msgspec.structs.replace(self.config.sitemaps, robots=False, guess=False, feeds=False)
             self.config = msgspec.structs.replace(self.config, sitemaps=silent)
         self.final: Report | None = None  # the report of the run; None until the run has ended
-        self.hooks = Hooks.of(
-            self.config, Hooks(given["url_filter"], given["link_extractor"], given["page_sink"])
-        )
+        self.hooks = Hooks.of(self.config, hooks)
         self._member = member
         self._parser = parser
         self._parse = parse
         item_paths(items)  # raises an error if `items` is invalid
         self._items_given = items
         self._items = ItemFiles("")  # opened by `__aenter__`
-        self._processors = given["processors"]
+        self._processors = processors
         self._rules = FollowRules() if follow is True or follow is False else FollowRules.of(follow)
         self._follow_all = follow is True
-        self.errors = Errors(given["on_error"], self._fail)
+        self.errors = Errors(on_error, self._fail)
         if isinstance(seeds, SeedFile | Seeds):
             self._seeds = seeds
         else:

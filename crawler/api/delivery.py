@@ -31,12 +31,11 @@ from typing import Any, Literal
 from msgspec.structs import replace
 
 from crawler.api import request as requests
-from crawler.api.callbacks import Callbacks
+from crawler.api.callbacks import FILTERED, Callbacks, JudgedRequests, RequestJudge
 from crawler.api.item_files import ItemFiles, Misuse
 from crawler.api.items import ItemError, plain
 from crawler.api.page import Page
 from crawler.api.request import Callback, Handover, Request, callback_name
-from crawler.api.request_judge import FILTERED, JudgedRequests, RequestJudge
 from crawler.consent.describing import in_plain
 from crawler.errors import DamageError, StoreError, UsageError
 from crawler.export.stored_pages import StoredPages

@@ -51,13 +51,11 @@ class FollowRules(msgspec.Struct, frozen=True):
         First come the links that match an expression, in page order, then the raw links that the selectors
         find.
         """
-        if self.patterns:
-            yield from filter(self._match, page.urls())
+        for url in page.urls() if self.patterns else ():
+            if any(pattern.search(url) for pattern in self.patterns):
+                yield url
         for query in self.queries:
             yield from _links_of(page, query)
-
-    def _match(self, url: str) -> bool:
-        return any(pattern.search(url) for pattern in self.patterns)
 
 
 def _links_of(page: Page, query: str) -> Iterable[str]:

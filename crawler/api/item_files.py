@@ -3,7 +3,7 @@
 The extension of a file's name selects its format.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +12,7 @@ from crawler.api.parquet_items import ParquetItems
 from crawler.errors import UsageError
 
 ItemsGiven = str | Path | Mapping[type, str | Path]
-FORMATS: dict[str, Callable[[Path], Items]] = {
+FORMATS: dict[str, type[Items]] = {
     ".jsonl": JsonLinesItems,
     ".ndjson": JsonLinesItems,
     ".csv": CsvItems,

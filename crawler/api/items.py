@@ -12,7 +12,7 @@ import io
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import msgspec
 
@@ -65,29 +65,12 @@ def _names(item: Any) -> Iterable[str]:
     return (field.name for field in dataclasses.fields(item))
 
 
-class Items(Protocol):
-    """A destination of items."""
-
-    @property
-    def written(self) -> int:
-        """Return the number of rows that were added."""
-
-    def add(self, row: dict[str, Any]) -> None:
-        """Add a row."""
-
-    def sync(self) -> None:
-        """Make the rows added so far durable. Another thread may call this method."""
-
-    def close(self) -> None:
-        """Write the remaining rows; raise StoreError if the disk failed."""
-
-
-class _File:
+class Items:
     """A file to which rows are appended."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        self.written = 0
+        self.written = 0  # number of rows that were added
         self._open()
 
     def _open(self) -> None:
@@ -100,7 +83,17 @@ class _File:
         """Yield the complete rows of a file."""
         return (line for line in lines if line.endswith(b"\n"))
 
+    def add(self, row: dict[str, Any]) -> None:
+        """Add a row."""
+        line = self._encoded(row)  # a CSV file may be replaced by one with more columns here
+        self._file.write(line)
+        self.written += 1
+
+    def _encoded(self, row: dict[str, Any]) -> bytes:
+        raise NotImplementedError
+
     def sync(self) -> None:
+        """Make the rows added so far durable. Another thread may call this method."""
         try:
             self._file.flush()
             os.fdatasync(self._file.fileno())
@@ -108,19 +101,19 @@ class _File:
             raise StoreError(f"items {self.path}: {error.strerror}") from error
 
     def close(self) -> None:
+        """Write the remaining rows; raise StoreError if the disk failed."""
         self.sync()
         self._file.close()
 
 
-class JsonLinesItems(_File):
+class JsonLinesItems(Items):
     """A file with one JSON object per line."""
 
-    def add(self, row: dict[str, Any]) -> None:
-        self._file.write(msgspec.json.encode(row) + b"\n")
-        self.written += 1
+    def _encoded(self, row: dict[str, Any]) -> bytes:
+        return msgspec.json.encode(row) + b"\n"
 
 
-class CsvItems(_File):
+class CsvItems(Items):
     """A CSV file.
 
     The first line of the file contains the keys of the items, and each further line is an item. Lists and
@@ -147,11 +140,10 @@ class CsvItems(_File):
                 yield b"".join(row)
                 row = []
 
-    def add(self, row: dict[str, Any]) -> None:
+    def _encoded(self, row: dict[str, Any]) -> bytes:
         if new := [name for name in row if name not in self._columns]:
             self._widen(new)
-        self._file.write(csv_line(_cell(row.get(name)) for name in self._columns).encode())
-        self.written += 1
+        return csv_line(_cell(row.get(name)) for name in self._columns).encode()
 
     def _widen(self, new: Sequence[str]) -> None:
         """Add columns by replacing the whole file in one step."""

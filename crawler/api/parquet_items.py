@@ -34,7 +34,7 @@ log = logging.getLogger("crawler")
 ROWS_TOGETHER = 10_000
 
 
-class ParquetItems:
+class ParquetItems(JsonLinesItems):
     """The items file NAME.parquet. Until it is written, the rows are in NAME.parquet.rows."""
 
     def __init__(self, path: Path) -> None:
@@ -42,53 +42,44 @@ class ParquetItems:
             import pyarrow  # noqa: F401  # needed only at the end
         except ImportError:
             raise UsageError(f"items {path}: Parquet needs pyarrow: pip install 'crawler[export]'") from None
-        self.path = path
-        self._rows_path = path.with_name(path.name + ".rows")
-        continued = path.exists() and not self._rows_path.exists()
-        self._rows = JsonLinesItems(self._rows_path)
-        self._before = self._restore() if continued else 0
+        self._parquet = path
+        rows = path.with_name(path.name + ".rows")
+        continued = path.exists() and not rows.exists()
+        super().__init__(rows)
+        if continued:
+            self._restore()
 
-    def _restore(self) -> int:
-        """Copy the rows of an existing Parquet file to NAME.rows; return their number."""
+    def _restore(self) -> None:
+        """Copy the rows of an existing Parquet file to NAME.rows. They do not count as written."""
         import pyarrow
         import pyarrow.parquet
 
         try:
-            with pyarrow.parquet.ParquetFile(self.path) as file:
+            with pyarrow.parquet.ParquetFile(self._parquet) as file:
                 for batch in file.iter_batches(ROWS_TOGETHER):
                     for row in batch.to_pylist():
-                        self._rows.add(row)
+                        self.add(row)
         except (pyarrow.ArrowException, OSError) as error:
-            self._rows.close()
-            self._rows_path.unlink()
+            super().close()
+            self.path.unlink()
             raise UsageError(
-                f"items {self.path}: not a Parquet file that items can be added to: {reason_of(error)}"
+                f"items {self._parquet}: not a Parquet file that items can be added to: {reason_of(error)}"
             ) from None
-        return self._rows.written
-
-    @property
-    def written(self) -> int:
-        return self._rows.written - self._before
-
-    def add(self, row: dict[str, Any]) -> None:
-        self._rows.add(row)
-
-    def sync(self) -> None:
-        self._rows.sync()
+        self.written = 0
 
     def close(self) -> None:
         """Write the Parquet file and delete the rows; keep them and raise StoreError if the file cannot be written."""
         import pyarrow
 
-        self._rows.close()
+        super().close()
         try:
             self._write()
         except (pyarrow.ArrowException, StoreError, OSError) as error:
             said = " ".join(str(error).split())
             raise StoreError(
-                f"items {self.path}: cannot be written: {said}; the items are kept in {self._rows_path} (JSONL)"
+                f"items {self._parquet}: cannot be written: {said}; the items are kept in {self.path} (JSONL)"
             ) from None
-        self._rows_path.unlink()
+        self.path.unlink()
 
     def _write(self) -> None:
         import pyarrow.parquet
@@ -99,14 +90,14 @@ class ParquetItems:
         if not columns.names:
             return
         for said in columns.mixed():
-            log.warning("items %s: %s", self.path, said)
+            log.warning("items %s: %s", self._parquet, said)
         schema = columns.schema()
-        with new_file(self.path) as made, pyarrow.parquet.ParquetWriter(made, schema) as writer:
+        with new_file(self._parquet) as made, pyarrow.parquet.ParquetWriter(made, schema) as writer:
             for rows in self._read():
                 writer.write_table(columns.table(rows))
 
     def _read(self) -> Iterator[tuple[dict[str, Any], ...]]:
-        with self._rows_path.open("rb") as file:
+        with self.path.open("rb") as file:
             rows = map(msgspec.json.decode, file)
             while batch := tuple(islice(rows, ROWS_TOGETHER)):
                 yield batch

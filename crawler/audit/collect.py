@@ -7,13 +7,13 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from crawler.audit.compared_settings import compared_settings
 from crawler.audit.comparison import (
     ComparedPage,
     PageFate,
     compare_findings,
     compare_pages,
     compare_settings,
+    compared_settings,
     decode,
 )
 from crawler.audit.findings import LISTED_MAX, TO_DO, Audit, Auditor, Section, answer_in_words, unreachable
@@ -156,20 +156,20 @@ class StoredHtml:
         self._crawled = crawled
 
     def __iter__(self) -> Iterator[ComparedPage]:
-        for known in known_rows(self._crawled.archives, Selection(with_noarchive=True), want_via=False):
+        for known in _all_known(self._crawled, want_via=False):
             row = known.row
             stored = row["state"] == PageState.STORED and not known.flags & NO_PAGE
             if stored and may_be_page(row["content_type"] or ""):
                 yield ComparedPage(row["url"], row["digest"] or "")
 
 
-def _all_known(crawled: Crawled) -> Iterator[Known]:
-    return known_rows(crawled.archives, Selection(with_noarchive=True))
+def _all_known(crawled: Crawled, *, want_via: bool = True) -> Iterator[Known]:
+    return known_rows(crawled.archives, Selection(with_noarchive=True), want_via=want_via)
 
 
 def html_pages(crawled: Crawled) -> Iterator[Known]:
     """Yield the stored pages of a crawl that may be HTML, except frames and other requisites."""
-    for known in known_rows(crawled.archives, Selection(with_noarchive=True), want_via=False):
+    for known in _all_known(crawled, want_via=False):
         if known.capture is not None and may_be_page(known.capture.content_type) and not known.flags & _PART:
             yield known
 

@@ -1,12 +1,8 @@
 """Compares an audit with the audit of an earlier crawl.
 
-The comparison finds new, gone, moved and changed pages, new and repaired findings, and settings that differ. A
-page that now redirects has moved; any other page that the crawl no longer has is gone. A finding about a page
-that is gone or has moved is not repaired. The earlier crawl is given as a crawl directory, or as a file that
-`report --format json` has written. A report file contains no pages, so with a file only the findings are
-compared. Two findings are the same if they have the same check and the same subject. Only listed findings can
-be compared, so both audits list up to `COMPARED_MAX` findings for each check. A comparison needs about 200
-bytes of memory per page.
+`audit/README.md`, "In CI", has the rules. A file that `report --format json` has written contains no pages, so
+with a file only the findings are compared. Only listed findings can be compared, so both audits list up to
+`COMPARED_MAX` findings for each check. A comparison needs about 200 bytes of memory per page.
 """
 
 from collections.abc import Iterable, Iterator
@@ -18,6 +14,8 @@ import msgspec
 from crawler.audit.check_table import CHECKS, Check, Severity
 from crawler.audit.findings import Audit, Section
 from crawler.audit.on_page import Finding
+from crawler.config import Config
+from crawler.config.credentials import redacted
 
 COMPARED_MAX = 100_000  # maximum number of compared findings per check
 NEW, REPAIRED, SETTINGS = "new_", "repaired_", "different_settings"
@@ -50,6 +48,38 @@ _SETTINGS = Check(
     "earlier:",
 )
 
+# Sections of which every setting counts, and single settings of other sections.
+_SECTIONS = ("urls", "extract", "filter", "traps", "sitemaps", "robots", "render", "hooks")
+_KEYS = {
+    "crawl": (
+        "scope",
+        "surts",
+        "depth",
+        "pages_per_host",
+        "pages_per_domain",
+        "hosts_per_domain",
+        "requisites",
+        "check_external",
+    ),
+    "identity": ("token", "contact", "accept", "accept_language", "headers", "signature"),
+    "frontier": ("tries",),
+    "fetch": (
+        "total_timeout",
+        "body_bytes_max",
+        "wire_bytes_max",
+        "files",
+        "file_bytes_max",
+        "redirects_max",
+        "cookies",
+        "cookies_file",
+        "tls",
+        "proxy",
+    ),
+    "network": ("allow_networks", "allow_ports"),
+    "pages": ("store",),
+}
+_LISTS = ("seeds", "override")
+
 
 class ComparedPage(NamedTuple):
     """A page of a crawl, given by its URL and the digest of its content."""
@@ -80,6 +110,23 @@ def row_of(name: str) -> Check:
     check = CHECKS[name.removeprefix(kind)]
     title = f"{check.title}, {'new' if kind == NEW else 'repaired'}"
     return check._replace(title=title, severity=check.severity if kind == NEW else Severity.NOTICE)
+
+
+def compared_settings(config: Config) -> dict[str, str]:
+    """Return the settings that decide which pages a crawl finds and what it receives, as JSON texts.
+
+    Such texts are also saved in the JSON report. The values of credentials are hidden.
+    """
+    tree = msgspec.to_builtins(redacted(config), enc_hook=lambda kind: kind + 0)
+    return {key: msgspec.json.encode(value).decode() for key, value in _values(tree)}
+
+
+def _values(tree: dict[str, dict[str, object]]) -> Iterator[tuple[str, object]]:
+    for name in _LISTS:
+        yield name, tree[name]
+    for section, values in tree.items():
+        for key in values if section in _SECTIONS else _KEYS.get(section, ()):
+            yield f"{section}.{key}", values[key]
 
 
 def compare_settings(audit: Audit, earlier: Audit) -> dict[str, Section]:

@@ -30,7 +30,9 @@ def text(rows: Sequence[Row], limit: int) -> str:
     """Return a table by host and use, with the numbers of pages that allow the use, refuse it or do not mention it."""
     if not rows:
         return "no page is stored yet\n"
-    lines = [f"{'host':<{_HOST_WIDTH}} {'pages':>9}" + "".join(f" {_name(use):>21}" for use in USES)]
+    lines = [
+        f"{'host':<{_HOST_WIDTH}} {'pages':>9}" + "".join(f" {use.replace('_', '-'):>21}" for use in USES)
+    ]
     lines.append(f"{'':<{_HOST_WIDTH}} {'':>9}" + f" {'y / n / unknown':>21}" * len(USES))
     shown = [total(rows), *rows[:limit]] if len(rows) > 1 else rows[:limit]
     for row in shown:
@@ -60,10 +62,6 @@ def csv_table(rows: Sequence[Row], limit: int) -> str:
         counts = (row[use][answer] for use, answer in columns)
         lines.append(csv_line([printable(row["host"]), row["pages"], *counts, row["without_receipt"]]))
     return "".join(lines)
-
-
-def _name(use: str) -> str:
-    return use.replace("_", "-")
 
 
 FORMATS: dict[str, Callable[[Sequence[Row], int], str]] = {"text": text, "json": json, "csv": csv_table}

@@ -9,7 +9,7 @@ The auditor takes four kinds of facts: the record of a URL (`Auditor.record`), a
 import heapq
 from array import array
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, TypeVar
 
 import mmh3
@@ -90,7 +90,7 @@ class Audit(msgspec.Struct):
     unstored: int = 0  # number of HTML pages without a stored copy
     not_made: dict[str, str] = {}  # the checks that could not be made, with the reason
     not_compared: dict[str, str] = {}  # the checks that could not be made for the earlier crawl
-    settings: dict[str, str] = {}  # settings of the crawl that a comparison looks at (`compared_settings.py`)
+    settings: dict[str, str] = {}  # settings of the crawl that a comparison looks at (`comparison.py`)
     compared_left: int = 0  # number of URLs that the earlier crawl had not fetched yet
 
 
@@ -172,7 +172,9 @@ class Auditor:
         if flags & _EXTERNAL:
             return self._note_external(row, fingerprint, target, flags)
         self._urls += 1
-        self._note_time(row["fetched_at"])
+        if instant := row["fetched_at"]:
+            self._first = min(self._first or instant, instant)
+            self._last = max(self._last, instant)
         self._hosts[row["host"]] += 1
         state, outcome = row["state"], Outcome(row["outcome"])
         self._statuses[str(row["status"] or outcome.value)] += 1
@@ -218,11 +220,6 @@ class Auditor:
             self._noindex.add(fingerprint)
             self._add("noindex_pages", _found_on(row["url"], row["via"]))
 
-    def _note_time(self, instant: str | None) -> None:
-        if instant:
-            self._first = min(self._first or instant, instant)
-            self._last = max(self._last, instant)
-
     def _note_took(self, took: float, url: str) -> None:
         self._took.append(took)
         if took > SLOW_SECONDS:
@@ -232,14 +229,11 @@ class Auditor:
 
     def waiting(self, url: str, fingerprint: int, verdict: str, via: str, flags: int = 0) -> None:
         """Note a URL that was not fetched. `verdict` says why its server is unreachable; "" if the URL just waits."""
-        if flags & _EXTERNAL:
-            self._external["unreachable" if verdict else "to do"] += 1
-            if verdict and self._external["unreachable"] <= UNREACHABLE_MAX:
-                self._dead_external.setdefault(fingerprint, (url, verdict, via))
-            return
-        self._unfetched["unreachable" if verdict else TO_DO] += 1
-        if verdict and self._unfetched["unreachable"] <= UNREACHABLE_MAX:
-            self._dead.setdefault(fingerprint, (url, verdict, via))
+        external = flags & _EXTERNAL
+        counts, dead = (self._external, self._dead_external) if external else (self._unfetched, self._dead)
+        counts["unreachable" if verdict else TO_DO] += 1
+        if verdict and counts["unreachable"] <= UNREACHABLE_MAX:
+            dead.setdefault(fingerprint, (url, verdict, via))
 
     def sitemap(self, urls: Iterable[tuple[int, str]]) -> None:
         """Note the (fingerprint, URL) pairs that a sitemap lists."""
@@ -435,15 +429,13 @@ class Auditor:
 
     def _coverage(self) -> dict[str, int]:
         listed = self._found.keys() & self._mapped.keys()
+        not_crawled = self._mapped.keys() - self._found.keys() - self._dead.keys() - self._redirects.keys()
         return {
             "listed": len(self._mapped),
             "listed_pages": len(listed),
             "pages_not_listed": len(self._found) - len(listed) if self._mapped else 0,
-            "listed_not_crawled": sum(1 for fingerprint in self._mapped if not self._is_known(fingerprint)),
+            "listed_not_crawled": len(not_crawled),
         }
-
-    def _is_known(self, fingerprint: int) -> bool:
-        return fingerprint in self._found or fingerprint in self._dead or fingerprint in self._redirects
 
 
 _Key = TypeVar("_Key")
@@ -490,10 +482,3 @@ def _percentiles(took: array) -> dict[str, float]:
     values = np.percentile(np.frombuffer(took, np.float32), (50, 90, 99, 100))
     names = ("median", "p90", "p99", "longest")
     return {name: round(float(value), 3) for name, value in zip(names, values, strict=True)}
-
-
-def rows(audit: Audit) -> Iterator[tuple[str, Finding]]:
-    """Yield (section, finding) for every listed finding."""
-    for name, section in (*audit.sections.items(), *audit.comparison.items()):
-        for finding in section.listed:
-            yield name, finding

@@ -108,14 +108,11 @@ def _of_markup(url: str, title: str, markup: Markup) -> Iterator[tuple[str, Find
         yield "missing_alts", Finding(url, str(markup.unnamed_images), shown, markup.unnamed_images)
     if 0 <= markup.words < THIN_WORDS:
         yield "thin_pages", Finding(url, str(markup.words))
-    if markup.words <= SOFT_404_WORDS_MAX and (says := _says_not_found([title, *markup.headings])):
+    says = next((text for text in (title, *markup.headings) if _NOT_FOUND.search(text)), "")
+    if says and markup.words <= SOFT_404_WORDS_MAX:
         yield "soft_404", Finding(url, says)
     for code in dict.fromkeys(code for code, _ in markup.alternates if not is_code(code)):
         yield "hreflang_codes", Finding(url, code or "empty")
-
-
-def _says_not_found(texts: list[str]) -> str:
-    return next((text for text in texts if _NOT_FOUND.search(text)), "")
 
 
 def _listed(url: str, others: list[str]) -> Finding:

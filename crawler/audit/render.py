@@ -7,7 +7,7 @@ import msgspec
 
 from crawler.audit.check_table import Check, Severity, word
 from crawler.audit.comparison import row_of
-from crawler.audit.findings import TO_DO, Audit, Section, rows
+from crawler.audit.findings import TO_DO, Audit, Section
 from crawler.audit.on_page import Finding
 from crawler.printable import csv_line, printable, printable_text
 from crawler.wording import several, words
@@ -38,7 +38,8 @@ def text(audit: Audit) -> str:
         )
         lines.append(f"{name + ':':<10}{shown or 'nothing'}")
     if audit.compared_with:
-        lines += ["", f"Since {printable(audit.compared_with)}: {_since(audit) or 'nothing has changed'}"]
+        found = (f"{row_of(name).title.lower()}: {each.total:,}" for name, each in audit.comparison.items())
+        lines += ["", f"Since {printable(audit.compared_with)}: {'; '.join(found) or 'nothing has changed'}"]
     for name, section in (*audit.comparison.items(), *audit.sections.items()):
         lines += ["", *_section(row_of(name), section)]
     if not audit.sections:
@@ -108,12 +109,6 @@ def _by_reason(checks: Mapping[str, str]) -> list[tuple[str, str]]:
     return [(why, ", ".join(names)) for why, names in groups.items()]
 
 
-def _since(audit: Audit) -> str:
-    return "; ".join(
-        f"{row_of(name).title.lower()}: {section.total:,}" for name, section in audit.comparison.items()
-    )
-
-
 def _section(check: Check, section: Section) -> list[str]:
     shown = _TEXT_FINDINGS[check.severity]
     lines = [f"{check.title}: {section.total:,}", f"  {check.meaning}"]
@@ -140,7 +135,8 @@ def json(audit: Audit) -> str:
 def csv_table(audit: Audit) -> str:
     """Return a table with one line per finding and related URL: finding, subject, value, other."""
     lines = [csv_line(("finding", "subject", "value", "other"))]
-    for name, finding in rows(audit):
-        for other in finding.others or ("",):
-            lines.append(csv_line(map(printable, (name, finding.subject, finding.value, other))))
+    for name, section in (*audit.sections.items(), *audit.comparison.items()):
+        for finding in section.listed:
+            for other in finding.others or ("",):
+                lines.append(csv_line(map(printable, (name, finding.subject, finding.value, other))))
     return "".join(lines)

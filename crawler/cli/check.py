@@ -42,21 +42,17 @@ def main(_command: str, argv: list[str]) -> int:
         ready(directory)
     problems = _token(directory, args)
     from crawler.cli.work_progress import ReadProgress  # imported here, so that `--help` is fast
+    from crawler.export.worker_pool import PROCESSES_MAX, processes
 
     progress = ReadProgress(quiet=args.quiet)
-    problems += (_repair if args.repair else _check)(directory, _workers(args.processes), progress)
+    workers = max(1, min(processes() if args.processes is None else args.processes, PROCESSES_MAX))
+    problems += (_repair if args.repair else _check)(directory, workers, progress)
     progress.end()
     for problem in problems:
         print(problem)
     if not problems:
         print(f"{args.dir}: no problems found")
     return (1 if args.repair else 3) if problems else 0
-
-
-def _workers(wanted: int | None) -> int:
-    from crawler.export.worker_pool import PROCESSES_MAX, processes  # imported here, so that `--help` is fast
-
-    return max(1, min(processes() if wanted is None else wanted, PROCESSES_MAX))
 
 
 def _make_ready(directory: CrawlDirectory) -> None:
@@ -81,11 +77,11 @@ def _token(directory: CrawlDirectory, args: argparse.Namespace) -> list[str]:
     """Return the problems of the admin server's secret. A repair deletes a damaged secret; a new one is made later."""
     from crawler.admin.actions import damaged_token
 
-    found = damaged_token(directory.path, repair=args.repair)
-    if found and args.repair:
-        print(f"repaired: {found}")
-        return []
-    return [found] if found else []
+    found = [each for each in [damaged_token(directory.path, repair=args.repair)] if each]
+    if not args.repair:
+        return found
+    _print_repaired(found)
+    return []
 
 
 def _check(directory: CrawlDirectory, workers: int, progress: "ReadProgress") -> list[str]:

@@ -134,10 +134,12 @@ def _zsh() -> str:
             specs.append(_quoted(f"*{flag.name}[{text}]{value}"))
         rest = "_crawler_live_setting" if name == "set" else "_files"
         cases.append(f"    {name}) _arguments {' '.join(specs)} '*:argument:{rest}';;")
+    known = keys() | _live_settings()
+    values = "\n".join(f"    {key}) compadd -- {' '.join(words)};;" for key, words in known.items() if words)
     return f"""#compdef crawler
 _crawler_value() {{
   case ${{${{IPREFIX%=}}##*=}} in
-{_zsh_values()}
+{values}
   esac
 }}
 _crawler_setting() {{
@@ -159,11 +161,6 @@ _crawler() {{
 }}
 _crawler "$@"
 """
-
-
-def _zsh_values() -> str:
-    known = keys() | _live_settings()
-    return "\n".join(f"    {key}) compadd -- {' '.join(words)};;" for key, words in known.items() if words)
 
 
 def _fish() -> str:

@@ -3,7 +3,6 @@
 import argparse
 import contextlib
 import gc
-import logging
 import shutil
 import sys
 import tempfile
@@ -14,7 +13,7 @@ from typing import Any
 
 from crawler.cli import flags, options
 from crawler.cli.parsing import add_option, listed
-from crawler.cli.summary import exit_code, incomplete, summary
+from crawler.cli.summary import exit_code, incomplete
 from crawler.cli.url_arguments import add_logins, checked
 from crawler.config import Config, Layers
 from crawler.crawl.directory import CrawlDirectory
@@ -23,10 +22,8 @@ from crawler.crawl.seed_lines import TABLE_KEYS, SeedLine, seed_lines, tables_of
 from crawler.crawl.seeds import Seeds
 from crawler.errors import UsageError
 from crawler.signing.key_file import with_key_file
-from crawler.storage.files import atomic_write
+from crawler.storage.files import atomic_write, refuse_output
 from crawler.storage.parts import PARTS, part_files
-
-log = logging.getLogger("crawler")
 
 # The waits that `--check-external` sets if the user does not set them. Links often lead to hosts that are down,
 # and the user waits for the report. With these waits, the crawl ends a minute after its last page at
@@ -66,8 +63,9 @@ def main(_command: str, argv: list[str]) -> int:
         continuable = "" if anew else ", or the --dir of a crawl to continue"
         raise UsageError(f"nothing to crawl: give URLs or --seeds FILE{continuable}")
     if args.dry_run:
-        return _dry_run(args, config, directory)
-    running.check_report(args.report)
+        from crawler.cli.dry_run import dry_run
+
+        return dry_run(config, directory, args, _raw_seeds(args))
     if args.login is None and args.data:
         raise UsageError("--data: needs --login URL")
     cookies = _log_in(args, layers, directory) if args.login is not None else b""
@@ -75,14 +73,9 @@ def main(_command: str, argv: list[str]) -> int:
         config = _move_existing(args, layers, directory)
     given = seeds(config, args, layers, directory)
     directory.create()
-    options.set_up_log(args, directory.log_file, config.logs)
     if args.login is not None:
         config = _with_cookies(cookies, layers, directory)
-    log.info("crawl in %s started", args.dir)
-    report = running.run(config, args, given, saved=layers.saved_config())
-    log.info("crawl in %s ended: %s", args.dir, report.get("stopped_by") or "ended")
-    if not args.quiet and args.report != running.STDOUT:
-        print(summary(report, args.dir))
+    report = running.run_and_tell(config, args, given, saved=layers.saved_config())
     if args.mirror:
         _write_mirror(args)
     if config.filter.accept and _keeps_nothing(report):
@@ -140,21 +133,6 @@ def _keeps_nothing(report: dict[str, Any]) -> bool:
 
 
 CUT_CODE = 16  # exit code if requested files are incomplete
-
-
-def _dry_run(args: argparse.Namespace, config: Config, directory: CrawlDirectory) -> int:
-    """Print the URLs that a crawl would fetch."""
-    from crawler.cli import running
-    from crawler.cli.dry_run import dry_run
-
-    options.set_up_log(args)
-
-    def crawl(config: Config, folder: Path) -> dict[str, Any]:
-        CrawlDirectory(folder).create()
-        beside = argparse.Namespace(**vars(args) | {"dir": folder, "progress": "none"})
-        return running.run(config, beside, Seeds(config, _raw_seeds(args)))
-
-    return dry_run(config, directory, crawl, _raw_seeds(args))
 
 
 def _log_in(args: argparse.Namespace, layers: Layers, directory: CrawlDirectory) -> bytes:
@@ -254,8 +232,20 @@ def _parser() -> argparse.ArgumentParser:
 def add_output_flags(groups: "dict[str, argparse._ArgumentGroup]") -> None:
     """Add the flags for the report and the progress display."""
     output = partial(add_option, groups[flags.OUTPUT])
-    output("--report", Path, "copy the JSON summary (DIR/report.json) to FILE; - is standard output")
+    about = "copy the JSON summary (DIR/report.json) to FILE; - is standard output"
+    output("--report", Path, about, type=_report_file)
     output("--progress", "auto", "progress display", choices=("auto", "plain", "none"))
+
+
+def _report_file(argument: str) -> Path:
+    """Return the path of a report, after checking that it can be written; raise UsageError otherwise."""
+    path = Path(argument)
+    try:
+        if path != options.STDOUT:
+            refuse_output(path)
+    except UsageError as error:
+        raise UsageError(f"--report {error}") from None
+    return path
 
 
 def _parse(argv: list[str]) -> argparse.Namespace:

@@ -6,29 +6,31 @@
 URLs go to standard output, one per line; everything else goes to standard error.
 """
 
+import argparse
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
 from crawler.admin.report import WHY_HINT
+from crawler.cli import options, running
+from crawler.cli.access import names, reading
 from crawler.config import Config
 from crawler.crawl.directory import CrawlDirectory
+from crawler.crawl.seeds import Seeds
 from crawler.errors import NoSeedError
 from crawler.signing.key_file import with_key_file
 from crawler.wording import several, words
 
 SHOWN_RULES = 8  # the number of rules listed; the rules that reject most URLs come first
 
-Crawling = Callable[[Config, Path], dict[str, Any]]
 
-
-def dry_run(config: Config, directory: CrawlDirectory, run: Crawling, given: Iterable[str]) -> int:
-    """Print the URLs that would be fetched. `run(config, folder)` crawls into a folder; `given` are the seeds."""
+def dry_run(config: Config, directory: CrawlDirectory, args: argparse.Namespace, given: Iterable[str]) -> int:
+    """Print the URLs that would be fetched; `given` are the seeds of the command line."""
+    options.set_up_log(args)
     if directory.exists():
         return _go_on(directory, given)
     alone = replace(config.crawl, depth=0, processes=1)
@@ -37,16 +39,17 @@ def dry_run(config: Config, directory: CrawlDirectory, run: Crawling, given: Ite
     serve = replace(config.serve, address="", bot_listen="")
     once = replace(config, crawl=alone, pages=pages, admin=admin, serve=serve)
     once = with_key_file(once, directory.path.absolute())
-    with tempfile.TemporaryDirectory(prefix="crawler-dry-") as folder:
+    with tempfile.TemporaryDirectory(prefix="crawler-dry-") as name:
+        folder = Path(name)
+        CrawlDirectory(folder).create()
+        beside = argparse.Namespace(**vars(args) | {"dir": folder, "progress": "none"})
         try:
-            report = run(once, Path(folder))
+            report = running.run(once, beside, Seeds(once, given))
         except NoSeedError as error:
             _say(str(error).removesuffix(WHY_HINT))
             return NoSeedError.exit_code
-        asked = [
-            msgspec.json.decode(line) for line in (Path(folder) / "pages.jsonl").read_bytes().splitlines()
-        ]
-        next_ones = sorted(_waiting(CrawlDirectory(Path(folder))), key=lambda each: each[1])
+        asked = [msgspec.json.decode(line) for line in (folder / "pages.jsonl").read_bytes().splitlines()]
+        next_ones = sorted(_waiting(CrawlDirectory(folder)), key=lambda each: each[1])
     for line in asked:
         print(line["url"])
     for _, url in next_ones:
@@ -81,8 +84,6 @@ def _go_on(directory: CrawlDirectory, given: Iterable[str]) -> int:
 
 def _waiting(directory: CrawlDirectory) -> Iterator[tuple[bool, str]]:
     """Yield (is parked, URL) for each queued URL, host by host, in queue order."""
-    from crawler.cli.access import names, reading
-
     for name in names(directory):
         with reading(directory, name) as stages:
             yield from stages.frontier.intake.waiting()

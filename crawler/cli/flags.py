@@ -171,11 +171,16 @@ def add_config_flags(groups: dict[str, argparse._ArgumentGroup], command: str) -
     for group, flag in ((group, flag) for group, flags in FLAGS.items() for flag in flags):
         if flag.name in _LACKING.get(command, ()) or (command == "shell" and flag.name not in _OF_SHELL):
             continue
-        how: dict[str, Any] = {"dest": flag.key, "help": flag.help, "metavar": flag.metavar}
-        if flag.metavar is None:
-            how = how | {"action": "store_const", "const": True}
-        elif flag.repeatable:
-            how["action"] = "append"
-        elif flag.name == "--refresh-share":
-            how |= {"nargs": "?", "const": "auto"}
-        groups[group].add_argument(flag.name, **how)
+        add_flag(groups[group], flag)
+
+
+def add_flag(group: argparse._ArgumentGroup, flag: Flag) -> None:
+    """Add a flag to a group; its value is stored under its key."""
+    how: dict[str, Any] = {"dest": flag.key, "help": flag.help, "metavar": flag.metavar}
+    if flag.metavar is None:
+        how |= {"action": "store_const", "const": True}
+    elif flag.repeatable:
+        how["action"] = "append"
+    elif flag.name == "--refresh-share":
+        how |= {"nargs": "?", "const": "auto"}
+    group.add_argument(flag.name, **how)

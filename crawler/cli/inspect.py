@@ -19,7 +19,7 @@ from crawler.admin.wait_causes import describe_cause
 from crawler.cli import access, options
 from crawler.errors import NoCopyError, UsageError
 from crawler.printable import printable
-from crawler.records import CACHED, HostStatus
+from crawler.records import CACHED
 from crawler.storage.files import named_output
 from crawler.wording import several, words
 
@@ -255,7 +255,8 @@ def _every_number(status: Status) -> list[str]:
 
 def _host_lines(status: Status, hosts: int) -> list[str]:
     lines = []
-    ranked = sorted(status.waiting, key=_busy_and_failing_first)
+    # busy and failing hosts first
+    ranked = sorted(status.waiting, key=lambda host: (host.state != "in_flight", -host.failures, -host.todo))
     for host in ranked[:hosts]:
         wait = f", ready in {host.wait:.1f} s" if host.wait > 0 else ""
         failed = f", {several(host.failures, 'failure')} in a row" if host.failures else ""
@@ -263,10 +264,6 @@ def _host_lines(status: Status, hosts: int) -> list[str]:
         best = f" (best {host.best:.2g})" if host.best else ""
         lines.append(f"  {host.host}: {host.todo:,} to do{best}, {words(host.state)}{cause}{failed}{wait}")
     return lines
-
-
-def _busy_and_failing_first(host: HostStatus) -> tuple[bool, int, int]:
-    return host.state != "in_flight", -host.failures, -host.todo
 
 
 def _process_text(part: Status) -> str:
@@ -412,15 +409,8 @@ def _write(pieces: Iterable[bytes], path: Path | None) -> None:
 
 
 def _first_copy(args: Any) -> dict[str, Any]:
-    request = {
-        "command": "get",
-        "url": args.url,
-        "headers": args.headers,
-        "with_noarchive": args.with_noarchive,
-        "static": args.static,
-        "allow": args.allow,
-        "screenshot": args.screenshot,
-    }
+    names = ("url", "headers", "with_noarchive", "static", "allow", "screenshot")
+    request = {"command": "get"} | {name: getattr(args, name) for name in names}
     for page in access.ask(args.dir, request):
         if page is not None:
             return page

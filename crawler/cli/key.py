@@ -41,14 +41,11 @@ def main(_command: str, argv: list[str]) -> int:
         raise UsageError("--json belongs to `crawler key show`")
     path = args.file or args.dir / NAME
     now = SystemClock().now()
-    if args.action == "new":
-        _show(_new(path, now), now, args)
-    elif args.action == "rotate":
-        keys = rotated(read_keys(path), os.urandom(PRIVATE_BYTES), now, at_once=args.now)
+    keys = _new(path, now) if args.action == "new" else read_keys(path)
+    if args.action == "rotate":
+        keys = rotated(keys, os.urandom(PRIVATE_BYTES), now, at_once=args.now)
         write_keys(path, keys)
-        _show(keys, now, args)
-    else:
-        _show(read_keys(path), now, args)
+    _show(keys, now, args)
     return 0
 
 

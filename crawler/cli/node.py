@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from crawler.cli import crawl, flags, options
-from crawler.cli.summary import summary
+from crawler.cli.flags import Flag
 from crawler.config import Config, Layers, SplitterConfig
 from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import ConfigError, UsageError
@@ -13,24 +13,16 @@ from crawler.errors import ConfigError, UsageError
 if TYPE_CHECKING:
     from crawler.process.exchange.exchange import Member
 
-# flag, key, metavar, help
+# The flags that only nodes have.
 NODE_FLAGS = (
-    ("--name", "splitter.name", "NAME", "this process's name among the peers"),
-    (
-        "--peer",
-        "splitter.peers",
-        "NAME=HOST:PORT",
-        "a process of the crawl, including this one; repeat for each",
-    ),
-    ("--listen", "splitter.listen", "HOST:PORT", "address to listen on (that of this process's --peer)"),
-    (
-        "--table",
-        "splitter.table_file",
-        "FILE",
-        "bucket table as JSON (without one: equal ranges over the sorted names)",
-    ),
-    ("--secret-file", "splitter.secret_file", "FILE", "file with the secret shared by all processes"),
-)
+    Flag("--name", "splitter.name", "NAME", "this process's name among the peers"),
+    Flag("--peer", "splitter.peers", "NAME=HOST:PORT",
+         "a process of the crawl, including this one; repeat for each", repeatable=True),
+    Flag("--listen", "splitter.listen", "HOST:PORT", "address to listen on (that of this process's --peer)"),
+    Flag("--table", "splitter.table_file", "FILE",
+         "bucket table as JSON (without one: equal ranges over the sorted names)"),
+    Flag("--secret-file", "splitter.secret_file", "FILE", "file with the secret shared by all processes"),
+)  # fmt: skip
 
 
 def main(_command: str, argv: list[str]) -> int:
@@ -43,10 +35,7 @@ def main(_command: str, argv: list[str]) -> int:
     config = _complete(layers, options.starting(layers))
     given = crawl.seeds(config, args, layers, directory)
     member = _member(config, directory)
-    options.set_up_log(args, directory.log_file, config.logs)
-    report = running.run(config, args, given, member, saved=layers.saved_config())
-    if not args.quiet:
-        print(summary(report, args.dir))
+    running.run_and_tell(config, args, given, member, saved=layers.saved_config())
     return 0
 
 
@@ -65,9 +54,8 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     groups[flags.WHAT].add_argument(
         "--seeds", metavar="FILE", help="file of seeds, one URL per line; - reads standard input"
     )
-    for flag, key, metavar, text in NODE_FLAGS:
-        action = "append" if flag == "--peer" else "store"
-        groups[flags.PROCESSES].add_argument(flag, dest=key, action=action, metavar=metavar, help=text)
+    for flag in NODE_FLAGS:
+        flags.add_flag(groups[flags.PROCESSES], flag)
     flags.add_config_flags(groups, "node")
     crawl.add_output_flags(groups)
     args = parser.parse_args(argv)

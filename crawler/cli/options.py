@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from crawler.storage.rotating_file import RotatingFile
 
 
+STDOUT = Path("-")  # stands for standard output in `--report`
+
+
 def url(argument: str) -> str:
     """Return an argument as valid text: bytes that are not UTF-8 become `?`."""
     return argument.encode("utf-8", "replace").decode()
@@ -136,11 +139,6 @@ def starting(layers: Layers) -> Config:
     with layers.naming():
         check_start(config)
     return config
-
-
-def load(args: argparse.Namespace, directory: CrawlDirectory | None = None) -> Config:
-    """Return the configuration of a command line; a ConfigError names the invalid key."""
-    return layers(args, directory).config()
 
 
 class _PlainFormatter(logging.Formatter):

@@ -1,14 +1,10 @@
 """`crawler refresh`: keep the stored pages of a crawl fresh, until stopped."""
 
 import argparse
-import logging
 
 from crawler.cli import crawl, flags, options
-from crawler.cli.summary import summary
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.seeds import Seeds
-
-log = logging.getLogger("crawler")
 
 
 def main(_command: str, argv: list[str]) -> int:
@@ -19,13 +15,7 @@ def main(_command: str, argv: list[str]) -> int:
     directory = CrawlDirectory(args.dir)
     directory.require()
     config = options.starting(options.layers(args, directory))
-    running.check_report(args.report)
-    options.set_up_log(args, directory.log_file, config.logs)
-    log.info("refresh in %s started", args.dir)
-    report = running.run(config, args, Seeds(config, ()))
-    log.info("refresh in %s ended: %s", args.dir, report.get("stopped_by") or "ended")
-    if not args.quiet:
-        print(summary(report, args.dir, command="refresh"))
+    running.run_and_tell(config, args, Seeds(config, ()))
     return 0
 
 
@@ -42,4 +32,5 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     crawl.add_output_flags(groups)
     args = parser.parse_args(argv)
     setattr(args, "refresh.endless", True)
+    args.prog = "refresh"
     return args

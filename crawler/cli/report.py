@@ -66,7 +66,10 @@ def main(_command: str, argv: list[str]) -> int:
     checks, new = _fail_on(args)
     audit = _audit(args)
     _refuse_unmade(audit, args.fail_on)
-    _write(args, _rendered(audit, args.format))
+    from crawler.audit import html, render
+
+    forms = {"text": render.text, "json": render.json, "csv": render.csv_table, "html": html.page}
+    _write(args, forms[args.format](audit))
     return _verdict(audit, checks, new)
 
 
@@ -125,31 +128,14 @@ def _audit(args: argparse.Namespace) -> "Audit":
     workers = min(processes(), PROCESSES_MAX)
     progress = CountProgress(quiet=args.quiet)
     try:
-        audit = collect.audit(
-            args.dir,
-            processes=workers,
-            listed_max=listed_max,
-            progress=progress,
-        )
+        how = {"processes": workers, "listed_max": listed_max}
+        audit = collect.audit(args.dir, **how, progress=progress)
         if args.compare is not None:
-            collect.compare(
-                audit,
-                args.dir,
-                args.compare,
-                processes=workers,
-                listed_max=listed_max,
-            )
+            collect.compare(audit, args.dir, args.compare, **how)
     finally:
         progress.end()
     comparison.trim(audit, args.limit)
     return audit
-
-
-def _rendered(audit: "Audit", form: str) -> str:
-    from crawler.audit import html, render
-
-    forms = {"text": render.text, "json": render.json, "csv": render.csv_table, "html": html.page}
-    return forms[form](audit)
 
 
 def _write(args: argparse.Namespace, made: str) -> None:

@@ -64,7 +64,7 @@ def _target(args: argparse.Namespace, directory: CrawlDirectory) -> "tuple[Confi
 
     saved = directory.settings.config()
     old = topology(saved, directory.path, process_names(saved)[0]).partition
-    config = options.load(args, directory)
+    config = options.layers(args, directory).config()
     if args.to.isascii() and args.to.isdigit():
         count = int(args.to)
         if not 1 <= count <= PROCESSES_MAX:

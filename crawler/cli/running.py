@@ -13,23 +13,37 @@ from typing import TYPE_CHECKING, Any
 from crawler import early_signals, kernel_selection
 from crawler.cli import options
 from crawler.cli.parsing import quoted
-from crawler.cli.summary import incomplete
+from crawler.cli.summary import incomplete, summary
 from crawler.config import Config
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.seeds import Seeds
-from crawler.errors import CrawlerError, StoreError, UsageError
+from crawler.errors import CrawlerError, StoreError
 from crawler.process.lifecycle import shutdown
-from crawler.storage.files import named_output, refuse_output
+from crawler.storage.files import named_output
 from crawler.storage.rotating_file import reopen_on
 
 log = logging.getLogger("crawler")
 
-STDOUT = Path("-")
-
 if TYPE_CHECKING:
     from crawler.api import Crawl
-    from crawler.forked_children import ForkedChild
     from crawler.process.exchange.exchange import Member
+
+
+def run_and_tell(
+    config: Config,
+    args: argparse.Namespace,
+    seeds: Seeds,
+    member: "Member | None" = None,
+    saved: Config | None = None,
+) -> dict[str, Any]:
+    """Run a crawl as `run` does, with its log in the directory, and print its summary; return the report."""
+    options.set_up_log(args, CrawlDirectory(args.dir).log_file, config.logs)
+    log.info("%s in %s started", args.prog, args.dir)
+    report = run(config, args, seeds, member, saved)
+    log.info("%s in %s ended: %s", args.prog, args.dir, report.get("stopped_by") or "ended")
+    if not args.quiet and args.report != options.STDOUT:
+        print(summary(report, args.dir, args.prog))
+    return report
 
 
 def run(
@@ -65,7 +79,7 @@ def run(
 
 def _copy_report(made: Path, wanted: Path) -> None:
     """Copy the report of the run to `wanted`, even if the run failed."""
-    if made.exists() and wanted == STDOUT:
+    if made.exists() and wanted == options.STDOUT:
         sys.stdout.write(made.read_text(encoding="utf-8"))
     elif made.exists():
         try:
@@ -75,22 +89,13 @@ def _copy_report(made: Path, wanted: Path) -> None:
             raise StoreError(f"--report {error}; the report is in {made}") from error
 
 
-def check_report(path: Path | None) -> None:
-    """Check before the crawl that the report can be written to `path`; raise UsageError otherwise."""
-    try:
-        if path is not None and path != STDOUT:
-            refuse_output(path)
-    except UsageError as error:
-        raise UsageError(f"--report {error}") from None
-
-
 def _run_one(
     config: Config, args: argparse.Namespace, seeds: Seeds, member: "Member | None", saved: Config | None
 ) -> dict[str, Any]:
     gc.disable()  # during the imports
     import uvloop
 
-    import crawler.api  # noqa: F401
+    from crawler.api import Crawl
     from crawler.process.fetching.reader import fork_parser
 
     parser = fork_parser()
@@ -98,7 +103,8 @@ def _run_one(
     gc.enable()
     limit = config.crawl.shutdown_step_max
     try:
-        return shutdown.run(_crawl(config, args, seeds, member, saved, parser), uvloop.new_event_loop, limit)
+        crawl = Crawl(config, directory=args.dir, seeds=seeds, member=member, saved=saved, parser=parser)
+        return shutdown.run(_crawl(crawl, args), uvloop.new_event_loop, limit)
     finally:  # end the parser's process even if the directory could not be opened
         if parser is not None:
             parser.end()
@@ -135,36 +141,24 @@ async def _watch(supervisor: Any, config: Config, args: argparse.Namespace) -> d
 
     source = SiblingProcesses(supervisor.folders(), supervisor)
     mode = _progress(args)
-    with _Stopper(supervisor, args.dir, _command(config)):
+    with _Stopper(supervisor, args.dir, args.prog):
         async with shown(supervisor, mode):
             return await supervisor.run(companions(source, config, args.dir, quiet=mode == "none"))
 
 
-async def _crawl(
-    config: Config,
-    args: argparse.Namespace,
-    seeds: Seeds,
-    member: "Member | None",
-    saved: Config | None,
-    parser: "ForkedChild | None",
-) -> dict[str, Any]:
+async def _crawl(crawl: "Crawl", args: argparse.Namespace) -> dict[str, Any]:
     from crawler.admin.status_source import OwnProcess
-    from crawler.api import Crawl
     from crawler.cli.companions import companions
     from crawler.cli.progress import shown
 
-    async with Crawl(
-        config, directory=args.dir, seeds=seeds, member=member, saved=saved, parser=parser
-    ) as crawl:
-        source = OwnProcess(crawl.command, lambda: "")
-        mode = _progress(args)
-        with _Stopper(crawl, args.dir, _command(config)):
-            async with shown(crawl, mode), companions(source, config, args.dir, quiet=mode == "none"):
+    mode = _progress(args)
+    async with crawl:
+        services = companions(
+            OwnProcess(crawl.command, lambda: ""), crawl.config, args.dir, quiet=mode == "none"
+        )
+        with _Stopper(crawl, args.dir, args.prog):
+            async with shown(crawl, mode), services:
                 return await crawl.run()
-
-
-def _command(config: Config) -> str:
-    return "refresh" if config.refresh.endless else "crawl"
 
 
 class _Stopper:

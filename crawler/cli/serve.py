@@ -51,7 +51,7 @@ def main(command: str, argv: list[str]) -> int:
     options.set_up_log(args)
     directory = CrawlDirectory(args.dir)
     directory.require()
-    config = options.load(args, directory)
+    config = options.layers(args, directory).config()
     with contextlib.ExitStack() as stack:
         listening = stack.enter_context(listen(*parse_address(args.address, _KEY), _KEY))
         if not args.quiet:
@@ -164,7 +164,7 @@ async def _serve(
     handler = PageHandler(crawl, config.serve, rewriter(), rule, directory.path)
     server = PageServer(handler, config.serve, clock.now, ready=crawl.ready)
     async with contextlib.AsyncExitStack() as running:
-        await server.start_on(listening)
+        await server.listener.start_on(listening)
         running.push_async_callback(server.close)
         await running.enter_async_context(bot_listener(config, args.dir, quiet=args.quiet))
         if any(each.lock is None for each in stages.values()):

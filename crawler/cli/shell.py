@@ -29,7 +29,7 @@ def main(_command: str, argv: list[str]) -> int:
     flags.add_config_flags(flags.grouped(parser), "shell")
     args = parser.parse_args(argv)
     options.set_up_log(args)
-    config = with_key_file(options.load(args), args.dir.absolute())
+    config = with_key_file(options.layers(args).config(), args.dir.absolute())
     import crawler
 
     names: dict[str, Any] = {"crawler": crawler}

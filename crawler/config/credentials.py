@@ -44,7 +44,7 @@ def has_credentials(headers: tuple[str, ...]) -> bool:
 
 def without_credentials(config: Config) -> Config:
     """Return the configuration without credentials, for files that others may read."""
-    return _replaced(config, _public, "//")
+    return _replaced(config, lambda lines: tuple(line for line in lines if not is_credential(line)), "//")
 
 
 def redacted(config: Config) -> Config:
@@ -95,7 +95,3 @@ def add_credentials(tree: dict[str, Any], found: dict[str, Any]) -> None:
     for number, headers in found.get("override", {}).items():
         if headers and int(number) < len(tree.get("override", ())):
             tree["override"][int(number)]["headers"] = headers
-
-
-def _public(headers: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(header for header in headers if not is_credential(header))

@@ -180,20 +180,15 @@ def line_of(file: Path, key: str) -> int | None:
     table = re.fullmatch(r"(.+?)\[(\d+)\]", section)
     wanted, number = (table[1], int(table[2])) if table else (section, -1)
     name = re.sub(r"\[\d+\]$", "", name)
-    now, count, found = "", -1, None
+    now, count, found, is_wanted = "", -1, None, not wanted
     for at, line in enumerate(lines, 1):
         if head := re.match(r"\s*\[\[?\s*([A-Za-z0-9_.-]+)\s*\]", line):
             now = head[1]
             count += now == wanted
-            if now == wanted and (number < 0 or count == number):
+            is_wanted = now == wanted and number in (-1, count)
+            if is_wanted:
                 found = found or at
-        elif (
-            now == wanted
-            and (number < 0 or count == number)
-            and _sets(line, name)
-            or not now
-            and _sets(line, key)
-        ):
+        elif (is_wanted and _sets(line, name)) or (not now and _sets(line, key)):
             return at
     return found
 

@@ -14,30 +14,28 @@ class Overrides:
 
     A table matches one of three things: a host, given by its name; a domain with all hosts below it, given as
     `*.domain`; or a part of a site. A part of a site is given as a URL prefix, which contains `://`, or as a
-    SURT prefix, which contains `://(`. A SURT prefix matches both http and https. A prefix that ends in `$`
-    matches only that URL. Tables are indexed by host, so a crawl may have a table for each seed.
+    SURT prefix, which contains `://(`. A SURT prefix matches both http and https. A URL without a path, such as
+    `http://a.org`, stands for the whole site. A prefix that ends in `$` matches only that URL. Tables are indexed
+    by host, so a crawl may have a table for each seed.
     """
 
     def __init__(self, tables: Sequence[Override]) -> None:
         self.tables = tuple(tables)
-        self._values = [set_values(table) for table in tables]
+        self._matches = [_with_path(table.match) for table in tables]
+        self._values = [
+            {key: value for key, value in msgspec.structs.asdict(table).items() if value is not None}
+            for table in tables
+        ]
         self._of_host: dict[str, list[int]] = {}
         self._of_domain: dict[str, list[int]] = {}
         self._of_any: list[int] = []
-        for number, table in enumerate(tables):
-            if "://(" in table.match:
-                names = table.match.partition("://(")[2].partition(")")
-                if not names[1] or ":" in names[0]:
-                    self._of_any.append(number)
-                    continue
-                host = names[0] if names[0][-1:] != "," else ".".join(reversed(names[0].split(",")[:-1]))
+        for number, match in enumerate(self._matches):
+            if match.startswith("*."):
+                self._of_domain.setdefault(match[2:], []).append(number)
+            elif host := _host_of(match):
                 self._of_host.setdefault(host, []).append(number)
-            elif "://" in table.match:
-                self._of_host.setdefault(_host_of(table.match), []).append(number)
-            elif table.match.startswith("*."):
-                self._of_domain.setdefault(table.match[2:], []).append(number)
             else:
-                self._of_host.setdefault(table.match, []).append(number)
+                self._of_any.append(number)
 
     def __bool__(self) -> bool:
         return bool(self.tables)
@@ -52,20 +50,29 @@ class Overrides:
                 name = name.partition(".")[2]
         values: dict[str, Any] = {}
         for number in sorted(near):
-            if _override_matches(self.tables[number].match, url):
+            if _override_matches(self._matches[number], url):
                 values.update(self._values[number])
         return Override(**values)
 
 
-def _host_of(prefix: str) -> str:
-    """Return the host name in a URL prefix. If the prefix may end before the host name does, return ""."""
-    authority, slash, _ = prefix.partition("://")[2].partition("/")
+def _with_path(match: str) -> str:
+    """Return the `match` of a table, with the path `/` if it is a URL without a path."""
+    scheme, separator, rest = match.partition("://")
+    if not separator or rest.startswith("(") or "/" in rest:
+        return match
+    return f"{scheme}://{rest.removesuffix('$')}/{'$' * rest.endswith('$')}"
+
+
+def _host_of(match: str) -> str:
+    """Return the host name in a `match`; "" if it is a SURT prefix that may match several hosts."""
+    if "://(" in match:
+        names, closed, _ = match.partition("://(")[2].partition(")")
+        if not closed or ":" in names:
+            return ""
+        return names if not names.endswith(",") else ".".join(reversed(names.split(",")[:-1]))
+    authority = match.partition("://")[2].partition("/")[0] or match
     name, colon, port = authority.rpartition(":")
-    return (name if colon and port.isdigit() else authority) if slash else ""
-
-
-def set_values(table: Override) -> dict[str, Any]:
-    return {key: value for key, value in msgspec.structs.asdict(table).items() if value is not None}
+    return name if colon and port.isdigit() else authority
 
 
 def _override_matches(match: str, url: str) -> bool:

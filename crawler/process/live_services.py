@@ -103,8 +103,8 @@ class LiveServices:
         from crawler.serve.page_handler import PageHandler
         from crawler.serve.representation import CopyForm
         from crawler.serve.rewriting import rewriter
-        from crawler.serve.server import SOCKET, PageServer
-        from crawler.serve.sibling_client import SiblingClient
+        from crawler.serve.server import PageServer
+        from crawler.serve.sibling_client import SOCKET, SiblingClient
         from crawler.serve.subscriber import Subscriber, read_topics
 
         config = self._config.serve

@@ -1,16 +1,15 @@
 """The key directory is the document with the public keys. Sites fetch the key directory to check signatures.
 
-The directory is a JWK set. The response is signed with each key in the directory. These signatures prove that
-the keys belong together, and that they belong to the authority of `identity.signature_agent`. The response is
-never signed for another authority, because an impostor could then present our keys as his own
-(draft-ietf-webbotauth-httpsig-protocol, "Possession Proof on the Directory Response").
+The directory is a JWK set. The response is signed with each key in it, and only for the authority of
+`identity.signature_agent` (`signing/README.md`, "Key directory"; draft-ietf-webbotauth-httpsig-protocol,
+"Possession Proof on the Directory Response").
 """
 
 import hashlib
 
 import msgspec
 
-from crawler.signing.message_signatures import Component, byte_sequence, parameters, signature_base
+from crawler.signing.message_signatures import Component, byte_sequence, signature_values
 from crawler.signing.signing_keys import Keys, published
 
 PATH = "/.well-known/http-message-signatures-directory"
@@ -24,23 +23,16 @@ def directory_body(keys: Keys, now: float) -> bytes:
     return msgspec.json.encode({"keys": [key.public() for key in published(keys, now)]})
 
 
-def authority_of(agent: str) -> str:
-    """Return the authority of an https origin."""
-    return agent.partition("://")[2].rstrip("/").lower()
-
-
 def proof_fields(body: bytes, keys: Keys, agent: str, now: float) -> list[tuple[str, str]]:
     """Return the header fields of a response with `body`: they have one signature for each published key."""
     digest = f"sha-256={byte_sequence(hashlib.sha256(body).digest())}"
-    components: list[Component] = [('"@authority";req', authority_of(agent)), ('"content-digest"', digest)]
+    authority = agent.partition("://")[2].rstrip("/").lower()
+    components: list[Component] = [('"@authority";req', authority), ('"content-digest"', digest)]
     created, inputs, signatures = int(now), [], []
     for number, key in enumerate(published(keys, now)):
-        signed = parameters(
-            components,
-            [("created", created), ("expires", created + PROOF_LIFETIME), ("keyid", key.id), ("tag", TAG)],
-        )
+        signed, signature = signature_values(components, key, created, created + PROOF_LIFETIME, TAG)
         inputs.append(f"binding{number}={signed}")
-        signatures.append(f"binding{number}={byte_sequence(key.sign(signature_base(components, signed)))}")
+        signatures.append(f"binding{number}={signature}")
     return [
         ("Content-Digest", digest),
         ("Signature-Input", ", ".join(inputs)),

@@ -16,6 +16,10 @@ and numbers, which contain none of these characters.
 import re
 from base64 import b64encode
 from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from crawler.signing.signing_keys import SigningKey
 
 Component = tuple[str, str]  # (serialized identifier, value)
 Parameter = tuple[str, str | int]
@@ -35,6 +39,15 @@ def signature_base(components: Sequence[Component], signed: str) -> bytes:
     """Return the bytes to sign for `components`. `signed` is what the function `parameters` has returned for them."""
     lines = [f"{identifier}: {value}" for identifier, value in components]
     return "\n".join([*lines, f'"@signature-params": {signed}']).encode("ascii")
+
+
+def signature_values(
+    components: Sequence[Component], key: "SigningKey", created: int, expires: int, tag: str
+) -> tuple[str, str]:
+    """Sign `components`; return the values of a member of Signature-Input and of Signature (RFC 9421, 4)."""
+    values: list[Parameter] = [("created", created), ("expires", expires), ("keyid", key.id), ("tag", tag)]
+    signed = parameters(components, values)
+    return signed, byte_sequence(key.sign(signature_base(components, signed)))
 
 
 def byte_sequence(data: bytes) -> str:

@@ -3,14 +3,9 @@
     dictionary   Signature-Agent: sig="https://bot.example"      the working group's form
     string       Signature-Agent: "https://bot.example"          the form that deployed verifiers accept
 
-A signature covers the authority of the request and the field Signature-Agent. So one signature serves all
-requests to an authority for `signature_reuse` seconds, and a redirect to another authority is signed anew.
-The section "Requests" of `signing/README.md` states how much CPU time signatures cost.
-
-With `sign_when = "challenge"`, requests are signed only for authorities that have asked for signatures,
-either with an Accept-Signature field (RFC 9421, 5) or with an answer 401 or 403 whose WWW-Authenticate names
-signatures. At most `signature_hosts_max` challenges and signatures are remembered. The oldest challenges and
-signatures are forgotten first.
+`signing/README.md`, "Requests", states what a signature covers, which answers ask for one, and how much CPU time
+signatures cost. At most `signature_hosts_max` challenges and signatures are remembered. The oldest challenges
+and signatures are forgotten first.
 """
 
 import logging
@@ -22,7 +17,7 @@ from typing import Any, NamedTuple
 from crawler.config import IdentityConfig
 from crawler.errors import ConfigError
 from crawler.signing.key_file import OFF, KeyFile
-from crawler.signing.message_signatures import Component, byte_sequence, parameters, signature_base
+from crawler.signing.message_signatures import Component, signature_values
 from crawler.signing.signing_keys import signing
 
 log = logging.getLogger("crawler")
@@ -86,16 +81,8 @@ class RequestSigner:
         else:
             identifier, header = '"signature-agent"', agent
         components: list[Component] = [('"@authority"', authority.lower()), (identifier, agent)]
-        signed = parameters(
-            components,
-            [
-                ("created", created),
-                ("expires", created + int(self._identity.signature_lifetime)),
-                ("keyid", key.id),
-                ("tag", TAG),
-            ],
-        )
-        signature = byte_sequence(key.sign(signature_base(components, signed)))
+        expires = created + int(self._identity.signature_lifetime)
+        signed, signature = signature_values(components, key, created, expires, TAG)
         lines = (
             f"Signature-Agent: {header}\r\n"
             f"Signature-Input: {LABEL}={signed}\r\n"

@@ -13,13 +13,10 @@ the directory reject requests until their copy expires.
 import hashlib
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from math import inf
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from crawler.config.schema import SIGNATURE_LIFETIME_MAX
 from crawler.errors import ConfigError, UsageError
-
-if TYPE_CHECKING:
-    from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 DIRECTORY_AGE = 86_400.0  # seconds for which clients may keep a copy of the key directory
 PRIVATE_BYTES = 32
@@ -31,7 +28,12 @@ class SigningKey:
     __slots__ = ("_private", "begins", "ends", "id", "x")
 
     def __init__(self, private: bytes, begins: float = 0.0, ends: float = inf) -> None:
-        self._private = _ed25519(private)
+        try:
+            # Imported here because only crawls that sign need it.
+            from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+        except ImportError:
+            raise ConfigError("signing needs the package cryptography: pip install 'crawler[sign]'") from None
+        self._private = Ed25519PrivateKey.from_private_bytes(private)
         self.begins, self.ends = begins, ends
         self.x = encode(self._private.public_key().public_bytes_raw())
         self.id = thumbprint(self.x)
@@ -101,12 +103,3 @@ def decode(text: str) -> bytes:
 def thumbprint(x: str) -> str:
     """Return the thumbprint of an Ed25519 key: SHA-256 of its required members in order (RFC 7638, 3)."""
     return encode(hashlib.sha256(f'{{"crv":"Ed25519","kty":"OKP","x":"{x}"}}'.encode()).digest())
-
-
-def _ed25519(private: bytes) -> "Ed25519PrivateKey":
-    try:
-        # Imported here because only crawls that sign need it.
-        from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
-    except ImportError:
-        raise ConfigError("signing needs the package cryptography: pip install 'crawler[sign]'") from None
-    return Ed25519PrivateKey.from_private_bytes(private)

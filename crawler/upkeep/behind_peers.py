@@ -1,10 +1,9 @@
 """Finds and repairs processes that are behind their peers, that is, which have lost links that they had confirmed.
 
-A process confirms links once they are durable, and the sender then deletes them. After that, the store of the
-receiver may be replaced by an earlier state, or rebuilt after damage. The links that the receiver confirmed
-after this earlier state are then lost on both sides. Both sides count the links that were ever durable at the
-receiver (`splitter/spool.py`), so the comparison is exact. Peers compare the counts at each greeting and
-refuse a process that is behind. This module compares the counts of the processes in one directory.
+A process confirms links once they are durable, and the sender then deletes them. If the store of the receiver is
+later replaced by an earlier state, or rebuilt after damage, links that it confirmed are lost on both sides. Both
+sides count the links that were ever durable at the receiver (`splitter/spool.py`), so the comparison is exact.
+Peers compare the counts at each greeting; this module compares the counts of the processes in one directory.
 """
 
 from collections import Counter
@@ -15,7 +14,7 @@ from crawler.clock import Clock
 from crawler.config import Config
 from crawler.crawl.directory import CrawlDirectory
 from crawler.process.opening.stages import Stages, at_rest
-from crawler.upkeep.recover import Recovery
+from crawler.upkeep.recover import recover_links
 from crawler.upkeep.repair import RepairNote
 from crawler.wording import several
 
@@ -115,7 +114,7 @@ def recover(
     total, problems = 0, []
     for name in peers:
         with at_rest(config, directory, name, clock=clock) as stages:
-            recovery = Recovery(stages, lost)
-            total += recovery.run()
-        problems += [f"{name}: {line}" for line in recovery.problems]
+            count, unread = recover_links(stages, lost)
+        total += count
+        problems += [f"{name}: {line}" for line in unread]
     return total, problems

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
-from typing import Protocol
 
 from crawler.clock import Clock
 from crawler.config import Config
@@ -15,9 +14,10 @@ from crawler.errors import DamageError
 from crawler.export.worker_pool import WorkerPool
 from crawler.pages.captures import Problem
 from crawler.pages.damage import PROBLEMS_MAX, SegmentPart
-from crawler.process.opening.process_views import ProcessViews
+from crawler.process.committing.counters import RECOVERIES
 from crawler.process.opening.stages import BALLAST, Stages, at_rest
-from crawler.storage.commit import CommitPoint
+from crawler.records import SplitterCounts
+from crawler.storage.commit import Change
 from crawler.storage.engines import AUTO, Choice, open_store
 from crawler.storage.engines import repair as repair_store
 from crawler.storage.files import Lock
@@ -25,7 +25,6 @@ from crawler.storage.keys import BY_BUCKET, EQUIVALENCES, KEPT, PARKED, TODO, bu
 from crawler.storage.kv import KeyValue, unseal
 from crawler.storage.reshard import load_json
 from crawler.upkeep import lost_receipts
-from crawler.upkeep.balance import balance
 from crawler.upkeep.rebuild import rebuild
 from crawler.upkeep.rediscover import refind
 from crawler.upkeep.repair import RepairNote
@@ -33,15 +32,14 @@ from crawler.urls.equivalence import Equivalences
 from crawler.urls.fingerprint import fingerprinter_of
 
 _TOLD_EVERY = 1000  # number of values after which the progress is told
+_NOTICES = ("splitter.scope_told", "splitter.signals_told", "splitter.credits_told")
 
 
-class Tell(Protocol):
-    """Receives the progress of a check: `done` of `whole` values or bytes were read (`whole` is 0 if unknown)."""
-
-    def __call__(self, what: str, done: int, whole: int = 0) -> None: ...
+# Receives the progress of a check: what is read, how much of it was read, and how much there is (0 if unknown).
+Tell = Callable[[str, int, int], None]
 
 
-def untold(what: str, done: int, whole: int = 0) -> None:
+def untold(what: str, done: int, whole: int) -> None:
     """Report no progress."""
 
 
@@ -57,17 +55,13 @@ def check(stages: Stages, processes: int = 1, tell: Tell = untold) -> list[str]:
     problems = list(views.problems())
     damaged, keys = _read_values(store, tell)
     problems += damaged
-    problems += _missing_keys(keys, stages.point)
-    problems += _queue_lengths(keys, views)
+    problems += _wrong_counts(keys, stages)
     problems += _foreign_keys(store, stages.topology)
     problems += lost_receipts.problems(store)
     problems += due.check()
-    told = partial(
-        tell, "bytes of WARC records", whole=sum(length for _, length in pages.committed_lengths())
-    )
-    problems += [
-        f"{problem.where}: {problem.message}" for problem in pages.check(partial(_shared, processes, told))
-    ]
+    whole = sum(length for _, length in pages.committed_lengths())
+    read = partial(_shared, processes, lambda done: tell("bytes of WARC records", done, whole))
+    problems += [f"{problem.where}: {problem.message}" for problem in pages.check(read)]
     return problems[:PROBLEMS_MAX]
 
 
@@ -100,7 +94,7 @@ def _read_values(store: KeyValue, tell: Tell) -> tuple[list[str], Counter[bytes]
     keys: Counter[bytes] = Counter()
     for number, (key, value) in enumerate(store.scan(b""), 1):
         if not number % _TOLD_EVERY:
-            tell("values of the store", number)
+            tell("values of the store", number, 0)
         found = family(key)
         keys[key[:2]] += 1
         if found is None:
@@ -113,25 +107,19 @@ def _read_values(store: KeyValue, tell: Tell) -> tuple[list[str], Counter[bytes]
     return problems, keys
 
 
-def _missing_keys(keys: Counter[bytes], point: CommitPoint) -> list[str]:
-    """Return a line for each counter in `KEPT` that differs from the number of keys that it should count."""
-    problems = []
-    for name, prefix in KEPT.items():
-        found, counted = keys[prefix], point.counters[name]
-        if found != counted:
-            problems.append(f"store: {found} keys {prefix.decode()}, but {counted} were written ({name})")
-    return problems
-
-
-def _queue_lengths(keys: Counter[bytes], views: ProcessViews) -> list[str]:
-    """Return a line for each queue whose number of URLs differs from the number that the host record states."""
-    counts = views.frontier_counts()
-    problems = []
-    for prefix, said in ((TODO, counts.todo), (PARKED, counts.parked)):
-        found = keys[prefix]
-        if found != said:
-            problems.append(f"store: {found} keys {prefix.decode()}, but the host records say {said}")
-    return problems
+def _wrong_counts(keys: Counter[bytes], stages: Stages) -> list[str]:
+    """Return a line for each kind of keys whose number differs from its counter, or from that in the host records."""
+    written, queues = stages.point.counters, stages.views.frontier_counts()
+    stated = [
+        (prefix, written[name], f"{written[name]} were written ({name})") for name, prefix in KEPT.items()
+    ]
+    for prefix, count in ((TODO, queues.todo), (PARKED, queues.parked)):
+        stated.append((prefix, count, f"the host records say {count}"))
+    return [
+        f"store: {keys[prefix]} keys {prefix.decode()}, but {said}"
+        for prefix, count, said in stated
+        if keys[prefix] != count
+    ]
 
 
 def _foreign_keys(store: KeyValue, topology: Topology) -> list[str]:
@@ -179,11 +167,15 @@ def repair(
         StoreError: the disk failed.
     """
     folder, note = directory.process(name), RepairNote(directory, name)
-    done, _ = repair_before_opening(folder, config.store.engine, partial(note.begin, store_damaged=True))
+    done = repair_before_opening(folder, config.store.engine, partial(note.begin, store_damaged=True))
     found: list[str] = []
     if not (note.store_damaged or note.cut_off):
-        found, opening = _opened(config, directory, name, clock, processes, tell)
-        done += opening
+        try:
+            with at_rest(config, directory, name, clock=clock) as stages:
+                found = check(stages, processes, tell)
+                done += repaired(stages)
+        except DamageError as error:
+            found = [str(error)]
         if not found:
             note.end()
             return done, []
@@ -217,22 +209,38 @@ def mend_stores(directory: CrawlDirectory) -> list[str]:
     lines = []
     for name in directory.process_names():
         note = RepairNote(directory, name)
-        done, _ = repair_before_opening(
-            directory.process(name), before=partial(note.begin, store_damaged=True)
-        )
-        lines += [f"{name}: {line}" for line in done]
+        before = partial(note.begin, store_damaged=True)
+        lines += [f"{name}: {line}" for line in repair_before_opening(directory.process(name), before=before)]
     return lines
 
 
-def _opened(
-    config: Config, directory: CrawlDirectory, name: str, clock: Clock, processes: int, tell: Tell
-) -> tuple[list[str], list[str]]:
-    """Open the stages; return the problems found in them, and the repairs made when they were opened."""
-    try:
-        with at_rest(config, directory, name, clock=clock) as stages:
-            return check(stages, processes, tell), repaired(stages)
-    except DamageError as error:
-        return [str(error)], []
+def balance(stages: Stages) -> None:
+    """Set the counters of messages to peers so that they agree with the outbox (`process/committing/counters.py`).
+
+    The outbox and the counters are stored under different keys, so damage may have removed one and not the
+    other. Then they would contradict each other forever, and a reshard would refuse the crawl.
+    """
+    counts = stages.views.splitter_counts()
+    if counts is None:
+        return
+    change = Change(sync=True)
+    change.count(RECOVERIES)
+    for name, difference in corrections(counts, stages.point.counters["urls.to_outbox"]).items():
+        change.count(name, difference)
+    stages.commits.commit_now(change)
+
+
+def corrections(counts: SplitterCounts, to_outbox: int) -> dict[str, int]:
+    """Return what to add to each counter.
+
+    If there are more notices than messages went through the outbox, all messages count as links.
+    """
+    passed = counts.sent + counts.waiting + counts.repeated
+    told = dict(zip(_NOTICES, (counts.scope_told, counts.signals_told, counts.credits_told), strict=True))
+    forgotten = {name: -told[name] for name in _NOTICES} if sum(told.values()) > passed else {}
+    links = passed - sum(told.values()) - sum(forgotten.values())
+    # the links to peers are also in the equation of all links, in which `resharded` balances them
+    return {**forgotten, "urls.to_outbox": links - to_outbox, "urls.resharded": links - to_outbox}
 
 
 def _equivalences(folder: Path) -> Equivalences:
@@ -253,13 +261,11 @@ def repaired(stages: Stages) -> list[str]:
 
 def repair_before_opening(
     folder: Path, engine: Choice = AUTO, before: Callable[[], None] = lambda: None
-) -> tuple[list[str], bool]:
+) -> list[str]:
     """Free the ballast, so that a full disk has room. Then rebuild the store if it cannot be opened or read.
 
-    Return a list of what was done, one line each, and whether the store was rebuilt. `before` is called
-    before the store is rebuilt, or before a new store replaces one that is missing.
-
-    Before the ballast is freed, nothing is written.
+    Return what was done, one line each. `before` is called before the store is rebuilt, or before a new store
+    replaces one that is missing. Before the ballast is freed, nothing is written.
 
     Raises:
         DirectoryError: a process uses the folder.
@@ -269,9 +275,8 @@ def repair_before_opening(
     with Lock(folder / "node.lock", folder.name):
         if not (folder / "store").exists():
             before()
-        done, rebuilt = repair_store(folder / "store", engine, before)
-        lines += [done] if done else []
-    return lines, rebuilt
+        done, _ = repair_store(folder / "store", engine, before)
+    return [*lines, done] if done else lines
 
 
 def _free_ballast(folder: Path) -> list[str]:

@@ -23,54 +23,36 @@ from crawler.upkeep.stored_links import StoredLinks
 _LINKS_AT_ONCE = 10_000
 
 
-class Recovery:
-    """Searches one archive for links whose owner is `lost`, a peer of this process, and queues the links for it."""
+def recover_links(stages: Stages, lost: str) -> tuple[int, list[str]]:
+    """Search the archive of one process for links whose owner is `lost`, one of its peers, and queue them for it.
 
-    def __init__(self, stages: Stages, lost: str) -> None:
-        if lost not in stages.topology.peers:
-            raise UsageError(f"{lost!r} is not among the processes {', '.join(stages.topology.names)}")
-        self._lost = lost
-        self._outbox, self._commits, self._knowledge = (
-            stages.outbox,
-            stages.commits,
-            stages.decisions.knowledge,
-        )
-        self._store = stages.store
-        self._stored = StoredLinks(stages)
-        self._links: dict[int, Link] = {}
-        self._queued: set[int] = set()
-        self._told = False
+    Return the number of links that were queued, and a line for each page that could not be read.
+    """
+    if lost not in stages.topology.peers:
+        raise UsageError(f"{lost!r} is not among the processes {', '.join(stages.topology.names)}")
+    stored, queued, links = StoredLinks(stages), set[int](), list[Link]()
+    change = Change(sync=True)
+    stages.decisions.knowledge.announce(change, [lost])  # the lost process must learn the scope again
+    for link in stored.owned_by(lost):
+        if link.fingerprint not in queued:
+            queued.add(link.fingerprint)
+            links.append(link)
+        if len(links) >= _LINKS_AT_ONCE:
+            _queue(stages, lost, change, links)
+            change, links = Change(sync=True), []
+    _queue(stages, lost, change, links)
+    stages.outbox.start_over(lost)
+    change = Change(sync=True)
+    change.count(RECOVERIES)
+    forget_sent_seeds(stages.store, change)
+    stages.commits.commit_now(change)
+    return len(queued), stored.problems
 
-    @property
-    def problems(self) -> list[str]:
-        """Return a line for each page that could not be read."""
-        return self._stored.problems
 
-    def run(self) -> int:
-        """Read the whole archive. Return the number of links that were queued."""
-        for link in self._stored.owned_by(self._lost):
-            if link.fingerprint not in self._queued:
-                self._queued.add(link.fingerprint)
-                self._links[link.fingerprint] = link
-            if len(self._links) >= _LINKS_AT_ONCE:
-                self._commit()
-        self._commit()
-        self._outbox.start_over(self._lost)
-        change = Change(sync=True)
-        change.count(RECOVERIES)
-        forget_sent_seeds(self._store, change)
-        self._commits.commit_now(change)
-        return len(self._queued)
-
-    def _commit(self) -> None:
-        """Queue the links found, together with the scope, which the lost process must learn again."""
-        links, self._links = list(self._links.values()), {}
-        change = Change(sync=True)
-        if not self._told:
-            self._told = True
-            self._knowledge.announce(change, [self._lost])
-        if links:
-            change.foreign.append((self._lost, links))
-            change.count("urls.to_outbox", len(links))
-            change.count("urls.resharded", len(links))
-        self._commits.commit_now(change)
+def _queue(stages: Stages, lost: str, change: Change, links: list[Link]) -> None:
+    """Add links to a change, and commit it."""
+    if links:
+        change.foreign.append((lost, links))
+        change.count("urls.to_outbox", len(links))
+        change.count("urls.resharded", len(links))
+    stages.commits.commit_now(change)

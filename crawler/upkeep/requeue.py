@@ -34,7 +34,7 @@ from crawler.storage.keys import (
     PARKED,
     TODO,
 )
-from crawler.storage.kv import DiskStore, scan_prefix, seal, unseal
+from crawler.storage.kv import scan_prefix, seal, unseal
 from crawler.storage.reshard import load, pack
 from crawler.upkeep.repair import WAITING_LINKS, Repair
 from crawler.wording import several
@@ -44,27 +44,24 @@ class Requeue:
     """First repairs the queues (`mend_queues`), and then the DUE (`renew_due`, which needs the queue lengths)."""
 
     def __init__(self, repair: Repair) -> None:
-        self._repair = repair
+        self._repair, self._store, self._writer = repair, repair.store, repair.writer
         self._queued: set[int] = set()  # fingerprints of queued URLs
-        self._forgot_peers = False  # True if the counts of links from peers were removed
         self._todo = self._parked = 0
 
     def mend_queues(self) -> None:
         """Keep one queue entry per URL, for known hosts only. Correct the queue lengths in host records and totals."""
-        stored = scan_prefix(self._repair.store, HOST)
+        stored = scan_prefix(self._store, HOST)
         hosts = {key[2:]: full_record(key, unseal(key, value)) for key, value in stored}
-        todo: Counter[bytes] = Counter()
-        parked: Counter[bytes] = Counter()
+        todo, parked, rules = Counter[bytes](), Counter[bytes](), Counter[str]()
         cursor: dict[bytes, int] = {}
-        rules: Counter[str] = Counter()
-        meta = load(self._repair.store, FRONTIER, Meta, Meta())
+        meta = load(self._store, FRONTIER, Meta, Meta())
         dropped = 0
         for prefix, counts in ((TODO, todo), (PARKED, parked)):
-            for key, value in scan_prefix(self._repair.store, prefix):
+            for key, value in scan_prefix(self._store, prefix):
                 host, order, entry = key[2:10], int.from_bytes(key[10:], "big"), decode(key, value)
                 meta.sequence = max(meta.sequence, order & SEQUENCE_MAX)
                 if host not in hosts or entry.fingerprint in self._queued:
-                    self._repair.writer.delete(key)
+                    self._writer.delete(key)
                     dropped += 1
                     continue
                 self._queued.add(entry.fingerprint)
@@ -82,27 +79,23 @@ class Requeue:
             fields[5:8] = [min(fields[5], cursor.get(host, fields[5])), todo[host], parked[host]]
             value = RECORD.pack(*fields) + payload[RECORD.size :]
             if value != payload:
-                self._repair.writer.put(HOST + host, seal(value))
+                self._writer.put(HOST + host, seal(value))
         meta.parked = dict(rules)
-        self._repair.writer.put(FRONTIER, pack(meta))
+        self._writer.put(FRONTIER, pack(meta))
         self._todo, self._parked = todo.total(), parked.total()
-        self._repair.writer.flush()
+        self._writer.flush()
 
     def forget_peers(self) -> None:
         """If the store is damaged, delete the counts of links from peers. Then all are recovered (`behind_peers.py`)."""
-        if not self._repair.store_damaged:
-            return
-        for key, _ in scan_prefix(self._repair.store, INBOX):
-            self._repair.writer.delete(key)
-        self._forgot_peers = True
-        self._repair.writer.flush()
+        if self._repair.store_damaged:
+            for key, _ in scan_prefix(self._store, INBOX):
+                self._writer.delete(key)
+            self._writer.flush()
 
     def renew_due(self) -> list[Link]:
         """Write one run of all known URLs, an empty links log and matching counters. Return the links of the old log."""
-        known = {
-            int.from_bytes(key[2:], "big") for key, _ in scan_prefix(self._repair.store, PAGE)
-        } | self._queued
-        config, store = self._repair.config, self._repair.store
+        pages = {int.from_bytes(key[2:], "big") for key, _ in scan_prefix(self._store, PAGE)}
+        known, config = pages | self._queued, self._repair.config
         manifest = Manifest(config.urls.fingerprint, self._repair.fingerprinter.check_value)
         links = self._waiting_links()
         if known:
@@ -110,11 +103,14 @@ class Requeue:
             run = DiskRuns(self._repair.folder / "due", []).write([keys], len(keys), step="repair")
             manifest.runs.append(run.entry)
             run.close()
-        repeats = _load_or(store, DUE_FLUSHED, Flushed()).known
-        self._repair.writer.put(DUE_RUNS, pack(manifest))
-        self._repair.writer.put(DUE_LINKS, pack(Appended(0, repeats + len(known))))
-        self._repair.writer.put(DUE_FLUSHED, pack(Flushed(0, repeats, len(known))))
-        self._repair.writer.put(COUNTERS, pack(self._counters(repeats, len(known))))
+        try:
+            repeats = load(self._store, DUE_FLUSHED, Flushed, Flushed()).known
+        except (DamageError, msgspec.MsgspecError):
+            repeats = Flushed().known
+        self._writer.put(DUE_RUNS, pack(manifest))
+        self._writer.put(DUE_LINKS, pack(Appended(0, repeats + len(known))))
+        self._writer.put(DUE_FLUSHED, pack(Flushed(0, repeats, len(known))))
+        self._writer.put(COUNTERS, pack(self._counters(repeats, len(known))))
         self._repair.done.append(f"due: one run of {several(len(known), 'known URL')} was written")
         return links
 
@@ -130,28 +126,21 @@ class Requeue:
         return links
 
     def _counters(self, repeats: int, known: int) -> dict[str, int]:
-        counters = dict(load_counters(self._repair.store))
+        counters = dict(load_counters(self._store))
         for name, at_least in self._count_outcomes().items():
             counters[name] = max(counters.get(name, 0), at_least)
         counters["urls.to_due"] = repeats + known
-        if self._forgot_peers:
+        if self._repair.store_damaged:
             counters |= dict.fromkeys(FROM_PEERS, 0)
         counters["urls.done"] = known - self._todo - self._parked
         count = counters.get
         gone_on = count("urls.cache_hits", 0) + count("urls.to_outbox", 0) + repeats + known
         counters["urls.resharded"] = gone_on - count("urls.accepted", 0) - count("urls.received", 0)
         for name, prefix in KEPT.items():
-            counters[name] = sum(1 for _ in scan_prefix(self._repair.store, prefix))
+            counters[name] = sum(1 for _ in scan_prefix(self._store, prefix))
         return counters
 
     def _count_outcomes(self) -> dict[str, int]:
         """Count the page records by the outcome of the last fetch. The stored counters may be lost or outdated."""
-        records = (unpack_record(key, value) for key, value in scan_prefix(self._repair.store, PAGE))
+        records = (unpack_record(key, value) for key, value in scan_prefix(self._store, PAGE))
         return dict(Counter(f"pages.{record.outcome}" for record in records))
-
-
-def _load_or(store: DiskStore, key: bytes, default: Flushed) -> Flushed:
-    try:
-        return load(store, key, Flushed, default)
-    except (DamageError, msgspec.MsgspecError):
-        return default

@@ -250,41 +250,6 @@ def test_follow_selects_links(web: Web, tmp_path: Path, follow: Any, expected: i
     assert len(web.paths()) == expected
 
 
-def test_a_page_at_which_the_loop_was_left_is_delivered_again(web: Web, tmp_path: Path) -> None:
-    async def first() -> str:
-        async with crawler.Crawl(SETTINGS, directory=tmp_path, seeds=web.url()) as crawling:
-            async for found in crawling.pages():
-                if "/product/" in found.url:
-                    return found.url
-        raise AssertionError
-
-    async def rest() -> list[str]:
-        async with crawler.Crawl(SETTINGS, directory=tmp_path) as crawling:
-            return [found.url async for found in crawling.pages()]
-
-    left = asyncio.run(first())
-    later = asyncio.run(rest())
-    assert left in later and web.url() not in later
-    assert len(web.paths()) == len(set(web.paths()))
-
-
-def test_stored_pages_can_be_read(web: Web, tmp_path: Path) -> None:
-    """`stored()` works while the crawl is open and while it is not.
-
-    `stored()` yields neither robots.txt files nor pages that were not fetched.
-    """
-    crawl(web, tmp_path, lambda _: None)
-    crawling = crawler.Crawl(directory=tmp_path / "crawl")
-    assert {found.url: found.css("title").text for found in crawling.stored()}[web.url("/about")] == "About"
-    assert len(list(crawling.stored())) == PRODUCTS + 6
-
-    async def opened() -> int:
-        async with crawler.Crawl(SETTINGS, directory=tmp_path / "crawl") as crawling:
-            return len(list(crawling.stored()))
-
-    assert asyncio.run(opened()) == PRODUCTS + 6
-
-
 def test_fresh_renames_the_earlier_crawl(web: Web, tmp_path: Path) -> None:
     for _ in range(2):
         crawl(web, tmp_path, lambda _: None, follow=False, fresh=True)
@@ -389,8 +354,6 @@ def test_cached_reuses_answers_of_earlier_runs(tmp_path: Path) -> None:
 
 
 def test_items_are_appended_after_a_torn_row_is_removed(tmp_path: Path) -> None:
-    from crawler.api.item_files import open_items
-
     for name, torn in (("a.jsonl", b'{"a"'), ("a.csv", b"3,")):
         for n in range(2):
             items = open_items(tmp_path / name)
@@ -403,8 +366,6 @@ def test_items_are_appended_after_a_torn_row_is_removed(tmp_path: Path) -> None:
 
 
 def test_mistakes_raise_clear_errors(web: Web, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="must end in one of .jsonl"):
-        crawl(web, tmp_path, lambda _: None, items=tmp_path / "items.xlsx")
     with pytest.raises(ConfigError, match="not a regular expression"):
         crawl(web, tmp_path, lambda _: None, follow=["("])
     with pytest.raises(ConfigError, match="not a CSS selector"):
@@ -441,18 +402,3 @@ def test_fetch_ends_at_the_first_failure_of_a_host() -> None:
         url = web.url()
     with pytest.raises(NoSeedError, match=": connection refused or timed out$"):
         crawler.fetch(url, settings)
-
-
-def test_a_loop_over_pages_may_end_early(tmp_path: Path) -> None:
-    """The crawl stops cleanly, although other pages still wait for the loop."""
-    site = {"/": page(*(f"/{n}" for n in range(20)))} | {f"/{n}": page() for n in range(20)}
-    with Web(site) as web:
-
-        async def first() -> str:
-            async with crawler.Crawl(SETTINGS, directory=tmp_path / "crawl", seeds=web.url()) as crawl:
-                pages = crawl.pages()
-                await anext(pages)
-                await pages.aclose()  # type: ignore[attr-defined]
-                return str(crawl.report["stopped_by"])
-
-        assert asyncio.run(first()) == "closed"

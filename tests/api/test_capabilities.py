@@ -192,25 +192,22 @@ def test_each_cookie_jar_is_a_separate_visitor(tmp_path: Path) -> None:
     def account(asked: ReceivedRequest) -> Answer:
         return page(text=f"of {asked.headers.get('Cookie')}")
 
-    class Two:
-        def __init__(self) -> None:
-            self.read: list[tuple[str, str]] = []
+    seen: list[tuple[str, str]] = []
 
-        def parse(self, found: crawler.Page) -> Iterator[crawler.Request]:
-            for name in ("alice", "bob"):
-                yield crawler.Request("/in", self.inside, {"name": name}, body={"user": name}, jar=name)
+    def parse(found: crawler.Page) -> Iterator[crawler.Request]:
+        for name in ("alice", "bob"):
+            yield crawler.Request("/in", inside, {"name": name}, body={"user": name}, jar=name)
 
-        def inside(self, found: crawler.Page) -> Iterator[crawler.Request]:
-            name = found.meta["name"]
-            yield crawler.Request("/account", self.account, {"name": name}, jar=name)
+    def inside(found: crawler.Page) -> Iterator[crawler.Request]:
+        name = found.meta["name"]
+        yield crawler.Request("/account", take, {"name": name}, jar=name)
 
-        def account(self, found: crawler.Page) -> None:
-            self.read.append((found.meta["name"], found.css("title").text))
+    def take(found: crawler.Page) -> None:
+        seen.append((found.meta["name"], found.css("title").text))
 
-    two = Two()
     with Web({"/": page(), "/in": sign_in, "/account": account}) as web:
-        crawl(web.url(), tmp_path, two.parse)
-    assert sorted(two.read) == [("alice", "of user=alice"), ("bob", "of user=bob")]
+        crawl(web.url(), tmp_path, parse)
+    assert sorted(seen) == [("alice", "of user=alice"), ("bob", "of user=bob")]
 
 
 def test_the_least_recently_used_jar_is_dropped() -> None:
@@ -229,21 +226,16 @@ def test_a_request_goes_through_its_own_proxy(tmp_path: Path) -> None:
     """
     seen: list[str] = []
 
-    def through(found: crawler.Page) -> None:
+    def parse(found: crawler.Page) -> Iterator[crawler.Request]:
+        yield crawler.Request("/a", take, proxy=proxy)
+        yield crawler.Request("/b", take)
+
+    def take(found: crawler.Page) -> None:
         seen.append(found.text)
 
     with Web({"/a": "far"}) as far, Web({"/": page(), "/b": "direct"}) as web:
         proxy = f"http://me:Sesame@localhost:{far.port}"
-
-        class Both:
-            def parse(self, found: crawler.Page) -> Iterator[crawler.Request]:
-                yield crawler.Request("/a", self.through, proxy=proxy)
-                yield crawler.Request("/b", self.through)
-
-            def through(self, found: crawler.Page) -> None:
-                through(found)
-
-        crawl(web.url(), tmp_path, Both().parse)
+        crawl(web.url(), tmp_path, parse)
         assert sorted(seen) == ["direct", "far"]
         assert "/a" not in web.paths() and far.paths() == ["/a"]
         assert far.asked[0].headers["Proxy-Authorization"].startswith("Basic ")
@@ -275,23 +267,19 @@ def test_the_proxy_of_a_request_that_does_not_answer_delays_only_this_request(tm
 
 @pytest.mark.parametrize("proxies_max", [1, 100])
 def test_more_proxies_than_the_limit(tmp_path: Path, proxies_max: int) -> None:
-    class Many:
-        def __init__(self, proxies: list[str]) -> None:
-            self.proxies = proxies
-            self.read: list[str] = []
+    seen: list[str] = []
 
-        def parse(self, found: crawler.Page) -> Iterator[crawler.Request]:
-            for n, proxy in enumerate(self.proxies):
-                yield crawler.Request(f"/{n}", self.take, proxy=proxy)
+    def parse(found: crawler.Page) -> Iterator[crawler.Request]:
+        for n, each in enumerate((one, two, one, two)):
+            yield crawler.Request(f"/{n}", take, proxy=f"http://localhost:{each.port}")
 
-        def take(self, found: crawler.Page) -> None:
-            self.read.append(found.text)
+    def take(found: crawler.Page) -> None:
+        seen.append(found.text)
 
     settings = QUICK | {"fetch": {"request_proxies_max": proxies_max}}
     with Web({"/": page()}) as web, Web({}, other="one") as one, Web({}, other="two") as two:
-        many = Many([f"http://localhost:{each.port}" for each in (one, two, one, two)])
-        crawl(web.url(), tmp_path, many.parse, config=settings)
-    assert sorted(many.read) == ["one", "one", "two", "two"]
+        crawl(web.url(), tmp_path, parse, config=settings)
+    assert sorted(seen) == ["one", "one", "two", "two"]
 
 
 def test_items_pass_through_the_processors(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -6,7 +6,7 @@ import json
 import os
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from tests.end_to_end.web import SETTINGS, ReceivedRequest, Web, page
 from tests.upgrade.support import unpacked
 
 
-def test_a_crawl_of_several_processes_is_not_opened_as_one(tmp_path: Path) -> None:
+async def test_a_crawl_of_several_processes_is_not_opened_as_one(tmp_path: Path) -> None:
     """The other processes have pages and links that this one would miss."""
     directory = CrawlDirectory(tmp_path / "crawl")
     directory.create()
@@ -35,23 +35,16 @@ def test_a_crawl_of_several_processes_is_not_opened_as_one(tmp_path: Path) -> No
         directory.note_state(name, 0)
     directory.settings.save(convert({"crawl": {"processes": 2}}))
     before = directory.settings.file.read_bytes()
-
-    async def begin() -> None:
+    with pytest.raises(CrawlerError, match="reshard"):
         async with crawler.Crawl({"crawl": {"processes": 1}}, directory=directory.path):
             pass
-
-    with pytest.raises(CrawlerError, match="reshard"):
-        asyncio.run(begin())
     assert directory.settings.file.read_bytes() == before
 
 
-def test_one_object_is_one_of_several_processes_only_if_it_is_told_so(tmp_path: Path) -> None:
-    async def begin() -> None:
+async def test_one_object_is_one_of_several_processes_only_if_it_is_told_so(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="`crawler crawl --processes N` starts several"):
         async with crawler.Crawl({"crawl": {"processes": 2}}, directory=tmp_path / "crawl"):
             pass
-
-    with pytest.raises(UsageError, match="`crawler crawl --processes N` starts several"):
-        asyncio.run(begin())
 
 
 ROUTES = {"/": page("/a", "/b"), "/a": page(text="a"), "/b": page(text="b")}
@@ -80,19 +73,6 @@ def fetched_by(crawl: crawler.Crawl) -> int:
 # ---- seeds and settings ----
 
 
-@pytest.mark.parametrize("seeds", [5, [5], ["http://a.org/", None], (b"http://a.org/",)])
-def test_wrong_seeds_are_refused_at_once(tmp_path: Path, seeds: Any) -> None:
-    with pytest.raises(UsageError, match="seeds: expected"):
-        crawler.Crawl(directory=tmp_path / "crawl", seeds=seeds)
-    assert not (tmp_path / "crawl").exists()
-
-
-def test_the_seeds_of_an_iterator_are_checked_when_they_are_read(tmp_path: Path, web: Web) -> None:
-    crawl = crawler.Crawl(SETTINGS, directory=tmp_path / "crawl", seeds=iter([web.url("/"), 5]))
-    with pytest.raises(UsageError, match=r"expected a URL or a crawler\.Request, got 5"):
-        fetched_by(crawl)
-
-
 def test_a_single_seed_may_be_a_url_or_a_request(tmp_path: Path, web: Web) -> None:
     assert fetched_by(crawler.Crawl(SETTINGS, directory=tmp_path / "url", seeds=web.url("/"))) == 3
     request = crawler.Request(web.url("/"))
@@ -118,68 +98,11 @@ def test_a_directory_of_an_earlier_version_is_upgraded_before_its_settings_are_r
     assert len(list(crawler.Crawl(convert({}), directory=again).stored())) > 0
 
 
-def test_wrong_items_files_are_refused_at_once(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="items: expected a class for each file, got 'Book'"):
-        crawler.Crawl(directory=tmp_path / "crawl", items={"Book": "books.jsonl"})
-
-
 def test_a_request_as_a_seed_is_sent_as_it_was_given(tmp_path: Path, web: Web) -> None:
     seeds = [crawler.Request(web.url("/a"), method="POST", body=b"x=1"), web.url("/b")]
     assert fetched_by(crawler.Crawl(SETTINGS, directory=tmp_path / "crawl", seeds=seeds)) == 2
     sent = {asked.path: (asked.method, asked.body) for asked in web.asked}
     assert (sent["/a"], sent["/b"]) == (("POST", b"x=1"), ("GET", b""))
-
-
-def test_requests_of_a_callback_are_sent_in_the_order_of_their_priority(tmp_path: Path, web: Web) -> None:
-    paths = [f"/{n}" for n in range(6)]
-    web.routes |= {path: page(text=path) for path in paths}
-
-    def parse(found: crawler.Page) -> Iterator[crawler.Request]:
-        if found.url == web.url("/"):
-            for priority, path in enumerate(paths):
-                yield crawler.Request(web.url(path), callback=None, priority=priority)
-
-    seed = web.url("/")
-    fetched_by(crawler.Crawl(SETTINGS, directory=tmp_path / "crawl", seeds=seed, parse=parse, follow=False))
-    assert [path for path in web.paths() if path in paths] == paths[::-1]
-
-
-@pytest.mark.parametrize("given", ["auto", False, True])
-def test_cookies_are_kept_for_code_that_makes_requests(tmp_path: Path, given: Any) -> None:
-    kept = {}
-    for name, more in {
-        "none": {},
-        "parse": {"parse": lambda page: ()},
-        "request": {"seeds": [crawler.Request("http://a.org/")]},
-    }.items():
-        crawl = crawler.Crawl({"fetch": {"cookies": given}}, directory=tmp_path / name, **more)
-        kept[name] = crawl.config.fetch.cookies
-    by_code = True if given == "auto" else given
-    assert kept == {"none": given, "parse": by_code, "request": by_code}
-
-
-@pytest.mark.parametrize("follow", [True, False, ["/a$"]])
-def test_sitemaps_and_feeds_are_read_only_if_all_links_are_followed(tmp_path: Path, follow: Any) -> None:
-    read = {"robots": True, "guess": True, "feeds": True}
-    crawl = crawler.Crawl({"sitemaps": read}, directory=tmp_path / "crawl", follow=follow)
-    sitemaps = crawl.config.sitemaps
-    assert (sitemaps.robots, sitemaps.guess, sitemaps.feeds) == (follow is True,) * 3
-
-
-@pytest.mark.parametrize(("follow", "pages"), [(True, 3), (False, 1), (["/a$"], 2)])
-def test_only_the_wanted_links_are_followed(tmp_path: Path, web: Web, follow: Any, pages: int) -> None:
-    crawl = crawler.Crawl(SETTINGS, directory=tmp_path / "crawl", seeds=web.url("/"), follow=follow)
-    assert fetched_by(crawl) == pages
-
-
-def test_the_store_of_requests_is_private(tmp_path: Path, web: Web) -> None:
-    def parse(page: crawler.Page) -> Iterator[crawler.Request]:
-        yield from ()
-
-    for name, more in {"open": {}, "private": {"parse": parse}}.items():
-        fetched_by(crawler.Crawl(SETTINGS, directory=tmp_path / name, seeds=web.url("/"), **more))
-    modes = {name: (tmp_path / name / "p0/store").stat().st_mode & 0o777 for name in ("open", "private")}
-    assert modes["private"] == 0o700 != modes["open"]
 
 
 # ---- opening and closing ----
@@ -262,31 +185,29 @@ def test_a_directory_in_use_by_a_write_is_not_closed(tmp_path: Path, web: Web) -
     assert is_free(tmp_path / "crawl")
 
 
+async def urls_of(directory: Path) -> list[str]:
+    """Continue a crawl; return the URLs of its pages."""
+    async with crawler.Crawl(SETTINGS, directory=directory) as crawl:
+        return [page.url async for page in crawl.pages()]
+
+
 @pytest.mark.parametrize("closed_first", [True, False])
-def test_a_loop_that_is_left_ends_the_run_and_its_page_comes_again(
+async def test_a_loop_that_is_left_ends_the_run_and_its_page_comes_again(
     tmp_path: Path, web: Web, closed_first: bool
 ) -> None:
     """After `break`, Python closes the iterator at some time, perhaps only after the crawl was closed."""
-    directory = tmp_path / "crawl"
-
-    async def first() -> tuple[str, dict[str, Any]]:
-        async with crawler.Crawl(SETTINGS, directory=directory, seeds=web.url("/")) as crawl:
-            pages = crawl.pages()
-            url = (await anext(pages)).url
-            if closed_first:
-                await pages.aclose()
-        return url, crawl.report
-
-    async def rest() -> list[str]:
-        async with crawler.Crawl(SETTINGS, directory=directory) as crawl:
-            return [page.url async for page in crawl.pages()]
-
-    url, report = asyncio.run(first())
-    assert report["stopped_by"] == "closed"
-    assert sorted(asyncio.run(rest())) == sorted({url, *(web.url(path) for path in ROUTES)})
+    async with crawler.Crawl(SETTINGS, directory=tmp_path / "crawl", seeds=web.url("/")) as crawl:
+        pages = crawl.pages()
+        url = (await anext(pages)).url
+        if closed_first:
+            await pages.aclose()
+    assert crawl.report["stopped_by"] == "closed"
+    rest = await urls_of(tmp_path / "crawl")
+    assert sorted(rest) == sorted({url, *(web.url(path) for path in ROUTES)})
+    assert len(web.paths()) == len(set(web.paths())), "no page was fetched again"
 
 
-def test_a_page_that_arrives_after_the_loop_was_left_is_yielded_in_the_next_run(tmp_path: Path) -> None:
+async def test_a_page_that_arrives_after_the_loop_was_left_is_yielded_in_the_next_run(tmp_path: Path) -> None:
     """Fetches that are under way may finish before the run ends, and their pages are stored."""
     asked, left = threading.Event(), threading.Event()
 
@@ -295,8 +216,8 @@ def test_a_page_that_arrives_after_the_loop_was_left_is_yielded_in_the_next_run(
         left.wait(10.0)
         return page(text="a")
 
-    async def first(seed: str) -> None:
-        async with crawler.Crawl(SETTINGS, directory=tmp_path / "crawl", seeds=seed) as crawl:
+    with Web({"/": page("/a"), "/a": late}) as web:
+        async with crawler.Crawl(SETTINGS, directory=tmp_path / "crawl", seeds=web.url("/")) as crawl:
             pages = crawl.pages()
             await anext(pages)
             await asyncio.to_thread(asked.wait, 10.0)
@@ -306,28 +227,20 @@ def test_a_page_that_arrives_after_the_loop_was_left_is_yielded_in_the_next_run(
             left.set()
             await closing
         assert crawl.report["pages"] == {"fetched": 2}
-
-    async def rest() -> list[str]:
-        async with crawler.Crawl(SETTINGS, directory=tmp_path / "crawl") as crawl:
-            return [each.url async for each in crawl.pages()]
-
-    with Web({"/": page("/a"), "/a": late}) as web:
-        asyncio.run(first(web.url("/")))
-        assert web.url("/a") in asyncio.run(rest())
+        assert web.url("/a") in await urls_of(tmp_path / "crawl")
 
 
-def test_pages_that_wait_for_a_loop_that_is_left_do_not_hold_up_the_end(tmp_path: Path, web: Web) -> None:
-    async def left_at_two_pages() -> dict[str, Any]:
-        async with crawler.Crawl(SETTINGS, directory=tmp_path / "crawl", seeds=web.url("/")) as crawl:
-            pages = crawl.pages()
-            await anext(pages)
-            await anext(pages)
-            while crawl.process.fetch_tasks.in_sink < 2:
-                await asyncio.sleep(0.001)
-            await pages.aclose()
-        return crawl.report
-
-    assert asyncio.run(left_at_two_pages())["stopped_by"] == "closed"
+async def test_pages_that_wait_for_a_loop_that_is_left_do_not_hold_up_the_end(
+    tmp_path: Path, web: Web
+) -> None:
+    async with crawler.Crawl(SETTINGS, directory=tmp_path / "crawl", seeds=web.url("/")) as crawl:
+        pages = crawl.pages()
+        await anext(pages)
+        await anext(pages)
+        while crawl.process.fetch_tasks.in_sink < 2:
+            await asyncio.sleep(0.001)
+        await pages.aclose()
+    assert crawl.report["stopped_by"] == "closed"
 
 
 def test_a_crawl_that_ended_holds_no_file_of_its_directory_open(tmp_path: Path, web: Web) -> None:
@@ -360,44 +273,36 @@ def test_a_crawl_without_a_single_page_is_an_error_and_has_a_report(tmp_path: Pa
     assert saved == json.loads(json.dumps(crawl.report))
 
 
-def test_a_run_that_was_stopped_on_purpose_is_no_error(tmp_path: Path, web: Web) -> None:
-    async def stopped(by_command: bool) -> str:
-        directory = tmp_path / f"crawl{by_command}"
-        async with crawler.Crawl(SETTINGS, directory=directory, seeds=web.url("/")) as crawl:
-            if by_command:
-                assert await crawl.command({"command": "stop"}) == {}
-            else:
-                crawl.stop("enough")
-            return (await crawl.run())["stopped_by"]
+@pytest.mark.parametrize("by_command", [False, True])
+async def test_a_run_that_was_stopped_on_purpose_is_no_error(
+    tmp_path: Path, web: Web, by_command: bool
+) -> None:
+    async with crawler.Crawl(SETTINGS, directory=tmp_path / "crawl", seeds=web.url("/")) as crawl:
+        if by_command:
+            assert await crawl.command({"command": "stop"}) == {}
+        else:
+            crawl.stop("enough")
+        assert (await crawl.run())["stopped_by"] == ("stopped" if by_command else "enough")
 
-    assert [asyncio.run(stopped(by)) for by in (False, True)] == ["enough", "stopped"]
 
-
-def test_a_run_of_a_complete_crawl_says_so(
+async def test_a_run_of_a_complete_crawl_says_so(
     tmp_path: Path, web: Web, caplog: pytest.LogCaptureFixture
 ) -> None:
-    async def run() -> None:
+    for times in (0, 1):
         async with crawler.Crawl(SETTINGS, directory=tmp_path / "crawl", seeds=web.url("/")) as crawl:
             crawl.say_if_complete()
             await crawl.run()
             crawl.say_if_complete()
-
-    asyncio.run(run())
-    assert COMPLETE not in caplog.text
-    asyncio.run(run())
-    assert caplog.text.count(COMPLETE) == 1
+        assert caplog.text.count(COMPLETE) == times
 
 
 # ---- queries and commands ----
 
 
-def test_stored_pages_are_read_from_an_open_and_from_a_closed_crawl(tmp_path: Path, web: Web) -> None:
-    async def during() -> list[str]:
-        async with crawler.Crawl(SETTINGS, directory=tmp_path / "crawl", seeds=web.url("/")) as crawl:
-            await crawl.run()
-            return sorted(page.url for page in crawl.stored())
-
-    urls = asyncio.run(during())
+async def test_stored_pages_are_read_from_an_open_and_from_a_closed_crawl(tmp_path: Path, web: Web) -> None:
+    async with crawler.Crawl(SETTINGS, directory=tmp_path / "crawl", seeds=web.url("/")) as crawl:
+        await crawl.run()
+        urls = sorted(page.url for page in crawl.stored())
     assert urls == sorted(page.url for page in crawler.Crawl(directory=tmp_path / "crawl").stored())
     assert urls == sorted(web.url(path) for path in ROUTES)
     with pytest.raises(DirectoryError):
@@ -405,32 +310,23 @@ def test_stored_pages_are_read_from_an_open_and_from_a_closed_crawl(tmp_path: Pa
     assert not (tmp_path / "none").exists()
 
 
-def test_the_status_of_an_open_crawl(tmp_path: Path, web: Web) -> None:
-    async def counted() -> list[tuple[int, int]]:
-        async with crawler.Crawl(SETTINGS, directory=tmp_path / "crawl", seeds=web.url("/")) as crawl:
-            first = crawl.status().plain()
+async def test_the_status_of_an_open_crawl(tmp_path: Path, web: Web) -> None:
+    async with crawler.Crawl(SETTINGS, directory=tmp_path / "crawl", seeds=web.url("/")) as crawl:
+        for fetched in (0, 3):
+            status = crawl.status().plain()
+            assert status.get("pages", {}).get("fetched", 0) == fetched and status["frontier"]["todo"] == 0
             await crawl.run()
-            last = crawl.status().plain()
-        return [
-            (status.get("pages", {}).get("fetched", 0), status["frontier"]["todo"])
-            for status in (first, last)
-        ]
-
-    assert asyncio.run(counted()) == [(0, 0), (3, 0)]
 
 
-def test_a_setting_that_a_command_changes_is_saved(tmp_path: Path, web: Web) -> None:
+async def test_a_setting_that_a_command_changes_is_saved(tmp_path: Path, web: Web) -> None:
     directory = CrawlDirectory(tmp_path / "crawl")
-
-    async def change() -> int:
-        async with crawler.Crawl(SETTINGS, directory=directory.path, seeds=web.url("/")) as crawl:
-            await crawl.command({"command": "set", "settings": {"crawl.concurrency": 5}})
-            return crawl.process.fetch_slots.concurrency
-
-    assert asyncio.run(change()) == 5 == convert(directory.settings.load()).crawl.concurrency
+    async with crawler.Crawl(SETTINGS, directory=directory.path, seeds=web.url("/")) as crawl:
+        await crawl.command({"command": "set", "settings": {"crawl.concurrency": 5}})
+        assert crawl.process.fetch_slots.concurrency == 5
+    assert convert(directory.settings.load()).crawl.concurrency == 5
 
 
-def test_a_change_that_is_not_durable_is_an_error(
+async def test_a_change_that_is_not_durable_is_an_error(
     tmp_path: Path, web: Web, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Commands that change nothing are answered even if the disk is slow."""
@@ -438,63 +334,50 @@ def test_a_change_that_is_not_durable_is_an_error(
     async def never(_: CommitLoop) -> bool:
         return False
 
-    async def ask() -> Any:
-        async with crawler.Crawl(SETTINGS, directory=tmp_path / "crawl", seeds=web.url("/")) as crawl:
-            await crawl.run()
-            block = {"command": "block", "host": "a.org"}
-            assert await crawl.command(block) is not None
-            monkeypatch.setattr(CommitLoop, "kept", never)
-            with pytest.raises(StoreError, match="not on disk yet"):
-                await crawl.command(block)
-            return await crawl.command({"command": "why", "url": web.url("/")})
-
-    assert asyncio.run(ask())["verdict"]
+    async with crawler.Crawl(SETTINGS, directory=tmp_path / "crawl", seeds=web.url("/")) as crawl:
+        await crawl.run()
+        block = {"command": "block", "host": "a.org"}
+        assert await crawl.command(block) is not None
+        monkeypatch.setattr(CommitLoop, "kept", never)
+        with pytest.raises(StoreError, match="not on disk yet"):
+            await crawl.command(block)
+        assert (await crawl.command({"command": "why", "url": web.url("/")}))["verdict"]
 
 
 @pytest.mark.parametrize("is_open", [False, True])
-def test_pages_are_withdrawn_from_an_open_and_from_a_closed_crawl(
+async def test_pages_are_withdrawn_from_an_open_and_from_a_closed_crawl(
     tmp_path: Path, web: Web, is_open: bool
 ) -> None:
-    directory = tmp_path / "crawl"
-
-    async def withdrawn(crawl: crawler.Crawl) -> list[int]:
+    async with AsyncExitStack() as stack:
+        crawl = crawler.Crawl(SETTINGS, directory=tmp_path / "crawl", seeds=web.url("/"))
+        await (await stack.enter_async_context(crawl)).run()
+        if not is_open:
+            await stack.aclose()
         orders = ({"dry_run": True}, {}, {"undo": True}, {"before": "2000-01-01"})
-        return [(await crawl.withdraw(web.url("/a"), **order))["pages"] for order in orders]
-
-    async def opened() -> list[int]:
-        async with crawler.Crawl(SETTINGS, directory=directory, seeds=web.url("/")) as crawl:
-            await crawl.run()
-            if is_open:
-                return await withdrawn(crawl)
-        return await withdrawn(crawl)
-
-    assert asyncio.run(opened()) == [1, 1, 1, 0]
+        withdrawn = [(await crawl.withdraw(web.url("/a"), **order))["pages"] for order in orders]
+    assert withdrawn == [1, 1, 1, 0]
 
 
-def test_a_wrong_withdrawal_is_refused_before_the_directory_is_read(tmp_path: Path) -> None:
+async def test_a_wrong_withdrawal_is_refused_before_the_directory_is_read(tmp_path: Path) -> None:
     crawl = crawler.Crawl(directory=tmp_path / "none")
     with pytest.raises(UsageError):
-        asyncio.run(crawl.withdraw("/nothing"))
+        await crawl.withdraw("/nothing")
     with pytest.raises(DirectoryError):
-        asyncio.run(crawl.withdraw("http://a.org/"))
+        await crawl.withdraw("http://a.org/")
 
 
 @pytest.mark.parametrize("command", ["status", "hosts", "get", "signals"])
-def test_a_client_that_is_connected_while_the_crawl_closes_gets_no_answer(
+async def test_a_client_that_is_connected_while_the_crawl_closes_gets_no_answer(
     tmp_path: Path, web: Web, command: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Once, the command read a closed store, and the log showed a traceback."""
     monkeypatch.chdir(tmp_path)  # the whole path of the socket may be too long
 
-    async def play() -> bytes:
-        async with crawler.Crawl(SETTINGS, directory="crawl", seeds=web.url("/")):
-            reader, writer = await asyncio.open_unix_connection("crawl/p0/control.sock")
-            writer.write(b'{"command": "pause"}\n')
-            assert b'"ok":true' in await reader.readline()
-        writer.write(b'{"command": "%b"}\n' % command.encode())
-        answer = await reader.readline()
-        writer.close()
-        return answer
-
-    assert asyncio.run(play()) == b""
+    async with crawler.Crawl(SETTINGS, directory="crawl", seeds=web.url("/")):
+        reader, writer = await asyncio.open_unix_connection("crawl/p0/control.sock")
+        writer.write(b'{"command": "pause"}\n')
+        assert b'"ok":true' in await reader.readline()
+    writer.write(b'{"command": "%b"}\n' % command.encode())
+    assert await reader.readline() == b""
+    writer.close()
     assert not [record for record in caplog.records if record.levelname == "ERROR"]

@@ -72,7 +72,7 @@ def test_rows_are_added_to_a_parquet_file(tmp_path: Path) -> None:
     killed = open_items(made)
     killed.add({"a": 2})
     killed.sync()
-    killed._rows._file.close()  # the end of a process closes the file, too
+    killed._file.close()  # the end of a process closes the file, too
     assert killed.written == 1
     write(made, {"a": 3, "b": "x"})
     assert read(made) == [{"a": 1, "b": None}, {"a": 2, "b": None}, {"a": 3, "b": "x"}]

@@ -8,30 +8,20 @@ from typing import Any
 import pytest
 
 import crawler
-from crawler.api.options import DEFAULTS, DESCRIPTION, CrawlOptions
 from tests.end_to_end.web import SETTINGS, Web, page
 
 
-@pytest.mark.parametrize("taker", [crawler.run, crawler.run_async, crawler.Crawl])
-def test_signatures_list_the_shared_arguments_with_types_and_defaults(taker: object) -> None:
-    """`help()` and completion show the arguments, because they read the signature.
-
-    Without these signatures, they would show only `**options`.
-    """
-    found = inspect.signature(taker).parameters  # type: ignore[arg-type]
-    assert "options" not in found
-    shown = {name: found[name].default for name in DEFAULTS}
-    assert shown == DEFAULTS and all(found[name].annotation is not inspect.Parameter.empty for name in shown)
-    assert all(found[name].kind is inspect.Parameter.KEYWORD_ONLY for name in shown)
-
-
-def test_every_shared_argument_has_a_type_a_default_and_a_description() -> None:
-    names = {
-        name for line in DESCRIPTION.splitlines() if line[0] != " " for name in line.split(":")[0].split(", ")
-    }
-    assert names == DEFAULTS.keys() == CrawlOptions.__annotations__.keys()
-    help_text = inspect.getdoc(crawler.run_async) or ""
-    assert "**options" not in help_text and "\n    on_error: the reaction" in help_text
+def test_the_functions_and_the_class_take_the_same_arguments() -> None:
+    """Each is a keyword with a type and a default, and `run_async` describes it."""
+    run, run_async, of_class = (
+        inspect.signature(taker).parameters for taker in (crawler.run, crawler.run_async, crawler.Crawl)
+    )
+    assert run == run_async
+    shared = [name for name in run_async if name not in ("seeds", "parse", "config", "fresh", "cached")]
+    assert {name: run_async[name] for name in shared} == {name: of_class[name] for name in shared}
+    assert len(shared) == 8 and {run_async[name].kind for name in shared} == {inspect.Parameter.KEYWORD_ONLY}
+    described = inspect.getdoc(crawler.run_async) or ""
+    assert all(f" {name}:" in described or f" {name}," in described for name in run_async)
 
 
 def test_an_unknown_argument_is_rejected(tmp_path: Path) -> None:
@@ -93,12 +83,13 @@ def test_a_wrong_field_of_a_request_is_named(wrong: dict[str, Any]) -> None:
         crawler.Request(**{"url": "http://localhost/"} | wrong)
 
 
-@pytest.mark.parametrize("follow", [True, False])
-def test_without_links_no_sitemap_or_feed_is_requested(tmp_path: Path, follow: bool) -> None:
+@pytest.mark.parametrize("follow", [True, False, ["/a$"]])
+def test_sitemaps_and_feeds_are_read_only_if_all_links_are_followed(tmp_path: Path, follow: Any) -> None:
     """`follow=False` also holds for URLs that are found in sitemaps and feeds."""
     feed = '<link rel="alternate" type="application/rss+xml" href="/feed">'
     with Web({"/": page("/a", head=feed)}, other=page()) as web:
         web.routes["/robots.txt"] = f"Sitemap: {web.url('/map.xml')}\n"
         settings = SETTINGS | {"sitemaps": {"guess": True}}
         crawler.run(web.url(), follow=follow, directory=tmp_path, config=settings)
-        assert set(web.paths()) == ({"/", "/a", "/feed", "/map.xml", "/sitemap.xml"} if follow else {"/"})
+        read = {"/feed", "/map.xml", "/sitemap.xml"} if follow is True else set()
+        assert set(web.paths()) == {"/", *(["/a"] if follow else []), *read}

@@ -74,13 +74,6 @@ def test_the_tree_is_parsed_once() -> None:
     assert page.tree is page.tree and page.text is page.text
 
 
-def test_headers_are_a_mapping() -> None:
-    headers = ((b"Content-Type", b"text/html"), (b"set-cookie", b"a=1"), (b"Set-Cookie", b"b=2"))
-    page = msgspec.structs.replace(Page.of("http://x/", ""), raw_headers=headers)
-    assert page.headers["content-type"] == "text/html" and "ETag" not in page.headers
-    assert page.headers.getall("SET-COOKIE") == ["a=1", "b=2"]
-
-
 def test_urls_are_joined_to_the_base() -> None:
     page = Page.of(
         "http://x/a/b", "<base href=/c/><a href=d>1</a><a href='mailto:x'>2</a><a href='?é=1'>3</a>"

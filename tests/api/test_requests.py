@@ -99,9 +99,9 @@ def home(asked: ReceivedRequest) -> Answer:
 
 
 def test_a_request_as_a_seed_gets_the_page_that_it_is_redirected_to(tmp_path: Path) -> None:
-    """The login is a POST request, a 303 answer, and a GET request with the cookie.
+    """The login is a POST request, a 303 answer, and a GET request with the cookie, which such a crawl keeps.
 
-    The archive and the logs contain neither the password nor the API key.
+    The archive and the logs contain neither the password nor the API key. Only the user can read the store.
     """
     seen: list[Any] = []
 
@@ -116,8 +116,7 @@ def test_a_request_as_a_seed_gets_the_page_that_it_is_redirected_to(tmp_path: Pa
             body={"user": "me", "password": "Sesame"},
             headers={"Authorization": "Bearer Sesame"},
         )
-        settings = SETTINGS | {"fetch": {"cookies": True}}
-        crawl(seed, tmp_path, None, config=settings)
+        crawl(seed, tmp_path, None)
         assert seen == [(web.url("/home"), True, {"n": 1})]
         methods = [(asked.method, asked.path, asked.body != b"") for asked in web.asked]
         assert methods[1:] == [("POST", "/login", True), ("GET", "/home", False)]
@@ -131,15 +130,14 @@ def test_the_callback_gets_the_page_that_a_request_is_redirected_to(tmp_path: Pa
     """If a plain request is redirected, its callback receives the target page and the `meta` of the request."""
     seen: list[Any] = []
 
-    class Moving:
-        def parse(self, found: crawler.Page) -> Iterator[crawler.Request]:
-            yield crawler.Request("/old", self.moved, {"n": 1})
+    def parse(found: crawler.Page) -> Iterator[crawler.Request]:
+        yield crawler.Request("/old", moved, {"n": 1})
 
-        def moved(self, found: crawler.Page) -> None:
-            seen.append((found.url, found.meta))
+    def moved(found: crawler.Page) -> None:
+        seen.append((found.url, found.meta))
 
     with Web({"/": page(), "/old": (301, {"Location": "/new"}, ""), "/new": page(text="new")}) as web:
-        crawl(web.url(), tmp_path, Moving().parse)
+        crawl(web.url(), tmp_path, parse)
         assert seen == [(web.url("/new"), {"n": 1})]
 
 
@@ -148,32 +146,30 @@ def test_a_request_that_fails_first_keeps_its_callback(tmp_path: Path) -> None:
     answers: Iterator[Answer] = iter([(500, {}, "busy")])
     seen: list[Any] = []
 
-    class Patient:
-        def parse(self, found: crawler.Page) -> Iterator[crawler.Request]:
-            yield crawler.Request("/late", self.late, {"n": 1}, body="x", method="PUT")
+    def parse(found: crawler.Page) -> Iterator[crawler.Request]:
+        yield crawler.Request("/late", late, {"n": 1}, body="x", method="PUT")
 
-        def late(self, found: crawler.Page) -> None:
-            seen.append((found.text, found.meta))
+    def late(found: crawler.Page) -> None:
+        seen.append((found.text, found.meta))
 
     settings = SETTINGS | {"frontier": {"retry_delays": [0.01], "retry_jitter": 0}}
     with Web({"/": page(), "/late": lambda asked: next(answers, asked.method)}) as web:
-        crawl(web.url(), tmp_path, Patient().parse, config=settings)
+        crawl(web.url(), tmp_path, parse, config=settings)
     assert seen == [("PUT", {"n": 1})]
 
 
 def test_the_first_request_for_a_page_determines_its_callback(tmp_path: Path) -> None:
     seen: list[Any] = []
 
-    class Twice:
-        def parse(self, found: crawler.Page) -> Iterator[crawler.Request]:
-            for n in range(3):
-                yield crawler.Request("/same", self.same, {"n": n})
+    def parse(found: crawler.Page) -> Iterator[crawler.Request]:
+        for n in range(3):
+            yield crawler.Request("/same", same, {"n": n})
 
-        def same(self, found: crawler.Page) -> None:
-            seen.append(found.meta["n"])
+    def same(found: crawler.Page) -> None:
+        seen.append(found.meta["n"])
 
     with Web({"/": page(), "/same": page(text="same")}) as web:
-        crawl(web.url(), tmp_path, Twice().parse)
+        crawl(web.url(), tmp_path, parse)
     assert seen == [0]
 
 

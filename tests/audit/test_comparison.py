@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from crawler.audit.comparison import ComparedPage, PageFate, compare_pages
-from crawler.audit.on_page import Finding
 from tests.end_to_end.web import Web, crawl, page, redirect, run
 
 
@@ -161,18 +159,6 @@ def test_a_report_of_an_earlier_version_has_no_settings(
 def test_new_findings_need_a_comparison(crawled: tuple[Path, Path, Web]) -> None:
     ran = run("report", "--dir", crawled[1], "--fail-on", "new-dead-links")
     assert ran.code == 2 and "needs --compare" in ran.err
-
-
-def test_pages_are_compared_by_url_and_digest() -> None:
-    ours = [ComparedPage("a", "1"), ComparedPage("b", "2"), ComparedPage("c", "3")]
-    theirs = [ComparedPage("b", "2"), ComparedPage("c", "4"), ComparedPage("d", "5")]
-    found = {
-        name: [each.subject for each in part.listed] for name, part in compare_pages(ours, theirs).items()
-    }
-    assert found == {"new_pages": ["a"], "changed_pages": ["c"], "gone_pages": ["d"]}
-    moved = compare_pages(ours, theirs, [("d", PageFate("a"))])
-    assert "gone_pages" not in moved and moved["moved_pages"].listed == [Finding("d", "a")]
-    assert compare_pages(ours, ours) == {}
 
 
 @pytest.fixture(scope="module")

@@ -37,14 +37,17 @@ def test_the_demo_crawls_and_keeps_fresh(
         assert "shown in a browser without network: 10 pages" in said and demo.WITHOUT_BROWSER not in said
 
 
-def test_without_a_browser_the_demo_says_so_and_continues(
+def test_each_demo_is_a_separate_crawl_and_needs_no_browser(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    flags = ["--set", "render.browser=/nowhere", "--set", "crawl.max_pages=20"]
-    assert demo.main("demo", ["--dir", str(tmp_path / "demo"), "--progress", "none", *flags]) == 0
-    told = capsys.readouterr()
-    assert told.out.count(demo.WITHOUT_BROWSER) == 1 and "pages fetched, " in told.out, told
-    assert "rendering" not in told.err
+    """The directory of the first demo is renamed, and the second demo counts only its own pages."""
+    flags = ["--set", "render.browser=/nowhere", "--set", "crawl.max_pages=4"]
+    for moved in (False, True):
+        assert demo.main("demo", ["--dir", str(tmp_path / "demo"), "--progress", "none", *flags]) == 0
+        told = capsys.readouterr()
+        assert told.out.count(demo.WITHOUT_BROWSER) == 1 and "4 pages fetched, " in told.out, told
+        assert ("was moved to demo.1" in told.out) is moved and "rendering" not in told.err
+    assert (tmp_path / "demo.1" / "seed").exists()
 
 
 @pytest.mark.parametrize("known", [True, False])

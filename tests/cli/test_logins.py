@@ -50,12 +50,6 @@ def test_rejected_file_name_suffixes(tmp_path: Path) -> None:
         assert sorted(web.paths()) == ["/", "/d.html"] and report["urls"]["filtered"]["extension"] == 3
 
 
-def test_a_truncated_page_is_reported_with_the_limits_key(tmp_path: Path) -> None:
-    with Web({"/": "x" * 5000}) as web:
-        ran = run("crawl", web.url(), "--dir", tmp_path, *FAST, "--set", "fetch.body_bytes_max=1000")
-    assert "stored incomplete: 1 longer than fetch.body_bytes_max" in ran.err
-
-
 class Members:
     """A site with a login form that has a hidden token. Only logged-in clients see `/` and `/more`."""
 

@@ -7,18 +7,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from crawler.config import (
-    ByteCount,
-    Config,
-    Layers,
-    Seconds,
-    convert,
-    environment_overrides,
-    read_file,
-    to_toml,
-)
+from crawler.config import Config, Layers, Overrides, convert, environment_overrides, read_file, to_toml
+from crawler.config.forms import http_origin
 from crawler.config.schema import Override
 from crawler.errors import ConfigError
+from crawler.urls.canonical import hostname
 
 DEFAULT = Path(__file__).resolve().parents[2] / "config" / "default.toml"
 
@@ -54,19 +47,6 @@ def test_a_caller_may_change_what_it_has_read(tmp_path: Path) -> None:
         tree["seeds"].append("http://b/")
         tree["crawl"]["depth"] = 3
         tree["override"][0]["hosts"].clear()
-
-
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [("5 min", 300.0), ("1.5h", 5400.0), ("250 ms", 0.25), (3, 3.0), ("7d", 604800.0), ("90", 90.0)],
-)
-def test_times_are_parsed(text: Any, value: float) -> None:
-    assert Seconds.parse(text) == value
-
-
-@pytest.mark.parametrize(("text", "value"), [("10 MiB", 10 << 20), ("1GB", 10**9), (17, 17), ("4 KiB", 4096)])
-def test_sizes_are_parsed(text: Any, value: int) -> None:
-    assert ByteCount.parse(text) == value
 
 
 @pytest.mark.parametrize(
@@ -165,6 +145,25 @@ def test_keys_can_be_left_out_of_a_configuration_file() -> None:
     assert (kept.crawl.max_pages, kept.crawl.depth) == (0, 3)
 
 
+@pytest.mark.parametrize(
+    ("match", "matched"),
+    [
+        ("http://a.org", {"http://a.org/", "http://a.org/b"}),
+        ("http://a.org$", {"http://a.org/"}),
+        ("http://a.org:81", {"http://a.org:81/"}),
+        ("http://a.org/b", {"http://a.org/b"}),
+        ("a.org", {"http://a.org/", "http://a.org/b", "http://a.org:81/"}),
+        ("http://(org,a,)/b", {"http://a.org/b"}),
+        ("http://(org,a,", {"http://a.org/", "http://a.org/b", "http://a.org:81/"}),
+    ],
+)
+def test_an_override_for_a_url_without_a_path_is_for_its_site(match: str, matched: set[str]) -> None:
+    """A table for `http://a.org` once matched nothing. It must not match hosts whose names only begin like this one."""
+    overrides = Overrides((Override(match=match, depth=1),))
+    urls = ("http://a.org/", "http://a.org/b", "http://a.org:81/", "http://a.org.b.test/", "http://b.test/")
+    assert {url for url in urls if overrides.for_url(url, hostname(url)).depth} == matched
+
+
 @pytest.mark.parametrize("text", ["[crawl", "a = 'é".encode("latin-1")])
 def test_an_invalid_toml_file_is_named(tmp_path: Path, text: str | bytes) -> None:
     path = tmp_path / "bad.toml"
@@ -187,6 +186,14 @@ def test_valid_dns_servers(server: str) -> None:
 def test_invalid_dns_servers(server: str) -> None:
     with pytest.raises(ConfigError, match="network.dns_servers"):
         convert({"network": {"dns_servers": [server]}})
+
+
+@pytest.mark.parametrize(
+    ("host", "origin"),
+    [("127.0.0.1", "http://127.0.0.1:80"), ("::1", "http://[::1]:80"), ("localhost", "http://localhost:80")],
+)
+def test_an_ipv6_address_is_in_brackets(host: str, origin: str) -> None:
+    assert http_origin(host, 80) == origin
 
 
 def test_old_copies_are_not_dropped_from_shipped_files() -> None:

@@ -53,6 +53,7 @@ VALUES = [
     Bad("[serve]\nwebsub = ['http://a.org/f ftp://h/']", 2, "serve.websub: 'http://a.org/f ftp://h/': expected"),
     Bad("[serve]\nwebsub = ['http://a.org/f http://h.org/']", 2, "serve.websub: hubs call back"),
     Bad("[serve]\nwebsub = ['http://a.org/f http://h.org/']\npublic_url = 'us.example:80'", 2, "serve.websub: hubs call"),
+    Bad("[network]\nallow_networks = ['10.0.0.0/99']", 2, "network.allow_networks: '10.0.0.0/99' does not appear"),
     Bad("[network]\nallow_ports = [99999]", 2, "network.allow_ports[0]: expected a whole number <= 65535"),
     Bad("seeds = ['http://a.org/', 'htp:/x']", 1, "seeds: 'htp:/x' is not an http(s) URL"),
     Bad("seeds = ['http://u:p@a.org/']", 1, "seeds: 'http://a.org/': a login in a URL is read only by"),
@@ -68,6 +69,8 @@ VALUES = [
     Bad("[[override]]\nmatch = 'a.org'\n[[override]]\nmatch = 'b.org'\ndepth = 'x'", 5, "override[1].depth: expected"),
 ]  # fmt: skip
 OUTSIDE = [
+    Bad("[[override]]\nmatch = 'a.org'\nfetcher = 'none'", 3, "override.fetcher: unknown fetcher 'none'"),
+    Bad("[store]\nengine = 'none'", 2, "store.engine: 'none' is not one of"),
     Bad("[hooks]\nurl_filter = 'unheard'", 2, "hooks.url_filter: no entry point 'unheard' in group 'crawler.filters'"),
     Bad("[fetch]\ncookies_file = 'missing.txt'", 2, "fetch.cookies_file: cookies missing.txt: No such file"),
     Bad("[refresh]\nimportance_file = 'missing'", 2, "refresh.importance_file: missing: No such file"),
@@ -138,14 +141,18 @@ def test_changes_of_a_crawl_give_the_same_error(
 def test_errors_name_the_flag_or_variable(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    words = ["crawl", "http://127.0.0.1:1/", "--dir", str(tmp_path / "crawl")]
-    assert cli.main([*words, "--set", "identity.token=a b"]) == 2
-    assert capsys.readouterr().err.startswith("crawler: --set: identity.token: 'a b': only letters")
-    assert cli.main([*words, "--header", "no colon"]) == 2
-    assert capsys.readouterr().err.startswith("crawler: --header: identity.headers: 'no': expected")
-    monkeypatch.setenv("CRAWLER_ADMIN__ADDRESS", "here:99999")
-    assert cli.main(words) == 2
-    assert capsys.readouterr().err.startswith("crawler: environment: admin.address: 'here:99999'")
+    for words in (
+        ["crawl", "http://127.0.0.1:1/", "--dir", str(tmp_path / "crawl")],
+        ["config", "check", "--dir", str(tmp_path / "crawl")],
+    ):
+        assert cli.main([*words, "--set", "identity.token=a b"]) == 2
+        assert capsys.readouterr().err.startswith("crawler: --set: identity.token: 'a b': only letters")
+        assert cli.main([*words, "--header", "no colon"]) == 2
+        assert capsys.readouterr().err.startswith("crawler: --header: identity.headers: 'no': expected")
+        with monkeypatch.context() as patch:
+            patch.setenv("CRAWLER_ADMIN__ADDRESS", "here:99999")
+            assert cli.main(words) == 2
+        assert capsys.readouterr().err.startswith("crawler: environment: admin.address: 'here:99999'")
 
 
 def test_possible_secrets_are_not_shown() -> None:

@@ -1,7 +1,6 @@
 """Test `crawler.Crawl` and its hooks."""
 
 import asyncio
-import json
 import os
 import subprocess
 import sys
@@ -41,24 +40,6 @@ def test_pages_come_with_content_links_and_title(tmp_path: Path) -> None:
     assert found[web.url("/a")].links == ("/d",) and found[web.url("/a")].title == "a"
     assert [found[web.url(path)].depth for path in ("/", "/a", "/d")] == [0, 1, 2]
     assert report["conservation"] == "holds" and report["stopped_by"] == "done"
-
-
-def test_a_loop_over_pages_can_be_left_early_and_continued(tmp_path: Path) -> None:
-    """Leaving the loop stops the crawl cleanly. The next run fetches no page again."""
-
-    async def first(web: Web) -> str:
-        async with crawler.Crawl(SETTINGS, directory=tmp_path, seeds=[web.url()]) as crawling:
-            async for found in crawling.pages():
-                return found.url
-        raise AssertionError
-
-    with Web(SITE | {"/d": page(*(f"/{n}" for n in range(200)))}) as web:
-        assert asyncio.run(first(web)) == web.url()
-        asked = len(web.paths())
-        assert asked < 5
-        pages, report = collect(web, tmp_path)
-        assert len(web.paths()) == len(set(web.paths()))
-        assert report["conservation"] == "holds" and report["pages"]["fetched"] == 5
 
 
 @pytest.mark.parametrize("opens", [True, False])
@@ -103,15 +84,6 @@ def _is_there(name: str) -> bool:
     return os.path.lexists(f"/proc/self/fd/{name}")
 
 
-async def test_a_kept_iterator_does_not_keep_the_crawl_open(tmp_path: Path) -> None:
-    with Web(SITE) as web:
-        async with crawler.Crawl(SETTINGS, directory=tmp_path, seeds=[web.url()]) as crawling:
-            pages = crawling.pages()
-            await anext(pages)
-        saved = json.loads((tmp_path / "report.json").read_text())
-        assert crawling.report["stopped_by"] == saved["stopped_by"] == "closed"
-
-
 @pytest.mark.parametrize("coroutine", [False, True])
 def test_hooks_are_called(tmp_path: Path, coroutine: bool) -> None:
     """The filter rejects URLs. The extractor replaces the default extractor.
@@ -139,20 +111,16 @@ def test_hooks_are_called(tmp_path: Path, coroutine: bool) -> None:
     assert report["urls"]["filtered"]["hook"] == 1
 
 
-def test_hooks_can_be_entry_points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_hooks_can_be_entry_points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     class Offered:
         def load(self) -> Any:
             return lambda url: url.endswith("/")
 
     monkeypatch.setattr(metadata, "entry_points", lambda group, name: [Offered()] if name == "roots" else [])
+    configured = SETTINGS | {"hooks": {"url_filter": "roots"}}
     with Web(SITE) as web:
-        configured = SETTINGS | {"hooks": {"url_filter": "roots"}}
-
-        async def crawl() -> None:
-            async with crawler.Crawl(configured, directory=tmp_path, seeds=[web.url()]) as crawling:
-                await crawling.run()
-
-        asyncio.run(crawl())
+        async with crawler.Crawl(configured, directory=tmp_path, seeds=[web.url()]) as crawling:
+            await crawling.run()
         assert web.paths() == ["/"]
     with pytest.raises(ConfigError, match="no entry point 'nothing'"):
         crawler.Crawl({"hooks": {"page_sink": "nothing"}})
@@ -173,42 +141,33 @@ def test_a_hook_that_fails_ends_the_crawl_with_its_error(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("sink", [None, lambda _: None])
-def test_pages_of_one_host_share_their_commits(tmp_path: Path, sink: Any) -> None:
+async def test_pages_of_one_host_share_their_commits(tmp_path: Path, sink: Any) -> None:
     """Further pages of a host are fetched before its earlier pages are committed.
 
     A commit may wait up to a minute for more pages.
     """
 
-    async def crawl(web: Web) -> int:
-        settings = SETTINGS | {"store": {"commit_delay": 60}, "crawl": {"concurrency": 32, "max_time": 50}}
+    site = {f"/{n}": page(text=str(n)) for n in range(40)}
+    settings = SETTINGS | {"store": {"commit_delay": 60}, "crawl": {"concurrency": 32, "max_time": 50}}
+    with Web(site) as web:
         seeds = [web.url(path) for path in site]
         async with crawler.Crawl(settings, directory=tmp_path, seeds=seeds, page_sink=sink) as crawling:
             report = await crawling.run()
             assert report["pages"]["fetched"] == 40 and report["stopped_by"] == "done"
-            return crawling.stages.point.groups
-
-    site = {f"/{n}": page(text=str(n)) for n in range(40)}
-    with Web(site) as web:
-        assert asyncio.run(crawl(web)) <= 12
+            assert crawling.stages.point.groups <= 12
         assert sorted(web.paths()) == sorted(site)
 
 
-def test_errors_are_raised(tmp_path: Path) -> None:
-    async def locked() -> None:
-        async with crawler.Crawl(directory=tmp_path), crawler.Crawl(directory=tmp_path):
-            pass
-
-    async def unreachable() -> None:
-        seeds = ["http://127.0.0.1:8/", "ftp://x/"]
-        async with crawler.Crawl(directory=tmp_path, seeds=seeds) as crawling:
-            await crawling.run()
-
+async def test_errors_are_raised(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="crawl.patiense: there is no such key"):
         crawler.configure({"crawl": {"patiense": 1}})
     with pytest.raises(DirectoryError, match="in use"):
-        asyncio.run(locked())
+        async with crawler.Crawl(directory=tmp_path), crawler.Crawl(directory=tmp_path):
+            pass
+    seeds = ["http://127.0.0.1:8/", "ftp://x/"]
     with pytest.raises(NoSeedError, match="1 seed is no.*127.0.0.1: address denied"):
-        asyncio.run(unreachable())
+        async with crawler.Crawl(directory=tmp_path, seeds=seeds) as crawling:
+            await crawling.run()
 
 
 def test_importing_the_package_imports_no_heavy_module() -> None:

@@ -359,16 +359,6 @@ def test_a_mistake_gives_one_line_and_an_exit_code(
     assert "Traceback" not in ran.err and ran.out == b""
 
 
-def test_an_invalid_value_is_not_stored(tmp_path: Path) -> None:
-    """Some settings are checked after the directory is created.
-
-    Even so, crawl.toml must not contain invalid settings.
-    """
-    for wrong in (("--allow-network", "10.0.0.0/99"), ("--include", "("), ("--proxy", "nonsense")):
-        assert run("crawl", "http://127.0.0.1:8/", "--dir", tmp_path, "--progress", "none", *wrong).code == 2
-    assert run("crawl", "http://127.0.0.1:8/", "--dir", tmp_path, *FAST, "--patience", "0").code == 4
-
-
 @pytest.mark.parametrize("processes", [1, 2])
 def test_a_crawl_of_the_scope_any_cannot_become_narrower(tmp_path: Path, processes: int) -> None:
     """A crawl of a narrower scope would drop the waiting URLs of the first seed's host."""
@@ -425,29 +415,3 @@ def test_every_command_has_help() -> None:
     assert all(f"  {name} " in run("--help").text for name in COMMANDS)
     for name in COMMANDS:
         assert run(name, "--help").text.startswith("usage: crawler"), name
-
-
-@pytest.mark.parametrize(
-    ("text", "flags"),
-    [
-        ('[[override]]\nmatch = "a.org"\nfetcher = "none"\n', ()),
-        ('[store]\nengine = "none"\n', ()),
-        ('[fetch]\ncookies_file = "none"\n', ()),
-        ('[hooks]\npage_sink = "none"\n', ()),
-        ("", ("--set", "crawl.depth=x")),
-        ("", ("--set", "none.x=1")),
-        ("", ("--set", "crawl")),
-        ("", ("--delay", "x")),
-        ("", ("--set", "fetch.proxy=ftp://a")),
-        ("", ("--set", "serve.address=a")),
-    ],
-)
-def test_config_check_gives_the_errors_of_a_crawl(tmp_path: Path, text: str, flags: tuple[str, ...]) -> None:
-    """`config check` reports the same errors as `crawl`. `config check` once ignored flags and fetchers."""
-    file = tmp_path / "own.toml"
-    file.write_text(text)
-    checked = run("config", "check", file, *flags)
-    crawled = run("crawl", "http://a.invalid/", "--dir", tmp_path / "crawl", "--config", file, *flags)
-    assert checked.code == crawled.code == 2
-    assert checked.err == crawled.err and not checked.out
-    assert not (tmp_path / "crawl").exists()

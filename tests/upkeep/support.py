@@ -113,6 +113,12 @@ def keys(directory: CrawlDirectory, prefix: bytes) -> Iterator[tuple[DiskStore, 
         store.close()
 
 
+def segment(directory: CrawlDirectory) -> Path:
+    """Return the only WARC file of p0."""
+    (found,) = directory.process("p0").glob("warc/*.warc.gz*")
+    return found
+
+
 def lose(directory: CrawlDirectory, *prefixes: bytes) -> None:
     """Delete all keys of some kinds from the store of p0."""
     for prefix in prefixes:

@@ -5,7 +5,7 @@ from itertools import product
 
 from crawler.process.committing.counters import broken_laws
 from crawler.records import DueCounts, FrontierCounts, SplitterCounts
-from crawler.upkeep.balance import corrections
+from crawler.upkeep.check import corrections
 
 
 def test_corrected_counters_agree_with_the_outbox_and_are_not_negative() -> None:

@@ -16,7 +16,6 @@ from crawler.crawl.process_names import process_names
 from crawler.crawl.topology import topology
 from crawler.errors import DirectoryError
 from crawler.lab.caches.traces import Trace
-from crawler.process.opening.stages import at_rest
 from crawler.records import Outcome, PageRecord, PageState
 from crawler.splitter.partition import Partition
 from crawler.storage.commit import Change
@@ -26,7 +25,8 @@ from crawler.upkeep import build
 from crawler.upkeep.build import open_source, problems_of
 from crawler.upkeep.reshard import Resharding
 from crawler.urls.trace import TraceWriter
-from tests.upkeep.test_reshard import config_of, crawl
+from tests.upkeep.support import write
+from tests.upkeep.test_reshard import config_of, crawl, open_one
 
 HOSTS = [f"h{number}.org" for number in range(12)]
 
@@ -38,15 +38,14 @@ def moved(path: Path, *, before: int = 2, after: int = 3) -> CrawlDirectory:
     """
     directory = crawl(path, before)
     for name in process_names(config_of(before)):
-        with at_rest(config_of(before), directory, name, clock=VirtualClock()) as stages:
-            batch = stages.store.batch(sync=True)
+        with open_one(directory, before, name) as stages:
+            changes: dict[bytes, bytes | None] = {}
             owner, hash_of = stages.topology.partition.owner_of_bucket, stages.fingerprinter.bucket
             for host in HOSTS:
                 if owner[hash_of(host)] == stages.topology.partition.index(name):
-                    batch.put(ROBOTS + f"http://{host}".encode(), seal(host.encode()))
+                    changes[ROBOTS + f"http://{host}".encode()] = seal(host.encode())
             proven = {f"http://{name}.org": f"https://{name}.org"}
-            batch.put(EQUIVALENCES, seal(msgspec.json.encode(proven)))
-            stages.store.write(batch)
+            write(stages.store, changes | {EQUIVALENCES: seal(msgspec.json.encode(proven))})
             change = Change()
             for host in HOSTS:
                 url = f"http://{host}/stored"
@@ -72,7 +71,7 @@ def test_keys_without_a_bucket_reach_the_processes_that_need_them(tmp_path: Path
     directory = moved(tmp_path / "crawl")
     names, robots, records, fetched = process_names(config_of(3)), [], 0, []
     for name in names:
-        with at_rest(config_of(3), directory, name, clock=VirtualClock()) as stages:
+        with open_one(directory, 3, name) as stages:
             owner, mine = stages.topology.partition.owner_of_bucket, stages.topology.partition.index(name)
             hosts = [unseal(key, value).decode() for key, value in scan_prefix(stages.store, ROBOTS)]
             assert all(owner[stages.fingerprinter.bucket(host)] == mine for host in hosts)
@@ -98,7 +97,7 @@ def test_a_reshard_keeps_the_immutable_settings(tmp_path: Path) -> None:
     target = Partition.equal_ranges(process_names(changed), epoch=3)
     with pytest.raises(DirectoryError, match=r"urls\.partition"):
         Resharding(directory, changed, target, VirtualClock(), lambda _: None).run()
-    with at_rest(config_of(3), directory, "p2", clock=VirtualClock()) as stages:
+    with open_one(directory, 3, "p2") as stages:
         assert stages.views.problems() == []
 
 
@@ -118,7 +117,7 @@ def test_wrong_counters_are_found_before_the_switch(tmp_path: Path) -> None:
     place = topology(config, directory.path, "p1")
     folder, seed = directory.process("p1"), directory.seed()
     assert problems_of(config, folder, seed, place, clock) == []
-    with at_rest(config, directory, "p1", clock=clock) as stages:
+    with open_one(directory, 3, "p1") as stages:
         change = Change()
         change.count("urls.to_due", 3)
         stages.commits.commit_now(change)
@@ -127,10 +126,8 @@ def test_wrong_counters_are_found_before_the_switch(tmp_path: Path) -> None:
 
 def test_an_unknown_key_is_refused(tmp_path: Path) -> None:
     directory = crawl(tmp_path / "crawl", 1)
-    with at_rest(config_of(1), directory, "p0", clock=VirtualClock()) as stages:
-        batch = stages.store.batch(sync=True)
-        batch.put(b"?/strange", b"1")
-        stages.store.write(batch)
+    with open_one(directory, 1, "p0") as stages:
+        write(stages.store, {b"?/strange": b"1"})
     for _ in range(2):  # a second attempt shows that the store was closed
         with pytest.raises(DirectoryError, match="does not know how to move the key"):
             open_source(directory.process("p0"), "p0")

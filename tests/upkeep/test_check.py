@@ -18,9 +18,9 @@ from crawler.frontier.discovery.entries import decode
 from crawler.frontier.hosts.registry import Meta
 from crawler.frontier.hosts.table import RECORD, full_record
 from crawler.pages import damage
-from crawler.pages.captures import Problem, pack, unpack_capture, unpack_record
+from crawler.pages.captures import Problem
 from crawler.process.opening.stages import BALLAST, at_rest
-from crawler.records import Capture, Extracted, PageState
+from crawler.records import Extracted
 from crawler.storage.files import Lock
 from crawler.storage.keys import (
     CAPTURE,
@@ -33,7 +33,7 @@ from crawler.storage.keys import (
     SEGMENT,
     TODO,
 )
-from crawler.storage.kv import DiskStore, scan_prefix, seal, unseal
+from crawler.storage.kv import scan_prefix, seal, unseal
 from crawler.storage.reshard import load
 from crawler.upkeep import check as checking
 from crawler.upkeep.check import PROBLEMS_MAX, check, repair, repair_before_opening
@@ -53,6 +53,7 @@ from tests.upkeep.support import (
     keys,
     lose,
     opened,
+    segment,
     write,
 )
 
@@ -153,11 +154,6 @@ def test_rebuilt_entries_equal_the_lost_ones(directory: CrawlDirectory) -> None:
     for tail, (fingerprint, via, flags, rule) in before.items():
         assert after[tail][:2] == (fingerprint, via) and after[tail][3] == rule
         assert after[tail][2] & flags == after[tail][2]
-
-
-def segment(directory: CrawlDirectory) -> Path:
-    (found,) = directory.process("p0").glob("warc/*.warc.gz*")
-    return found
 
 
 def test_a_broken_record_is_blanked_and_its_pages_are_fetched_again(directory: CrawlDirectory) -> None:
@@ -285,40 +281,6 @@ def test_a_store_of_an_earlier_state_is_refused_and_completed_from_the_archive(
     assert facts(directory) == known
 
 
-def test_two_answers_in_the_same_second_are_both_kept(directory: CrawlDirectory) -> None:
-    """WARC dates have whole seconds, so both answers would get the same key."""
-    for store, key, value in keys(directory, CAPTURE):
-        capture = unpack_capture(key, value)
-        if capture.url == "http://a.org/x":  # a capture loses its key, and another capture gets this key
-            other = held_captures(store)["http://a.org/r"]
-            write(store, {key: pack(other)})
-    lose(directory, PAGE)
-    mend(directory)
-    with opened(directory) as stages:
-        found = [unpack_capture(key, value) for key, value in scan_prefix(stages.store, CAPTURE)]
-    assert sorted(each.fetched_at for each in found if each.url == "http://a.org/x") == [1_000_000.001]
-
-
-def held_captures(store: DiskStore) -> dict[str, Capture]:
-    found = [unpack_capture(key, value) for key, value in scan_prefix(store, CAPTURE)]
-    return {capture.url: capture for capture in found}
-
-
-def test_a_stored_page_without_a_copy_is_fetched_again(directory: CrawlDirectory) -> None:
-    for store, key, value in keys(directory, PAGE):
-        record = unpack_record(key, value)
-        if record.url == "http://a.org/r":
-            record.state = PageState.STORED
-            write(store, {key: pack(record)})
-    for store, key, value in keys(directory, CAPTURE):
-        if unpack_capture(key, value).url == "http://a.org/r":
-            write(store, {key: None})
-    for store, key, _ in keys(directory, PAYLOAD):
-        write(store, {key: None})
-    done, left = repair(config(), directory, "p0", VirtualClock())
-    assert left == [] and "1 captures restored from WARC records" in done
-
-
 def test_host_records_and_totals_are_recomputed_from_the_queues(directory: CrawlDirectory) -> None:
     """Cursors are moved back to the first entry.
 
@@ -417,9 +379,9 @@ def test_the_number_of_reported_problems_is_bounded(directory: CrawlDirectory) -
 
 def test_reserved_space_is_freed_before_anything_is_written(directory: CrawlDirectory) -> None:
     folder = directory.process("p0")
-    assert repair_before_opening(folder) == ([], False)
+    assert repair_before_opening(folder) == []
     (folder / BALLAST).write_bytes(bytes(3 << 20))
-    assert repair_before_opening(folder) == (["freed 3 MiB of ballast"], False)
+    assert repair_before_opening(folder) == ["freed 3 MiB of ballast"]
     assert not (folder / BALLAST).exists()
     with Lock(folder / "node.lock", "p0"), pytest.raises(BusyError):
         repair_before_opening(folder)

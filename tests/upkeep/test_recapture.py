@@ -19,7 +19,7 @@ from crawler.upkeep.recapture import Recapture
 from crawler.upkeep.repair import Repair
 from crawler.urls.fingerprint import Fingerprinter
 from tests.process.support import SEED, Joint, fetch
-from tests.upkeep.support import HREFS, LINKS, TREE, config, lose, write
+from tests.upkeep.support import HREFS, LINKS, TREE, config, lose, segment, write
 
 KINDS = (CAPTURE, PAYLOAD, SEGMENT, PAGE)
 HOME, OTHER = "http://a.org/", "http://a.org/same"
@@ -60,11 +60,6 @@ def records(directory: CrawlDirectory) -> dict[str, PageRecord]:
 
 def number(url: str) -> int:
     return Fingerprinter(SEED).fingerprint(url)
-
-
-def segment(directory: CrawlDirectory) -> Path:
-    (found,) = directory.process("p0").glob("warc/*.warc.gz*")
-    return found
 
 
 @pytest.fixture
@@ -215,23 +210,6 @@ def test_payload_keys_refer_to_existing_captures(directory: CrawlDirectory) -> N
         recapture.remove_orphans()
         assert repair.lost == set()
     assert dump(directory, PAYLOAD) == before
-
-
-def test_only_a_capture_inside_a_blank_is_an_orphan(directory: CrawlDirectory) -> None:
-    with begun(directory, store_damaged=False) as (recapture, repair):
-        captures = sorted(
-            (unpack_capture(key, value) for key, value in scan_prefix(repair.store, CAPTURE)),
-            key=lambda capture: capture.offset,
-        )
-        broken = next(capture for capture in captures if capture.url == "http://a.org/x")
-        data = bytearray(segment(directory).read_bytes())
-        data[broken.offset + 50] ^= 0xFF
-        segment(directory).write_bytes(data)
-        recapture.mend_segments()
-        recapture.remove_orphans()
-        left = [unpack_capture(key, value).url for key, value in scan_prefix(repair.store, CAPTURE)]
-        assert sorted(left) == sorted(each.url for each in captures if each is not broken)
-        assert repair.lost == {number(broken.url)}
 
 
 def test_a_page_without_metadata_counts_as_a_seed(tmp_path: Path) -> None:

@@ -13,8 +13,9 @@ from crawler.export.archives import opened
 from crawler.pages.captures import fingerprint_of, pack, unpack_capture, unpack_record
 from crawler.storage.engines import open_store
 from crawler.storage.keys import CAPTURE, PAGE, RECEIPT
-from crawler.storage.kv import KeyValue, scan_prefix, seal
+from crawler.storage.kv import scan_prefix, seal
 from tests.end_to_end.web import ReceivedRequest, Web, crawl, page, run
+from tests.upkeep.support import write
 
 ROBOTS = (200, {"Content-Type": "text/plain"}, "User-agent: *\nContent-Usage: train-ai=y\n")
 HOSTS = [f"127.4.0.{n}" for n in range(1, 5)]
@@ -58,13 +59,6 @@ def answers(directory: Path) -> dict[str, str]:
 
 def store(directory: Path) -> Any:
     return closing(open_store(directory / "p0" / "store"))
-
-
-def write(opened_store: KeyValue, changes: dict[bytes, bytes | None]) -> None:
-    batch = opened_store.batch(sync=True)
-    for key, value in changes.items():
-        batch.delete(key) if value is None else batch.put(key, value)
-    opened_store.write(batch)
 
 
 def check(directory: Path, *flags: str, code: int = 0) -> str:

@@ -13,7 +13,7 @@ from crawler.storage.commit import Change
 from crawler.storage.keys import SENT_SEEDS
 from crawler.storage.kv import scan_prefix
 from crawler.upkeep import recover as module
-from crawler.upkeep.recover import Recovery
+from crawler.upkeep.recover import recover_links
 from crawler.urls.fingerprint import Fingerprinter
 from tests.process.support import SEED, Joint, fetch, redirect
 
@@ -64,8 +64,7 @@ def recovered(joint: Joint, monkeypatch: pytest.MonkeyPatch) -> tuple[tuple[int,
         commit(change)
 
     monkeypatch.setattr(joint.stages.commits, "commit_now", noted)
-    recovery = Recovery(joint.stages, "p1")
-    return (recovery.run(), recovery.problems), changes
+    return recover_links(joint.stages, "p1"), changes
 
 
 def links(changes: list[Change]) -> list[tuple[Any, ...]]:
@@ -81,7 +80,7 @@ def links(changes: list[Change]) -> list[tuple[Any, ...]]:
 @pytest.mark.parametrize("lost", ["p0", "p7"])
 def test_only_a_peer_can_be_lost(one: Joint, lost: str) -> None:
     with pytest.raises(UsageError, match=f"'{lost}' is not among the processes p0, p1"):
-        Recovery(one.stages, lost)
+        recover_links(one.stages, lost)
 
 
 def test_each_seed_link_and_redirect_of_the_lost_process_is_queued_once(
@@ -148,5 +147,5 @@ def test_confirmations_of_the_lost_process_are_deleted_by_the_last_commit(
         epochs.append((spool.missing(0), spool.state.epoch != epoch))
 
     monkeypatch.setattr(one.stages.commits, "commit_now", noted)
-    Recovery(one.stages, "p1").run()
+    recover_links(one.stages, "p1")
     assert epochs[0] == (7, False) and epochs[-1] == (0, True)

@@ -1,57 +1,30 @@
 """Test the steps of a repair: synced batches of bounded size, and facts that must survive a kill."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.journal import Journal, load_journal
+from crawler.storage.kv import MemoryStore
 from crawler.upkeep import repair as module
 from crawler.upkeep.repair import BoundedWriter, LostPages, RepairNote
 
 
-class Store:
-    """A stand-in for a store that records the content of each batch."""
-
-    def __init__(self) -> None:
-        self.written: list[list[tuple[bytes, bytes | None]]] = []
-        self.synced: list[bool] = []
-
-    def batch(self, *, sync: bool) -> Any:
-        self.synced.append(sync)
-        return Batch()
-
-    def write(self, batch: "Batch") -> None:
-        self.written.append(batch.changes)
-
-
-class Batch:
-    def __init__(self) -> None:
-        self.changes: list[tuple[bytes, bytes | None]] = []
-
-    def put(self, key: bytes, value: bytes) -> None:
-        self.changes.append((key, value))
-
-    def delete(self, key: bytes) -> None:
-        self.changes.append((key, None))
-
-
 def test_batches_are_synced_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_BATCH_BYTES", 10)
-    store: Any = Store()
+    store = MemoryStore({b"b": b"1", b"0123456789": b"2"}, keep_durable=True)
     writer = BoundedWriter(store)
     writer.put(b"aa", b"1234567")  # 9 bytes
-    assert store.written == []
+    assert store.writes == 0
     writer.delete(b"b")
-    assert store.written == [[(b"aa", b"1234567"), (b"b", None)]]
+    assert store.writes == 1 and store.durable == {b"aa": b"1234567", b"0123456789": b"2"}
     writer.delete(b"0123456789")
-    assert store.written[1:] == [[(b"0123456789", None)]], "the count starts again"
+    assert store.writes == 2 and store.durable == {b"aa": b"1234567"}, "the count starts again"
     writer.put(b"c", b"")
+    assert store.writes == 2
     writer.flush()
-    assert store.written[2:] == [[(b"c", b"")]] and all(store.synced)
-    writer.flush()
-    assert store.written[3:] == [[]]
+    assert store.durable == {b"aa": b"1234567", b"c": b""}
 
 
 def test_the_facts_found_by_a_repair_survive_a_kill(tmp_path: Path) -> None:
@@ -94,8 +67,8 @@ def test_lost_pages_are_durable_before_their_keys_are_deleted(tmp_path: Path) ->
 
 def test_lost_pages_are_made_durable_before_each_batch() -> None:
     done: list[str] = []
-    store: Any = Store()
-    writer = BoundedWriter(store, lambda: done.append(f"kept, {len(store.written)} batches"))
+    store = MemoryStore()
+    writer = BoundedWriter(store, lambda: done.append(f"kept, {store.writes} batches"))
     writer.delete(b"a")
     writer.flush()
-    assert done == ["kept, 0 batches"] and len(store.written) == 1
+    assert done == ["kept, 0 batches"] and store.writes == 1

@@ -141,7 +141,7 @@ class LinkPolicy:
         """
         if not self._sitemaps.robots or not self._admission.in_scope(fetch_task.url):
             return 0
-        urls: Sequence[str] = self._robots.sitemaps(authority(fetch_task.url))
+        urls: Sequence[str] = self._robots.rules(authority(fetch_task.url)).sitemaps
         if self._sitemaps.guess:
             urls = [*urls, "/sitemap.xml"]
         return (

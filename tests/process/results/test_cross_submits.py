@@ -97,5 +97,5 @@ def test_the_lines_of_a_robots_txt_are_canonicalised_once(monkeypatch: pytest.Mo
 def test_lines_beyond_the_bound_are_counted() -> None:
     most = RobotsConfig().sitemaps_max
     cache = robots(named="".join(f"Sitemap: http://named.test/{n}.xml\n" for n in range(most + 7)))
-    assert len(cache.sitemaps("http://named.test")) == most
+    assert len(cache.rules("http://named.test").sitemaps) == most
     assert cache.sitemaps_ignored == 7

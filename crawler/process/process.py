@@ -102,12 +102,7 @@ class Process:
             fail=self.run_end.fail,
             time=self._clock.now,
         )
-        self.disk = DiskWatch(
-            self.context.directory,
-            config.store,
-            stages.frontier.pauses,
-            self.run_end,
-        )
+        self.disk = DiskWatch(self.context.directory, config.store, stages.frontier.pauses, self.run_end)
         cleaner = make_cleaner(stages.context, stages.pages)
         self._old_copies = OldCopies(cleaner, self.commits.queue, self.run_end) if cleaner.has_work else None
         self.commands = Commands(stages, self.commits.queue, self.exchange.status)

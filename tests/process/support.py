@@ -131,6 +131,11 @@ class Fetching:
         answer = fetch(fetch_task.url, body, **values)
         return self.commit(self.results.robots(fetch_task, answer, self.clock.now()))
 
+    def deny(self) -> Change:
+        """End the next fetch task of a page that robots.txt forbids."""
+        fetch_task, now = self.fetch_task(TaskKind.DENIED), self.clock.now()
+        return self.page(fetch_task, self.results.denied(fetch_task, now))
+
     def page(self, fetch_task: FetchTask, answer: Fetch, extracted: Extracted | None = None) -> Change:
         """Process the result of a page and commit the change."""
         return self.commit(self.results.page(fetch_task, answer, extracted, self.clock.now()))

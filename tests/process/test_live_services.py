@@ -23,6 +23,7 @@ from crawler.process.services.urgent_fetches import KEY_FILE_WAIT
 from crawler.records import FetchTask, Outcome, TaskKind
 from crawler.serve.http_error import HttpError
 from crawler.serve.indexnow import KEY_AGE_MAX, REFUSED_AGE_MAX, KeyUnreadError
+from crawler.serve.interfaces import Ahead
 from crawler.serve.subscriber import Subscriber
 from crawler.serve.websub import Subscriptions
 from crawler.storage.commit import Change
@@ -59,6 +60,10 @@ class Shown:
 
     def ask(self, command: str, **arguments: Any) -> dict[str, Any]:
         return self.process.commands.run({"command": command} | arguments)
+
+    def request(self, url: str) -> Ahead:
+        """Request a page with `refresh=1`."""
+        return self.live.urgent.request(url, self.fingerprint(url))
 
     def fingerprint(self, url: str) -> int:
         return self.joint.fingerprint(url)
@@ -98,9 +103,7 @@ def in_loop(call: Callable[[], Any]) -> Any:
 
 def ahead(shown: Shown, *urls: str) -> list[str]:
     """Request the pages one after another with `refresh=1`; return the state that is reported for each."""
-    return in_loop(
-        lambda: [shown.live.urgent.request(url, shown.fingerprint(url)).state.value for url in urls]
-    )
+    return in_loop(lambda: [shown.request(url).state.value for url in urls])
 
 
 def test_an_unknown_page_is_fetched_soon_as_a_link_once(shown: Shown) -> None:
@@ -126,10 +129,7 @@ def test_pages_that_may_not_be_fetched_are_not_reported_as_queued(shown: Shown) 
     assert ahead(shown, HOME + "no/1") == ["disallowed"]
     shown.joint.frontier.blocks.block("a.org")
     assert ahead(shown, NEW) == ["blocked"]
-    assert (
-        shown.live.urgent.request(NEW, shown.fingerprint(NEW)).why
-        == "its host is blocked; `crawler unblock` lifts the block"
-    )
+    assert shown.request(NEW).why == "its host is blocked; `crawler unblock` lifts the block"
     shown.joint.frontier.blocks.unblock("a.org", shown.joint.clock.now())
     shown.process.run_end.reason = "signal"
     assert ahead(shown, NEW) == ["at_rest"] and not shown.queued
@@ -139,7 +139,7 @@ def test_a_page_beyond_a_limit_is_not_reported_as_queued(open_joint: Callable[..
     """`refresh=1` once reported "queued" for a page beyond `crawl.pages_per_host`, which is parked and not fetched."""
     shown = Shown(open_joint(crawl={"pages_per_host": 1}))
     shown.joint.seeds(HOME, NEW)
-    said = in_loop(lambda: shown.live.urgent.request(NEW, shown.fingerprint(NEW)))
+    said = in_loop(lambda: shown.request(NEW))
     assert said.state == "parked" and "crawl.pages_per_host" in said.why
     assert shown.ask("why", url=NEW)["verdict"] == f"Parked: {said.why}."
 
@@ -151,12 +151,12 @@ async def test_urgent_page_requests_are_bounded_in_number_and_time(open_joint: C
     loop, waits = asyncio.get_running_loop(), []
     loop.call_later = lambda *timer: waits.append(timer)  # type: ignore[method-assign,assignment]
     urls = [f"{HOME}{n}" for n in range(3)]
-    said = [shown.live.urgent.request(url, shown.fingerprint(url)) for url in urls]
+    said = [shown.request(url) for url in urls]
     assert [each.state for each in said] == ["queued", "queued", "full"] and said[2].wait == 60.0
     delay, forget, number = waits[0]
     assert delay == 60.0
     forget(number)
-    assert shown.live.urgent.request(urls[2], shown.fingerprint(urls[2])).queued
+    assert shown.request(urls[2]).queued
 
 
 def test_a_page_that_the_schedule_withholds_is_not_reported_as_queued(
@@ -166,7 +166,7 @@ def test_a_page_that_the_schedule_withholds_is_not_reported_as_queued(
     joint = open_joint(refresh={"endless": True, "share": 0.5, "min_age": 3600.0})
     joint.store(HOME)
     shown = Shown(joint)
-    said = in_loop(lambda: shown.live.urgent.request(HOME, shown.fingerprint(HOME)))
+    said = in_loop(lambda: shown.request(HOME))
     assert said.state == "later" and "refresh.min_age" in said.why
     joint.clock.advance(3600.0)
     joint.stages.refresh.claims.peek(joint.clock.now())

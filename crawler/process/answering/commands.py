@@ -58,10 +58,7 @@ class Commands:
     """
 
     def __init__(
-        self,
-        stages: Stages,
-        commit: Commit,
-        peers: Callable[[], dict[str, PeerStatus]] | None = None,
+        self, stages: Stages, commit: Commit, peers: Callable[[], dict[str, PeerStatus]] | None = None
     ) -> None:
         self._context, self._views, self._point = stages.context, stages.views, stages.point
         self._frontier, self._pages, self._robots = stages.frontier, stages.pages, stages.robots

@@ -66,9 +66,7 @@ def _as_fetched(found: EarlierAnswer, limits: FetchConfig) -> Fetch:
     content, truncated, undecoded = stored.payload, False, False
     try:
         decoder = content_codings.decoder_for(
-            head.tokens(b"content-encoding"),
-            limit=limits.body_bytes_max,
-            step=limits.decode_step_bytes,
+            head.tokens(b"content-encoding"), limit=limits.body_bytes_max, step=limits.decode_step_bytes
         )
     except content_codings.UnknownCoding:
         content, undecoded = b"", True

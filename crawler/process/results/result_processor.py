@@ -197,12 +197,7 @@ class ResultProcessor:
         counters.count_rendering(change, rendering)
 
     def _schedule(
-        self,
-        change: Change,
-        capturing: Capturing,
-        before: PageRecord | None,
-        decision: Decision,
-        now: float,
+        self, change: Change, capturing: Capturing, before: PageRecord | None, decision: Decision, now: float
     ) -> None:
         """Add a new page to the refresh schedule, or let the schedule learn from a refetched page."""
         assert self._refresh is not None and capturing.record is not None

@@ -28,7 +28,6 @@ from crawler.records import (
     PageRecord,
     PageState,
     PeerStatus,
-    TaskKind,
 )
 from crawler.storage import keys
 from crawler.storage.commit import Change
@@ -481,12 +480,8 @@ def test_why_does_not_say_never_fetched_of_a_served_page(open_joint: Open) -> No
     joint = open_joint(refresh={"endless": True, "share": 0.5, "min_age": 0.0})
     joint.store(HOME)
     joint.clock.advance(10 * 86_400.0)
-    fetch_task = joint.fetch_task(TaskKind.ROBOTS)
-    rules = fetch(fetch_task.url, b"User-agent: *\nDisallow: /\n", began=joint.clock.now())
-    joint.commit(joint.results.robots(fetch_task, rules, joint.clock.now()))
-    fetch_task = joint.fetch_task(TaskKind.DENIED)
-    now = joint.clock.now()
-    joint.commit(joint.results.page(fetch_task, joint.results.denied(fetch_task, now), None, now))
+    joint.robots(b"User-agent: *\nDisallow: /\n", began=joint.clock.now())
+    joint.deny()
     said = ask(joint.stages, "why", url=HOME)
     assert said["record"]["state"] == "denied"
     copy = said["captures"][-1]["fetched_at"]

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from crawler.frontier.refresh.rate_balancing import LevelReport
 from crawler.frontier.refresh.refreshing import Refresh
-from crawler.records import Blame, Extracted, Fetch, FetchTask, LinkFlag, Outcome, PageState, TaskKind
+from crawler.records import Blame, Extracted, Fetch, FetchTask, LinkFlag, Outcome, PageState
 from crawler.storage.commit import Change
 from crawler.storage.keys import REFRESH
 from crawler.storage.kv import scan_prefix
@@ -170,21 +170,8 @@ def test_the_effect_of_each_answer_on_a_page(
 def test_a_page_that_robots_txt_now_denies_is_refreshed_without_a_request(on: Joint) -> None:
     crawl(on, "http://a.org/")
     on.clock.advance(2 * 86_400.0)  # after this time, the stored robots.txt has expired
-    fetch_task = on.frontier.claim_next(on.clock.now())
-    while fetch_task is None or fetch_task.kind is not TaskKind.ROBOTS:
-        if fetch_task is None:
-            on.clock.advance(1.0)
-        elif fetch_task.kind is TaskKind.RESOLVE:
-            on.frontier.resolved(fetch_task, ["127.0.0.1"], on.clock.now() + 1e6, on.clock.now())
-        else:
-            raise AssertionError(fetch_task)
-        fetch_task = on.frontier.claim_next(on.clock.now())
-    denying = fetch(fetch_task.url, b"User-agent: *\nDisallow: /\n", content_type="text/plain")
-    on.commit(on.results.robots(fetch_task, denying, on.clock.now()))
-    denied = on.fetch_task(TaskKind.DENIED)
-    assert denied.flags & _REFRESH
-    now = on.clock.now()
-    change = on.commit(on.results.page(denied, on.results.denied(denied, now), None, now))
+    on.robots(b"User-agent: *\nDisallow: /\n", content_type="text/plain")
+    change = on.deny()
     assert change.counts["refresh.robots_denied"] == 1
     assert explain(on, "http://a.org/")["state"] == "away"
 

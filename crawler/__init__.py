@@ -8,23 +8,7 @@ and the rules):
        |                                             CLOCK cache --> DUE <-- from peers
        +------------------ new URLs ------------------------------------+
 
-frontier    to-do URLs on disk, with a polite queue per host
-robots      robots.txt rules, and the state of each authority's robots.txt
-fetcher     one HTTP request within all limits; every fetch ends in one recorded outcome
-extract     links of pages, sitemaps and feeds
-urlfilter   scope, include and exclude rules, crawler traps
-splitter    sends links to the processes that own their hosts, in durable batches over TCP
-due         the Duplicate URL Eliminator: passes each URL to the frontier once
-freshness   when a known page is worth fetching again (the crawl value)
-pages       the page cache: WARC segments, captures, and export formats
-export      exports a crawl, running or stopped, with several processes
-audit       reports faults of a crawled site
-lab         the experiments of the papers, run on the same code
-
-Below the stages: urls (canonical form, fingerprint, CLOCK cache), storage (one
-store, one commit point), records, config, clock, errors. Above them: process (one
-process), crawl (the crawl directory), supervision (N processes), upkeep (work on a
-stopped crawl), serve, admin, cli.
+The README.md of each folder explains the folder.
 """
 
 import warnings

@@ -17,6 +17,7 @@ unchanged (`fetcher/README.md`, "Content codings and types").
 
 import itertools
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, Protocol
 
 import brotli
@@ -85,7 +86,19 @@ class _BrotliStream:
         return out
 
 
-class _Inflation:
+class _Layer:
+    """One coding. `decode` yields the output of a piece; `finish` returns the output left at the end."""
+
+    __slots__ = ()
+
+    def decode(self, data: bytes, step: int) -> Iterator[bytes]:
+        raise NotImplementedError
+
+    def finish(self) -> bytes:
+        return b""
+
+
+class _Inflation(_Layer):
     """A raw stream while it is decoded. The input is kept, because recovery from damage decodes it again."""
 
     __slots__ = ("_fed", "_left", "_make", "_stream", "broken", "ended", "made", "rest")
@@ -101,6 +114,8 @@ class _Inflation:
         self.rest = b""
 
     def decode(self, data: bytes, step: int) -> Iterator[bytes]:
+        if self.ended:
+            return
         self._keep(data)
         while True:
             try:
@@ -166,25 +181,6 @@ def _slices(data: bytes, step: int) -> Iterator[bytes]:
         yield data[start : start + step]
 
 
-class _Layer:
-    """One coding. `decode` yields the output of a piece; `finish` returns the output left at the end."""
-
-    def decode(self, data: bytes, step: int) -> Iterator[bytes]:
-        raise NotImplementedError
-
-    def finish(self) -> bytes:
-        return b""
-
-
-class _Brotli(_Layer):
-    def __init__(self) -> None:
-        self._inflation = _Inflation(_BrotliStream)
-
-    def decode(self, data: bytes, step: int) -> Iterator[bytes]:
-        if not self._inflation.ended:
-            yield from self._inflation.decode(data, step)
-
-
 class _Zlib(_Layer):
     """The coding deflate, with or without the zlib wrapper (RFC 9110 8.4.1.2)."""
 
@@ -200,8 +196,7 @@ class _Zlib(_Layer):
                 return
             self._wrapped = self._head[0] & 0x0F == 8 and int.from_bytes(self._head[:2], "big") % 31 == 0
             data, self._inflation = self._head[2 if self._wrapped else 0 :], _Inflation(_Deflate)
-        if not self._inflation.ended:
-            yield from self._inflation.decode(data, step)
+        yield from self._inflation.decode(data, step)
         if self._wrapped and self._inflation.broken and not self._inflation.made:
             # the first bytes only resembled a zlib wrapper
             self._wrapped, self._inflation = (False, _Inflation(_Deflate))
@@ -285,11 +280,11 @@ def _gzip_header_length(data: bytes) -> int | None:
     return position if position <= len(data) else None
 
 
-_LAYERS: dict[bytes, type[_Layer]] = {
+_LAYERS: dict[bytes, Callable[[], _Layer]] = {
     b"gzip": _Gzip,
     b"x-gzip": _Gzip,
     b"deflate": _Zlib,
-    b"br": _Brotli,
+    b"br": partial(_Inflation, _BrotliStream),
 }
 _NONE = (b"identity", b"")
 LAYERS_MAX = 2  # maximum number of codings of one body that are undone

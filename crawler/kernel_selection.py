@@ -15,6 +15,7 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 from importlib import import_module
+from importlib.abc import Loader
 from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec
 from importlib.util import module_from_spec, spec_from_file_location
 from types import ModuleType
@@ -24,7 +25,7 @@ BOUND = (
     "extract.link_scanner",
     "freshness.residuals",
     "freshness.value_kernel",
-    "lab.refresh.value_columns",
+    "lab.refresh.crawl_value",
     "freshness.change_rates",
     "freshness.neighbourhood",
     "freshness.seasons",
@@ -78,11 +79,7 @@ _CIMPORTS = "cython.cimports.crawler"
 
 
 class AsSource:
-    """An import hook that makes Python import the given modules from their source, even if a compiled form exists.
-
-    A compiled kernel imports the C declarations of another one from `cython.cimports.crawler`, a package that exists
-    only for the compiler. For an interpreted kernel, the hook makes it contain the Python modules themselves.
-    """
+    """An import hook that makes Python import the given modules from their source, even if a compiled form exists."""
 
     def __init__(self, folder: str, names: Iterable[str]) -> None:
         self._paths = {f"crawler.{name}": _path(folder, name) + ".py" for name in names}
@@ -90,16 +87,31 @@ class AsSource:
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        if fullname.startswith(_CIMPORTS):
-            return ModuleSpec(fullname, self, is_package=True)  # type: ignore[arg-type]
         source = self._paths.get(fullname)
         return None if source is None else spec_from_file_location(fullname, source)
+
+
+class CImports(Loader):
+    """An import hook for interpreted kernels, which lets them import from `cython.cimports.crawler`.
+
+    A compiled kernel imports the C declarations of another one from this package, which exists only for the compiler.
+    For an interpreted kernel, its modules have the names of the Python modules.
+    """
+
+    def install(self) -> None:
+        sys.meta_path.insert(0, self)
+        # Python would not find the package, because Cython's stand-in for `cython.cimports` has no `__spec__`.
+        sys.modules[_CIMPORTS] = module_from_spec(ModuleSpec(_CIMPORTS, self, is_package=True))
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        return ModuleSpec(fullname, self, is_package=True) if fullname.startswith(_CIMPORTS) else None
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         return ModuleType(spec.name)
 
     def exec_module(self, module: ModuleType) -> None:
-        """Give a module of `cython.cimports.crawler` the names of the Python module that it stands for."""
         vars(module).update(vars(import_module(module.__name__.removeprefix("cython.cimports."))))
 
 
@@ -120,12 +132,9 @@ def choose(folder: str) -> bool:
     """Use all modules of BOUND in the package at `folder` in one form; return True if this is the compiled form."""
     if all_compiled(folder) and os.environ.get("CRAWLER_INTERPRETED", "") in ("", "0"):
         return True
-    hook = AsSource(folder, BOUND if _is_compiled(folder, SHARED) else (*BOUND, *ALONE))
-    sys.meta_path.insert(0, hook)
-    # Python would not find this package below `cython.cimports`, because Cython's stand-in for it has no `__spec__`.
-    package = hook.find_spec(_CIMPORTS)
-    assert package is not None
-    sys.modules[_CIMPORTS] = module_from_spec(package)
+    sources = BOUND if _is_compiled(folder, SHARED) else (*BOUND, *ALONE)
+    sys.meta_path.insert(0, AsSource(folder, sources))
+    CImports().install()
     return False
 
 

@@ -13,6 +13,7 @@ import random
 import signal
 import sys
 from collections.abc import Generator, Iterator
+from contextlib import AsyncExitStack
 from pathlib import Path
 
 import pytest
@@ -99,13 +100,22 @@ def pytest_runtest_protocol() -> Generator[None, object, object]:
 def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     """Run a test that is a coroutine function, for at most four times `WAIT_MAX`, on uvloop as the crawler does.
 
+    Arguments with the attribute `runs_during_test` are asynchronous context managers, which are entered for the test.
     If a test fails, its loop stays open, because closing it would wait for the tasks that the test left behind.
     """
     if not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
     arguments = {name: pyfuncitem.funcargs[name] for name in inspect.signature(pyfuncitem.obj).parameters}
+
+    async def run() -> None:
+        async with AsyncExitStack() as entered:
+            for value in arguments.values():
+                if hasattr(value, "runs_during_test"):
+                    await entered.enter_async_context(value)
+            await pyfuncitem.obj(**arguments)
+
     loop = uvloop.new_event_loop()
-    loop.run_until_complete(asyncio.wait_for(pyfuncitem.obj(**arguments), 4 * WAIT_MAX))
+    loop.run_until_complete(asyncio.wait_for(run(), 4 * WAIT_MAX))
     for task in asyncio.all_tasks(loop):
         task.cancel()
     loop.call_soon(loop.stop)

@@ -5,6 +5,9 @@ import importlib.util
 from pathlib import Path
 from types import ModuleType
 
+from crawler.kernel_selection import CImports
+
+CImports().install()
 ROOT = Path(__file__).resolve().parent.parent
 
 
@@ -23,5 +26,5 @@ def interpreted(name: str) -> ModuleType:
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
-    assert not module.COMPILED
+    assert not getattr(module, "COMPILED", False)
     return module

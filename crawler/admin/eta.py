@@ -7,13 +7,9 @@ URLs and all URLs that will follow from them form a geometric series with this s
     left = (todo + pending * share of pending links that are new) / (1 - brings)
 
 The sum is the expected size of a subcritical branching process (Watson and Galton 1875). If `brings` is at
-least `GROWS`, the end cannot be estimated, because the crawl grows or nearly does.
-
-At the present speed, the crawl would take `left` times the time per URL. But a single host can take longer: it
-may wait for its robots.txt or after a failure, or each gap between its requests may be long. The estimate is
-the longer one of the two times.
-
-If the run reaches `crawl.max_pages` before, the estimate is the time until then.
+least `GROWS`, the end cannot be estimated, because the crawl grows or nearly does. The time is `left` times the
+time per URL at the present speed, or the time that the slowest host takes if that is longer. If the run reaches
+`crawl.max_pages` before, the estimate is the time until then.
 """
 
 import math

@@ -1,16 +1,7 @@
 """The admin server: dashboard, metrics, health, explanations, the bot's page, and state changes with the token.
 
-    GET  / /static/*                     the dashboard
-    GET  /metrics /status /why?url=U /history
-    GET  /hosts?order=O&search=T&cause=C&limit=N   all hosts, ranked;  /hosts/NAME  one of them
-    GET  /fetches?outcome=O&text=T /log?level=L&text=T   the latest lines that match
-    GET  /events                         server-sent events, at least one per second
-    GET  /healthz /readyz
-    GET  /bot /bot/ledger?host=H[&format=html]
-    POST /do                             {"command": ...}, with X-Admin-Token
-
-Reading needs no token: by default the server listens on loopback only. A
-`StatusSource` supplies the data; this module imports no stage.
+`admin/README.md` lists the paths and their parameters. Reading needs no token: by default the server listens on
+loopback only. A `StatusSource` supplies the data; this module imports no stage.
 """
 
 import asyncio

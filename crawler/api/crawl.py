@@ -279,7 +279,7 @@ class Crawl:
         if self.process.commits.writing:
             return  # a thread still writes to the store; the next run continues from the last commit
         self._opened = False
-        self.process.changes.commit_rest()  # this call is needed if the crawl was opened but never run
+        self.process.commits.commit_rest()  # this call is needed if the crawl was opened but never run
         self.process.close()
         self.stages.close(
             clean=self.process.run_end.failure is None,
@@ -568,6 +568,6 @@ class Crawl:
         answer = await in_turns(self.process.commands.steps(request), is_open=lambda: self._opened)
         if request.get("command") == "set" and not self._supervised:
             safe_settings.record(self.directory, request["settings"])
-        if request.get("command") in CHANGING and not await self.process.changes.kept():
+        if request.get("command") in CHANGING and not await self.process.commits.kept():
             raise StoreError("the change is not on disk yet, because the disk is slow; try again")
         return answer

@@ -188,7 +188,7 @@ class Delivery:
     def begin(self, request: Request) -> None:
         """Queue a request that is a seed; its URL then counts as a seed, too."""
         self._callbacks.remember(request)
-        self._process.changes.queue(lambda: self._seed(request))
+        self._process.commits.queue(lambda: self._seed(request))
 
     def _seed(self, request: Request) -> Making:
         change = Change()
@@ -291,7 +291,7 @@ class Delivery:
             await self._sync()
         self._judge.tell(judged)
         if final or judged != JudgedRequests([], []):
-            self._process.changes.queue(lambda: self._change(fingerprint, page, judged, final))
+            self._process.commits.queue(lambda: self._change(fingerprint, page, judged, final))
 
     def _takers(
         self, page: Page, handover: Handover, judged: JudgedRequests, final: bool

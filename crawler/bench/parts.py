@@ -6,19 +6,19 @@
     refreshed_memory  bytes per known page in the refresh schedule
     pick_cpu          seconds per pick from the schedule, including the recording of its result and two signals
 
-Each kind of state is built in a separate process, which prints its measurements as a line of JSON.
+Each kind of state is built in a separate process.
 """
 
 import math
-import subprocess
-import sys
 import tempfile
 import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import closing
 from itertools import islice
+from multiprocessing import get_context
 from pathlib import Path
 
-import msgspec
 import numpy as np
 
 from crawler.bench.loading import SEED, Loader, numbers, url
@@ -41,6 +41,7 @@ PAGES, PICKS = 200_000, 50_000
 DIRECTORY, HOST_DIRECTORIES = 33, 30  # pages per directory, directories per host
 DAY = 86_400.0
 GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+Step = Callable[..., dict[str, float]]  # called with a folder and the numbers of the part
 
 
 def measured() -> dict[str, float]:
@@ -49,27 +50,26 @@ def measured() -> dict[str, float]:
     Raises:
         CrawlerError: a measuring process failed.
     """
-    few, many = (_of("queues", URLS, hosts) for hosts in (HOSTS, 11 * HOSTS))
+    few, many = (_of(fill_queues, queues, numbers=(URLS, hosts)) for hosts in (HOSTS, 11 * HOSTS))
     return {
-        "known_bits": _of("run")["bits"],
+        "known_bits": _of(run_bits)["bits"],
         "todo_disk": few["queue"] / URLS,
         "host_memory": max(0.0, (many["memory"] - few["memory"]) / (10 * HOSTS)),
-        **_of("schedule", PAGES, PICKS),
+        **_of(schedule, numbers=(PAGES, PICKS)),
     }
 
 
-def _of(part: str, *numbers: int) -> dict[str, float]:
-    """Run each step of `part` in a separate process. Return the measurements that the last process prints."""
+def _of(*steps: Step, numbers: Sequence[int] = ()) -> dict[str, float]:
+    """Run each step in a separate process. Return the measurements of the last step."""
+    found: dict[str, float] = {}
     with tempfile.TemporaryDirectory(prefix="crawler-parts-") as folder:
-        for step in STEPS[part]:
-            done = subprocess.run(
-                [sys.executable, "-m", __name__, step, folder, *map(str, numbers)],
-                stdout=subprocess.PIPE,
-                check=False,
-            )
-            if done.returncode:
-                raise CrawlerError(f"bench units: the process that measures {step} failed")
-    return msgspec.json.decode(done.stdout, type=dict[str, float])
+        for step in steps:
+            with ProcessPoolExecutor(1, mp_context=get_context("spawn")) as pool:
+                try:
+                    found = pool.submit(step, Path(folder), *numbers).result()
+                except Exception as error:
+                    raise CrawlerError(f"bench units: measuring {step.__name__} failed: {error}") from error
+    return found
 
 
 def run_bits(folder: Path) -> dict[str, float]:
@@ -147,12 +147,3 @@ def schedule(_folder: Path, page_count: int, picks: int) -> dict[str, float]:
         pages.signals.note_change(pages.find(told[2 * k + 1]), now, 1)
         pages.record_outcome(pages.claim_next(now), now, results[k], now + 1.0)
     return {"refreshed_memory": memory / page_count, "pick_cpu": (time.thread_time() - began) / picks}
-
-
-STEPS = {"run": ("run_bits",), "queues": ("fill_queues", "queues"), "schedule": ("schedule",)}
-
-
-if __name__ == "__main__":
-    step, folder, *arguments = sys.argv[1:]
-    found = globals()[step](Path(folder), *map(int, arguments))
-    sys.stdout.buffer.write(msgspec.json.encode(found))

@@ -51,12 +51,7 @@ def main(_command: str, argv: list[str]) -> int:
     Raises:
         UsageError: an argument is impossible, or the file of unit costs or the sample cannot be read.
     """
-    parser = Parser(
-        prog="crawler plan",
-        description=__doc__,
-        formatter_class=PlainHelp,
-        allow_abbrev=False,
-    )
+    parser = Parser(prog="crawler plan", description=__doc__, formatter_class=PlainHelp, allow_abbrev=False)
     _add_arguments(parser)
     args = parser.parse_args(argv)
     if args.sample is not None:

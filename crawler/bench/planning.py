@@ -32,6 +32,7 @@ quantity, the plan assumes the default of this setting. `TABLES_RESIDENT`, `NAME
 """
 
 import math
+import operator
 import statistics
 from collections.abc import Callable
 
@@ -351,22 +352,23 @@ def plan(goal: Goal, units: UnitCosts) -> Plan:
     refreshed = refresh_cpu(goal, units)
     whole = rate + goal.refresh
     load = busy * rate + refreshed * goal.refresh
-    processes = _each(load, lambda each: max(1.0, math.ceil(each / goal.usable - ROUNDED)))
+    processes = _each(lambda busy: max(1.0, math.ceil(busy / goal.usable - ROUNDED)), load)
     render_cores = rendering * (whole / goal.usable)
     with_browsers = load * (1.0 / goal.usable) + render_cores
-    cores = CostRange(*map(max, _three(processes), _three(with_browsers)))
-    lone = _lone(load, units.lone_cpu, whole, processes)
+    cores = _each(max, processes, with_browsers)
+    # some fetches find the loop asleep
+    lone = _each(lambda busy, one, n: one * idle_share(busy, whole * one, n), load, units.lone_cpu, processes)
     cpu = busy + lone + rendering
     warc, other = _warc(goal, units), _other_disk(goal, units, processes)
     memory = _memory(goal, units, processes, whole)
     if goal.rendered:
-        memory += _product(units.browser_memory, processes)
-    needed = CostRange(
-        *(
-            float(max(math.ceil(n / goal.cores - ROUNDED), math.ceil(d / goal.disk), math.ceil(m / goal.memory),
-                      math.ceil(whole * wire / goal.bandwidth)))
-            for n, d, m in zip(_three(cores), _three(warc + other), _three(memory), strict=True)
-        )
+        memory += _each(operator.mul, units.browser_memory, processes)
+    wires = math.ceil(whole * wire / goal.bandwidth)
+    needed = _each(
+        lambda n, disk, held: max(
+            math.ceil(n / goal.cores - ROUNDED), math.ceil(disk / goal.disk), math.ceil(held / goal.memory), wires
+        ),
+        cores, warc + other, memory,
     )  # fmt: skip
     count = int(processes.mid)
     return Plan(
@@ -374,7 +376,9 @@ def plan(goal: Goal, units: UnitCosts) -> Plan:
         page_cpu=cpu,
         refresh_cpu=refreshed + lone + rendering,
         refresh_warc=_refresh_warc(goal, units) * (goal.refresh * DAY),
-        cpu=cpu * goal.pages + units.host_cpu * goal.hosts + _product(units.process_cpu, processes),
+        cpu=cpu * goal.pages
+        + units.host_cpu * goal.hosts
+        + _each(operator.mul, units.process_cpu, processes),
         processes=processes,
         machines=exactly(goal.machines) if goal.machines else needed,
         warc=warc,
@@ -390,28 +394,14 @@ def plan(goal: Goal, units: UnitCosts) -> Plan:
     )
 
 
-def _lone(load: CostRange, lone: CostRange, rate: float, processes: CostRange) -> CostRange:
-    """Return the CPU seconds that a fetch costs on average because some fetches find the loop asleep."""
-    return CostRange(*(
-        each * idle_share(busy, rate * each, n)
-        for busy, each, n in zip(_three(load), _three(lone), _three(processes), strict=True)
-    ))  # fmt: skip
-
-
 def _in_flight(goal: Goal, rate: float) -> float:
     return rate * goal.latency * 1.5
 
 
-def _three(cost: CostRange) -> tuple[float, float, float]:
-    return cost.low, cost.mid, cost.high
-
-
-def _each(cost: CostRange, function: Callable[[float], float]) -> CostRange:
-    return CostRange(*(float(function(value)) for value in _three(cost)))
-
-
-def _product(one: CostRange, other: CostRange) -> CostRange:
-    return CostRange(*(a * b for a, b in zip(_three(one), _three(other), strict=True)))
+def _each(function: Callable[..., float], *costs: CostRange) -> CostRange:
+    """Return the range of a function of some costs. The function must not decrease in any of them."""
+    low, mid, high = ([getattr(cost, end) for cost in costs] for end in ("low", "mid", "high"))
+    return CostRange(float(function(*low)), float(function(*mid)), float(function(*high)))
 
 
 def refresh_cpu(goal: Goal, units: UnitCosts) -> CostRange:
@@ -442,7 +432,7 @@ def _warc(goal: Goal, units: UnitCosts) -> CostRange:
 def _other_disk(goal: Goal, units: UnitCosts, processes: CostRange) -> CostRange:
     known = goal.pages * goal.urls
     journal = (units.page_journal + exactly(JOURNAL_URLS * goal.url_bytes)) * goal.pages
-    links_log = _each(processes, lambda n: min(LINKS_LOG_MAX * n, known * (LINK_BYTES + goal.url_bytes)))
+    links_log = _each(lambda n: min(LINKS_LOG_MAX * n, known * (LINK_BYTES + goal.url_bytes)), processes)
     return journal + _store(goal, units, processes) + _known_disk(known, units, processes) + links_log
 
 
@@ -451,11 +441,12 @@ def _known_disk(known: float, units: UnitCosts, processes: CostRange) -> CostRan
 
     While all runs are merged into one, the disk holds two copies of the keys.
     """
-    low, mid, high = (
-        known / 8.0 * (64.0 - math.log2(max(1.0, known / n)) + bits)
-        for n, bits in zip(_three(processes), _three(units.known_bits), strict=True)
+    keys = _each(
+        lambda n, bits: known / 8.0 * (64.0 - math.log2(max(1.0, known / n)) + bits),
+        processes,
+        units.known_bits,
     )
-    return CostRange(min(low, mid), mid, 2.0 * max(mid, high))
+    return CostRange(keys.low, keys.mid, 2.0 * keys.high)
 
 
 def _store(goal: Goal, units: UnitCosts, processes: CostRange) -> CostRange:
@@ -469,11 +460,12 @@ def _store(goal: Goal, units: UnitCosts, processes: CostRange) -> CostRange:
     written += exactly((TODO_LOG + goal.url_bytes) * waiting)
     kept = (units.page_store + exactly(STORE_URLS * goal.url_bytes * STORE_URL_PACKED)) * goal.pages
     kept += units.todo_disk * (waiting * goal.url_bytes / 77.0)
-    logs = [min(w, WRITE_BUFFER * n * part) for w, n, part in zip(
-        _three(written), _three(processes), (0.0, 0.5, 1.0), strict=True)]  # fmt: skip
-    return CostRange(
-        *(log + k * (1.0 - log / w) for log, k, w in zip(logs, _three(kept), _three(written), strict=True))
-    )
+
+    def compacted(written: float, kept: float, n: float, part: float) -> float:
+        log = min(written, WRITE_BUFFER * n * part)
+        return log + kept * (1.0 - log / written)
+
+    return _each(compacted, written, kept, processes, CostRange(0.0, 0.5, 1.0))
 
 
 def _memory(goal: Goal, units: UnitCosts, processes: CostRange, rate: float) -> CostRange:
@@ -481,19 +473,23 @@ def _memory(goal: Goal, units: UnitCosts, processes: CostRange, rate: float) -> 
     refreshed = goal.pages if goal.refresh else 0.0
     known_hosts = max(goal.hosts, goal.known_hosts)
     connections = _in_flight(goal, rate)
-    tables = _store(goal, units, processes)
-    caches = CostRange(*(
-        n * (min(MEMO_MAX, goal.pages * goal.urls / n * (MEMO_ENTRY + 2.0 * goal.url_bytes))
-             + min(2.0 * WRITE_BUFFER + part * TABLES_MAPPED, table / n)
-             + min(NAMES_MAX, known_hosts / n) * NAME_BYTES + tree)
-        for n, table, part, tree in zip(
-            _three(processes), _three(tables), (0.0, TABLES_RESIDENT, 1.0), (0.0, TREE_MAX, TREE_MAX), strict=True)
-    ))  # fmt: skip
+
+    def caches(n: float, table: float, resident: float, tree: float) -> float:
+        memo = min(MEMO_MAX, goal.pages * goal.urls / n * (MEMO_ENTRY + 2.0 * goal.url_bytes))
+        store = min(2.0 * WRITE_BUFFER + resident * TABLES_MAPPED, table / n)
+        return n * (memo + store + min(NAMES_MAX, known_hosts / n) * NAME_BYTES + tree)
+
     alive = min(IDLE_MAX * processes.mid, rate * KEEP_ALIVE) + connections
     connection = units.connection_memory * goal.secure + exactly(PLAIN_CONNECTION * (1.0 - goal.secure))
     return (
-        _product(units.process_memory + _largest_page(goal, units), processes)
-        + caches
+        _each(operator.mul, units.process_memory + _largest_page(goal, units), processes)
+        + _each(
+            caches,
+            processes,
+            _store(goal, units, processes),
+            CostRange(0.0, TABLES_RESIDENT, 1.0),
+            CostRange(0.0, TREE_MAX, TREE_MAX),
+        )
         + connection * min(alive, goal.hosts)
         + units.host_memory * known_hosts
         + units.refreshed_memory * refreshed

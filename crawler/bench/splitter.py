@@ -12,7 +12,6 @@ not decode links, and has neither tags nor an outbox.
 
 import argparse
 import asyncio
-import json
 import multiprocessing
 import random
 import resource
@@ -58,22 +57,10 @@ def run(arguments: argparse.Namespace) -> int:
             _measure("splitter", _receiver, _sender, Path(folder, "splitter"), arguments.links),
         ]
     if arguments.json:
-        print(json.dumps(rows, indent=2))
-        return 0
-    print(f"{arguments.links:,} links in entries of 8 KiB, a synced write before every ack")
-    for row in rows:
-        print("  " + "  ".join(f"{name} {_text(value)}" for name, value in row.items()))
+        harness.show_json(benchmark="splitter", links=arguments.links, rows=rows)
+    else:
+        harness.show(f"{arguments.links:,} links in entries of 8 KiB, a synced write before every ack", rows)
     return 0
-
-
-def _text(value: object) -> str:
-    return (
-        f"{value:,.4g}"
-        if isinstance(value, float) and value < 1000
-        else f"{value:,.0f}"
-        if isinstance(value, float)
-        else str(value)
-    )
 
 
 def _measure(name: str, receiver: Callable, sender: Callable, folder: Path, links: int) -> dict[str, Any]:

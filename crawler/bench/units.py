@@ -54,6 +54,8 @@ from crawler.bench.planning import (
 )
 from crawler.cli.parsing import OptionParser
 from crawler.errors import CrawlerError, UsageError
+from crawler.pages.reading import RECORD_BYTES_MAX, parse_http, parse_record
+from crawler.pages.segments import contents
 from crawler.storage.engines import open_store
 from crawler.storage.files import atomic_write
 
@@ -61,7 +63,6 @@ HOSTS, HOSTS_MAX = 50, 2000
 # Links per page. With fewer links per page, a web is so deep that its crawl must often wait until new pages
 # become known.
 LINKS = 40
-PIECE = 16 << 10  # a segment is decompressed in pieces of this many bytes
 SAMPLE = 50  # this many bodies are compressed to estimate the compressed size of all bodies
 # refreshes per second; a process makes fewer, so this rate is not a limit
 AGAIN_RATE = 100_000
@@ -138,15 +139,22 @@ def run(arguments: argparse.Namespace) -> int:
             links.append(link_costs())
             partly.append(parts.measured())
     units = units_of(rounds, links, partly)
-    measured = set(MEASURED if certified else [name for name in MEASURED if name not in OVER_TLS])
-    for name in units.__struct_fields__[:-1]:
-        print(f"{name:<18}{_text(getattr(units, name))}{'' if name in measured else '   (reference)'}")
+    print(told(units))
     print(f"{'a pick':<18}{_text(CostRange.of([part['pick_cpu'] for part in partly]))}")
     for predicted, took in checks(rounds, units):
         print(f"check: {predicted:.2f} CPU s predicted, {took:.2f} measured, {predicted / took - 1:+.0%}")
     if arguments.out:
         atomic_write(arguments.out, msgspec.json.format(msgspec.json.encode(units)) + b"\n")
     return 0
+
+
+def told(units: UnitCosts) -> str:
+    """Return a line per unit cost. Costs that were not measured, but copied from `REFERENCE`, are marked."""
+    costs = {name: getattr(units, name) for name in units.__struct_fields__ if name != "machine"}
+    return "\n".join(
+        f"{name:<18}{_text(cost)}{'   (reference)' if cost is getattr(REFERENCE, name) else ''}"
+        for name, cost in costs.items()
+    )
 
 
 def shapes(pages: int) -> dict[str, CrawlShape]:
@@ -169,13 +177,6 @@ def shapes(pages: int) -> dict[str, CrawlShape]:
 
 
 PARTS = ("known_bits", "todo_disk", "host_memory", "refreshed_memory")
-OVER_TLS = ("handshake_cpu", "secure_cpu")
-MEASURED = (
-    "process_cpu", "page_cpu", "kilobyte_cpu", "link_cpu", "form_cpu", "new_cpu", "host_cpu", "handshake_cpu",
-    "secure_cpu", "lone_cpu", "unchanged_cpu", "page_store", "page_store_log", "page_journal", "capture_warc",
-    "body_warc", "coded_warc", "unchanged_warc", "process_memory", "large_memory", "tag_memory",
-    *PARTS,
-)  # fmt: skip
 
 
 def units_of(
@@ -294,10 +295,7 @@ def measure(shape: CrawlShape, certificates: Path) -> CrawlCost:
     Raises:
         CrawlerError: the crawl failed.
     """
-    with (
-        tempfile.TemporaryDirectory(prefix="crawler-units-") as folder,
-        _served(shape, certificates) as seed,
-    ):
+    with tempfile.TemporaryDirectory(prefix="crawler-units-") as folder, _served(shape, certificates) as seed:
         directory = Path(folder, "crawl")
         cpu, memory = _crawl(["crawl", seed, "--dir", str(directory)], certificates)
         cost = _cost_of(directory, shape, cpu, memory)
@@ -369,23 +367,18 @@ def _cost_of(directory: Path, shape: CrawlShape, cpu: float, memory: float) -> C
         handshakes=report["connections"].get("full", 0),
         page_bytes=report["bytes"]["decoded"] / fetches,
         links=report["urls"]["links"] / fetches,
-        packed=sum(packed(path.read_bytes()) for path in segments) / fetches,
+        packed=sum(map(packed, segments)) / fetches,
         url_bytes=sum(len(row["url"]) for row in rows) / fetches,
         new=report["due"]["new"] / fetches,
     )
 
 
-def packed(segment: bytes) -> float:
+def packed(segment: Path) -> float:
     """Estimate the gzip size of all bodies in a WARC segment. About `SAMPLE` evenly spaced bodies are compressed."""
-    bodies, position = [], 0
-    while position < len(segment):
-        member, record = zlib.decompressobj(31), b""
-        while not member.eof and position < len(segment):
-            piece = segment[position : position + PIECE]
-            record += member.decompress(piece)
-            position += len(piece) - len(member.unused_data)
-        if b"WARC-Type: response" in record[:200]:
-            bodies.append(record.split(b"\r\n\r\n", 2)[2][:-4])
+    records = (
+        parse_record(data) for _, _, data in contents(segment, bytes_max=RECORD_BYTES_MAX) if data is not None
+    )
+    bodies = [parse_http(record.block).payload for record in records if record.kind == "response"]
     sample = bodies[:: max(1, len(bodies) // SAMPLE)]
     return sum(len(zlib.compress(body)) for body in sample) / max(1, len(sample)) * len(bodies)
 

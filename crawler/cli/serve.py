@@ -164,7 +164,7 @@ async def _serve(
     handler = PageHandler(crawl, config.serve, rewriter(), rule, directory.path)
     server = PageServer(handler, config.serve, clock.now, ready=crawl.ready)
     async with contextlib.AsyncExitStack() as running:
-        await server.start_on(listening)
+        await server.listener.start_on(listening)
         running.push_async_callback(server.close)
         await running.enter_async_context(bot_listener(config, args.dir, quiet=args.quiet))
         if any(each.lock is None for each in stages.values()):

@@ -106,7 +106,8 @@ def _fetch(directory: CrawlDirectory, *, quiet: bool) -> int:
         following.expect(len(missing))
         for path, note in missing:
             following.begin(path.name, note.length)
-            shipping.bring_back(path, note, ObjectStore(note.url.rpartition("/")[0], following.moved))
+            store = ObjectStore(note.url.rpartition("/")[0], following.moved)
+            store.fetch(path.name, path, note.sha256)
             following.end(note)
     if not quiet:
         print(f"{several(len(missing), 'WARC file')} brought back")

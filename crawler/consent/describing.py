@@ -18,10 +18,7 @@ from crawler.storage.kv import KeyValue, unseal
 
 
 def in_plain(store: KeyValue, fingerprint: int, copy: Capture | PageRecord) -> dict[str, Any]:
-    """Return the receipt of a copy, or of the last fetch of a page, as plain data.
-
-    The result is {} if there is no receipt, or if it cannot be read (`check` reports that).
-    """
+    """Return the receipt of a copy, or of the last fetch of a page, as plain data; {} if there is none to read."""
     try:
         found = load_whole(store, fingerprint, copy.receipt)
     except DamageError:
@@ -57,10 +54,7 @@ def stored_header_text(store: KeyValue, fingerprint: int, digest: bytes) -> str:
 
 
 def header_text(consent: dict[str, Any]) -> str:
-    """Return the value of the header field `X-Consent`.
-
-    It contains the answers, the receipt, and the id of the key that signed the request.
-    """
+    """Return the value of `X-Consent`: the answers, the receipt, and the id of the key that signed the request."""
     answers = ", ".join(f"{use.replace('_', '-')}={consent[use]}" for use in USES)
     key = f"; key={consent['key_id']}" if consent["key_id"] else ""
     return f"{answers}; receipt={consent['receipt']}{key}"

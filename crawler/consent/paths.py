@@ -8,13 +8,7 @@ permissive one applies instead.)
 import re
 from collections.abc import Callable, Iterable
 
-from crawler.consent.statements import (
-    FIELD_OCTETS_MAX,
-    LINES_MAX,
-    NOTHING_SAID,
-    Preferences,
-    combined,
-)
+from crawler.consent.statements import FIELD_OCTETS_MAX, LINES_MAX, Preferences, Statement, combined
 from crawler.robots.rules import matches, pattern_of, spelling
 
 _BLANKS = re.compile(r"[ \t]+")
@@ -41,20 +35,19 @@ def longest(patterns: Iterable[str], target: str) -> list[int]:
     return [position for size, position in found if size == length]
 
 
-def by_path(
-    lines: Iterable[str], target: str, meaning: Callable[[str], Preferences]
-) -> tuple[tuple[str, ...], Preferences]:
-    """Return the raw lines that apply to the path `target`, and their meaning.
+def by_path(lines: Iterable[str], target: str, meaning: Callable[[str], Preferences]) -> Statement:
+    """Return the lines that apply to the path `target`, and their meaning.
 
     A line begins with a path and a blank, or has no path and applies to the whole site. If there are more than
     `LINES_MAX` lines, or one is longer than `FIELD_OCTETS_MAX`, all answers are unknown.
     """
     every = tuple(lines)
     if len(every) > LINES_MAX or any(len(line) > FIELD_OCTETS_MAX for line in every):
-        return tuple(line[:FIELD_OCTETS_MAX] for line in every[:LINES_MAX]), NOTHING_SAID
+        return Statement(tuple(line[:FIELD_OCTETS_MAX] for line in every[:LINES_MAX]))
     divided = [_divided(line) for line in every]
     deciding = longest((path for path, _ in divided), target)
-    return tuple(every[at] for at in deciding), combined(meaning(divided[at][1]) for at in deciding)
+    meanings = (meaning(divided[at][1]) for at in deciding)
+    return Statement(tuple(every[at] for at in deciding), combined(meanings))
 
 
 def path_of(line: str) -> str:

@@ -1,16 +1,14 @@
-"""Consent receipts. A receipt records what a site stated about uses when one of its pages was fetched.
+"""Consent receipts, which record what a site stated when one of its pages was fetched (`consent/README.md`, "Receipts").
 
     capture, page record --digest--> Receipt           --digest--> SiteStatements
     14 bytes per page                shared by pages               shared by the host
 
-Receipts and the statements of a site are stored under their digests. A digest is the beginning of the SHA-256
-of the encoded value. So pages of a host with equal statements share one receipt, and a receipt never changes.
-A receipt and the statements of its site are put into the batch of the first page that refers to them:
+A digest is the beginning of the SHA-256 of the encoded value. A receipt and the statements of its site are put
+into the batch of the first page that refers to them:
 
     C/<bucket><digest>    Receipt or SiteStatements, sealed msgpack
 
-`<bucket>` is derived from the page's fingerprint, so a receipt moves with its pages when a crawl is
-resharded.
+`<bucket>` is derived from the page's fingerprint, so a receipt moves with its pages when a crawl is resharded.
 """
 
 import hashlib

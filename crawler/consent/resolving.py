@@ -9,13 +9,26 @@ from collections.abc import Iterable
 
 import msgspec
 
-from crawler.consent.content_signal import ContentSignal, read_signal_header, read_signal_rules
-from crawler.consent.content_usage import ContentUsage, read_usage_header, read_usage_rules
-from crawler.consent.page_names import PageNames, read_page_names
-from crawler.consent.paths import address_of
-from crawler.consent.rsl import RslDocument, RslTerms, terms_for
-from crawler.consent.statements import ALLOW, NOTHING_SAID, UNKNOWN, USES, Preference, Preferences, strictest
+from crawler.consent.paths import address_of, by_path
+from crawler.consent.rsl import RslDocument, terms_for
+from crawler.consent.statements import (
+    ALLOW,
+    NOTHING_SAID,
+    UNKNOWN,
+    USES,
+    Preference,
+    Preferences,
+    Statement,
+    strictest,
+)
 from crawler.consent.tdmrep import TdmFile, TdmReservation, read_tdm_page, reservation_for
+from crawler.consent.text_statements import (
+    read_page_names,
+    read_signal_header,
+    read_usage_header,
+    signal_meaning,
+    usage_meaning,
+)
 from crawler.robots.rules import RobotsRules
 
 # If several sources gave the answer, the first in this order is named. Sources of the page come before those
@@ -62,19 +75,16 @@ class HostStatements(msgspec.Struct, frozen=True):
 class PageStatements(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """The raw text and the meaning of the statements about one page, by source."""
 
-    usage_header: ContentUsage
-    signal_header: ContentSignal
-    names: PageNames
+    usage_header: Statement
+    signal_header: Statement
+    names: Statement
     tdm: TdmReservation
-    usage_robots: ContentUsage
-    signal_robots: ContentSignal
-    rsl: RslTerms
+    usage_robots: Statement
+    signal_robots: Statement
+    rsl: Statement
 
     def consent(self, unread: Iterable[str] = ()) -> Consent:
-        """Return the resolved answers.
-
-        No use in `unread` is allowed, because a statement about it could not be read.
-        """
+        """Return the resolved answers. No use in `unread` is allowed: a statement about it could not be read."""
         said = (getattr(self, field).preferences for field in self.__struct_fields__)
         return _without_permissions(resolve(zip(SOURCES, said, strict=True)), frozenset(unread))
 
@@ -105,14 +115,9 @@ def statements_about(
     *,
     meta: Iterable[tuple[str, str]] = (),
 ) -> PageStatements:
-    """Return what a host and one answer say about the page `url`.
+    """Return what a host, at the time of the fetch, and one answer say about the page `url`.
 
-    Args:
-        url: the page's canonical URL.
-        host: the statements of the host at the time of the fetch, not later statements.
-        headers: the fields of the answer, in order.
-        token: our product token.
-        meta: (name, content) of the page's meta elements.
+    `headers` are the fields of the answer, in order. `meta` has (name, content) of the page's meta elements.
     """
     fields: dict[str, list[bytes]] = {}
     for name, value in headers:
@@ -130,13 +135,13 @@ def statements_about(
         read_signal_header(fields.get("content-signal", ())),
         _page_names(fields, metas, token),
         reservation_for(host.tdm_file, _tdm_page(fields, metas), target),
-        read_usage_rules(usage_lines, target),
-        read_signal_rules(robots.signals, target),
+        by_path(usage_lines, target, usage_meaning),
+        by_path(robots.signals, target, signal_meaning),
         terms_for(host.licenses, url),
     )
 
 
-def _page_names(fields: dict[str, list[bytes]], metas: dict[str, list[str]], token: str) -> PageNames:
+def _page_names(fields: dict[str, list[bytes]], metas: dict[str, list[str]], token: str) -> Statement:
     tags = [value.decode("latin-1") for value in fields.get("x-robots-tag", ())]
     own = [content for name in ("robots", token.lower()) for content in metas.get(name, ())]
     image = fields.get("content-type", [b""])[0].strip().lower().startswith(b"image/")

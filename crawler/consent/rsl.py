@@ -26,12 +26,12 @@ from crawler.consent.statements import (
     ALLOW,
     FIELD_OCTETS_MAX,
     LINES_MAX,
-    NOTHING_SAID,
     REFUSE,
     UNKNOWN,
     USES,
     Preference,
     Preferences,
+    Statement,
     combined,
 )
 from crawler.extract.headers import typed_link_headers
@@ -80,14 +80,6 @@ class RslDocument(msgspec.Struct, frozen=True, gc=False, array_like=True):
     parser: str = PARSER
 
 
-class RslTerms(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """The content elements that decide about one page, and their meaning."""
-
-    contents: tuple[RslContent, ...] = ()
-    preferences: Preferences = NOTHING_SAID
-    parser: str = PARSER
-
-
 def read_rsl(body: bytes) -> RslDocument:
     """Return the content elements of a licence document."""
     if len(body) > DOCUMENT_OCTETS_MAX:
@@ -100,8 +92,8 @@ def read_rsl(body: bytes) -> RslDocument:
     return RslDocument(problem=problem) if problem else RslDocument(tuple(reading.contents))
 
 
-def terms_for(documents: Iterable[RslDocument], url: str) -> RslTerms:
-    """Return the terms for the page `url`.
+def terms_for(documents: Iterable[RslDocument], url: str) -> Statement:
+    """Return the meaning of the terms for the page `url`. The raw text names the servers that issue tokens.
 
     In each document, the content element with the longest matching path decides.
     """
@@ -112,7 +104,8 @@ def terms_for(documents: Iterable[RslDocument], url: str) -> RslTerms:
             (each, path) for each in document.contents if (path := _path(each.url, authority)) is not None
         ]
         deciding += [here[at][0] for at in longest((path for _, path in here), target)]
-    return RslTerms(tuple(deciding), combined(map(_meaning, deciding)))
+    servers = tuple(each.server for each in deciding if each.server)
+    return Statement(servers, combined(map(_meaning, deciding)))
 
 
 def terms_paths(document: RslDocument, authority: str) -> list[str]:

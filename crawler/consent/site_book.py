@@ -132,10 +132,7 @@ class SiteBook:
     """The current statements of each authority.
 
     Args:
-        store: has the files, under the prefix `L/`.
-        robots: the robots.txt of all authorities.
-        token: our product token.
-        fingerprint: the fingerprint of a URL (request form).
+        fingerprint: returns the fingerprint of a URL (request form).
         record_of: a function (URL of a robots.txt, instant) -> `c/` key of the capture, or b"" if none is stored.
         processes: the number of processes on this machine, which divide the memory among themselves.
     """

@@ -9,7 +9,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
-from crawler.consent import content_signal, content_usage, page_names, rsl, tdmrep
+from crawler.consent import rsl, tdmrep, text_statements
 from crawler.consent.paths import address_of
 from crawler.consent.receipts import (
     Receipt,
@@ -36,7 +36,7 @@ KEYS_CACHED_MAX = 65_536  # maximum number of keys that are known to be in the s
 _FIELDS = frozenset(
     {b"content-usage", b"content-signal", b"x-robots-tag", b"tdm-reservation", b"tdm-policy", b"link"}
 )
-_PARSERS = (content_usage.PARSER, content_signal.PARSER, page_names.PARSER, tdmrep.PARSER, rsl.PARSER)
+_PARSERS = (*text_statements.PARSERS, tdmrep.PARSER, rsl.PARSER)
 _Fields = tuple[tuple[str, str], ...]
 
 
@@ -75,9 +75,7 @@ class Stamping:
     def stamp(
         self, fetch: Fetch, fingerprint: int, extracted: Extracted | None, before: bytes | None, batch: Batch
     ) -> ReceiptStamp:
-        """Return the receipt of an answer in the form that the page cache writes.
-
-        Add to the batch the parts of the receipt that are not stored yet.
+        """Return the receipt of an answer, and add to the batch the parts of it that are not stored yet.
 
         Call this in the order of the commits. A call takes about 10 us.
 
@@ -92,10 +90,8 @@ class Stamping:
         if key not in self._put:
             self._put_new(fingerprint, site.digest, site.data, batch)
             self._put_new(fingerprint, made.stamp.digest, made.data, batch)
-            self._put[key] = (
-                # later pages may rely on uncommitted keys, because the process ends if a commit group fails
-                None
-            )
+            # later pages may rely on uncommitted keys, because the process ends if a commit group fails
+            self._put[key] = None
             if len(self._put) > KEYS_CACHED_MAX:
                 self._put.popitem(last=False)
         return made.stamp
@@ -123,8 +119,7 @@ class Stamping:
         name = site.digest, rule, own, image, site.place(target), bound, self._key_id(fetch)
         made = self._made.get(name)
         if made is None:
-            line = "" if rule is None else f"{'Allow' if rule.allow else 'Disallow'}: {rule.pattern}"
-            made = self._make(site, fetch, own, line)
+            made = self._make(site, fetch, own, "" if rule is None else rule.line)
             self._made[name] = made
             if len(self._made) > RECEIPTS_CACHED_MAX:
                 self._made.popitem(last=False)
@@ -209,7 +204,7 @@ def _deciding(said: PageStatements, announced: Iterable[str]) -> _Fields:
     found += [("content-signal-robots", line) for line in said.signal_robots.raw]
     found += [("tdmrep", value) for value in (*said.tdm.raw, *said.tdm.policies)]
     found += [("rsl", url) for url in announced]
-    found += [("rsl-server", each.server) for each in said.rsl.contents if each.server]
+    found += [("rsl-server", server) for server in said.rsl.raw]
     return tuple(found)
 
 

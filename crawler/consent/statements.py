@@ -44,6 +44,13 @@ NOTHING_SAID = Preferences()
 _STRENGTH = {UNKNOWN: 0, ALLOW: 1, REFUSE: 2}
 
 
+class Statement(msgspec.Struct, frozen=True, gc=False, array_like=True):
+    """The statement of one source about a page: the raw text, and its meaning."""
+
+    raw: tuple[str, ...] = ()
+    preferences: Preferences = NOTHING_SAID
+
+
 def strictest(answers: Iterable[Preference]) -> Preference:
     """Return the most restrictive answer: a refusal if there is one, else a permission, else unknown."""
     return max(answers, key=_STRENGTH.__getitem__, default=UNKNOWN)

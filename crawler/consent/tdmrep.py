@@ -1,10 +1,8 @@
 """Reads the TDM Reservation Protocol (W3C Community Group, final report of 10 May 2024).
 
-A site reserves its rights to text and data mining with `tdm-reservation: 1`, which it states as a header
-field, in a meta element or in an entry of `/.well-known/tdmrep.json`. `tdm-policy` is the URL of the site's
-terms. The value 1 refuses the use `tdm`, 0 allows it, and other values are ignored. A value in the page's
-header or meta elements overrides tdmrep.json. If the header and a meta element disagree, the rights count as
-reserved.
+`tdm-reservation: 1` refuses the use `tdm`, 0 allows it, and other values are ignored. `tdm-policy` is the URL of
+the site's terms. If the header and a meta element disagree, the rights count as reserved. `consent/README.md`,
+"Sources", says where they are stated.
 """
 
 from collections.abc import Iterable
@@ -17,11 +15,11 @@ from crawler.consent.statements import (
     ALLOW,
     FIELD_OCTETS_MAX,
     LINES_MAX,
-    NOTHING_SAID,
     REFUSE,
     UNKNOWN,
     Preference,
     Preferences,
+    Statement,
     bounded,
     strictest,
 )
@@ -48,13 +46,10 @@ class TdmFile(msgspec.Struct, frozen=True, gc=False, array_like=True):
     parser: str = PARSER
 
 
-class TdmReservation(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """The reservation for one page: raw values of `tdm-reservation` and `tdm-policy`, and their meaning."""
+class TdmReservation(Statement, frozen=True, gc=False, array_like=True):
+    """The reservation for one page: the values of `tdm-reservation`, their meaning, and the values of `tdm-policy`."""
 
-    raw: tuple[str, ...] = ()
     policies: tuple[str, ...] = ()
-    preferences: Preferences = NOTHING_SAID
-    parser: str = PARSER
 
 
 def read_tdm_file(body: bytes) -> TdmFile:
@@ -82,7 +77,7 @@ def read_tdm_page(reservations: Iterable[bytes], policies: Iterable[bytes]) -> T
     raw, complete = bounded(reservations)
     terms, _ = bounded(policies)
     answer = strictest(map(_answer, raw)) if complete else UNKNOWN
-    return TdmReservation(raw, terms, Preferences(tdm=answer))
+    return TdmReservation(raw, Preferences(tdm=answer), terms)
 
 
 def reservation_for(file: TdmFile, page: TdmReservation, target: str) -> TdmReservation:
@@ -96,8 +91,8 @@ def reservation_for(file: TdmFile, page: TdmReservation, target: str) -> TdmRese
     deciding = [file.entries[at] for at in longest((each.location for each in file.entries), target)]
     return TdmReservation(
         tuple(each.reservation for each in deciding),
-        page.policies or tuple(each.policy for each in deciding if each.policy),
         Preferences(tdm=strictest(_answer(each.reservation) for each in deciding)),
+        page.policies or tuple(each.policy for each in deciding if each.policy),
     )
 
 

@@ -1,17 +1,9 @@
-"""Decides whether a stored copy may be used for a purpose. Every interface that returns copies asks this module.
+"""Decides whether a stored copy may be used for a purpose (`consent/README.md`, "What may be used").
 
     export --allow, serve.allow, get --allow, Crawl.stored(allow=)  ->  UseRule.refusal(copy)  ->  Refusal, or None
 
-| the receipt of the copy says | answer |
-|---|---|
-| n | refused |
-| y | allowed |
-| unknown, or there is no receipt | as `consent.unknown` says |
-| it cannot be read | refused |
-
-With `consent.retroactive`, the receipt of the page's last fetch counts, too: if that receipt refuses the use,
-earlier copies of the page are refused as well. A permission that the site gives later does not apply to an
-earlier copy.
+With `consent.retroactive`, a refusal at the page's last fetch counts for its earlier copies, too. A permission
+that the site gives later does not.
 """
 
 from typing import NamedTuple
@@ -32,11 +24,7 @@ _known: dict[bytes, Consent] = {}
 
 
 class Refusal(NamedTuple):
-    """The reason why a copy may not be used.
-
-    `later` is True if the site allowed the use when the copy was fetched, and refused it at a later fetch of
-    the page (`consent.retroactive`).
-    """
+    """The reason why a copy may not be used. `later` is True if only a later fetch refused it."""
 
     why: str
     later: bool = False

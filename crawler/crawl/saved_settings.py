@@ -1,12 +1,7 @@
 """The settings of a crawl, as its directory keeps them: `crawl.toml`, and `credentials` for its secrets.
 
-A setting belongs either to the crawl or to one run. The directory keeps only the settings of the crawl, so
-the settings of a run end with the run. The settings of a run are:
-
-* the keys in `RUN_KEYS`, whoever sets them;
-* values that another argument of the run implies (`Layers.set_for_run`): those of `--spider`, of `follow=` and
-  `parse=` in Python, and those that a node derives from its own address.
-
+`crawl/README.md` states which settings belong to the crawl, and which only to one run: the keys in `RUN_KEYS`, and
+values that another argument of the run implies (`Layers.set_for_run`). The settings of a run are not saved.
 `crawl.toml` also names the hosts of the seeds for which the user gave looser settings (`relaxed_settings.py`).
 """
 

@@ -12,13 +12,14 @@ and returns the same results, but its `join` decodes every block into which a qu
 import cython
 import numpy as np
 
-from crawler.due.block_fences import FENCE_STEP
-
 if cython.compiled:
     from cython.cimports.crawler.due.inline import behind_one, gallop, lowest_one, ones_of, prefetch
 
 COMPILED: bool = cython.compiled
 
+# Number of keys per block. The first key of each block is its fence. The fences of a run stay in memory, and show
+# which block may hold a key. Without coding, the keys of a block take 4 KiB, which is one page of memory.
+FENCE_STEP = 512
 # FENCE_STEP as a C constant, because code without the interpreter lock cannot read a Python variable
 _STEP = cython.declare(cython.Py_ssize_t, FENCE_STEP)
 # If at least this many queries fall into a block, decoding the whole block (1.8 us) is faster than single

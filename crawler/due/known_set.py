@@ -7,9 +7,8 @@ as long as the next neighbour is not larger than the runs merged so far:
     runs (b = 1)    4 2 1  + 1  ->  8            8 4 1  + 1  ->  8 4 2
                       `-----'                        `---'
 
-With N known fingerprints and b new ones per flush, there are at most log2(N/b) + 2 runs, and each fingerprint
-is rewritten at most log2(N/b) + 1 times. The paper (Broder, Najork, Wiener 2003) instead keeps one sorted
-file, which every flush rewrites completely.
+`due/README.md`, "Compaction", states the bounds. The paper (Broder, Najork, Wiener 2003) instead keeps one
+sorted file, which every flush rewrites completely.
 
 A set belongs to one thread. Other threads may read the runs of the set at any time, in a join or a merge,
 because runs never change. A merge changes only how the set is divided into runs.
@@ -22,7 +21,7 @@ from typing import Protocol
 import numpy as np
 
 from crawler.due import sorting
-from crawler.due.block_fences import FENCE_STEP
+from crawler.due.elias_fano import FENCE_STEP
 from crawler.due.merging import merge
 from crawler.due.runs import Fingerprints, Run
 from crawler.errors import DamageError

@@ -10,13 +10,9 @@ writes a new one.
       low parts      the w bits that were shifted out, one key after the other
 
 The number of low bits stored per key is w. If the keys are spread evenly, w is log2 of the mean gap between
-keys, and a key takes w + 2 to w + 3 bits. A key takes 4.97 bytes in a run of 1e8 keys and 4.55 bytes in a run
-of 1e9 keys; the theoretical minima are 4.86 and 4.44 bytes (Elias 1974). Blocks are whole words of 8 bytes.
-The length and the w of each block are computed from the fences. The fences, the lengths and the values of w
-are kept in memory, and together take 1/28 byte per key.
-
-The index, which consists of the fences and checksums, is verified when the run is opened. Each block is
-verified when it is first read.
+keys, and a key takes w + 2 to w + 3 bits. Blocks are whole words of 8 bytes. The length and the w of each
+block are computed from the fences, and kept in memory with them. `due/README.md`, "On disk", gives the sizes,
+and says when the checksums are verified.
 """
 
 import itertools
@@ -33,7 +29,7 @@ from isal import isal_zlib
 
 from crawler import bus_errors
 from crawler.due import elias_fano, sorting
-from crawler.due.block_fences import FENCE_STEP
+from crawler.due.elias_fano import FENCE_STEP
 from crawler.errors import DamageError
 from crawler.storage.files import closed_on_error, new_file, write_all
 

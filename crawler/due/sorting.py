@@ -32,10 +32,7 @@ def sort(keys) -> tuple[np.ndarray, np.ndarray]:
 @cython.nogil
 @cython.exceptval(check=False)
 def _radix_sort(
-    a: cython.ulonglong[::1],
-    p: cython.Py_ssize_t[::1],
-    b: cython.ulonglong[::1],
-    q: cython.Py_ssize_t[::1],
+    a: cython.ulonglong[::1], p: cython.Py_ssize_t[::1], b: cython.ulonglong[::1], q: cython.Py_ssize_t[::1]
 ) -> cython.bint:
     """Sort `a` byte by byte, and move `p` in the same way, with the buffers `b` and `q`.
 

@@ -19,6 +19,7 @@ from crawler.frontier.refresh.refreshing import Refresh
 from crawler.frontier.refresh.stored_view import stored_view
 from crawler.pages import released
 from crawler.pages.archive import Archive
+from crawler.pages.captures import is_copy
 from crawler.pages.formats.selection import Refused, Say, ignore
 from crawler.pages.withdrawals import Withdrawals
 from crawler.records import Capture, PageRecord
@@ -55,6 +56,15 @@ class Crawled(NamedTuple):
     def fingerprint(self) -> Callable[[str], int]:
         """Return a function that maps the request form of a URL to its fingerprint."""
         return self.fingerprinter.fingerprint
+
+    def newest_copies(self, url: str) -> Iterator[tuple[Archive, PageRecord | None, Capture]]:
+        """Yield the newest copy of a URL in each archive that has one, with its archive and the record of the URL."""
+        fingerprint = self.fingerprint(url)
+        for archive in self.archives:
+            record = archive.record(fingerprint)
+            capture = archive.newest_capture(fingerprint, record)
+            if capture is not None and is_copy(capture):
+                yield archive, record, capture
 
     def disallowed(self) -> Callable[[str], bool] | None:
         """Return the function that tells whether copies of a URL are withheld.

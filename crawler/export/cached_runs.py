@@ -16,7 +16,7 @@ from typing import NamedTuple
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.restart import earlier, rename_to_numbered
 from crawler.errors import DamageError, DirectoryError
-from crawler.export.archives import Crawled, opened
+from crawler.export.archives import opened
 from crawler.pages.captures import is_copy
 from crawler.storage.files import Lock
 
@@ -60,7 +60,11 @@ def _repeats(path: str, others: Sequence[str]) -> bool:
             rest = [held.enter_context(opened(Path(each))) for each in others]
             captures = itertools.chain.from_iterable(each.newest_captures() for each in crawled.archives)
             return all(
-                any(_has(each, capture.url, capture.fetched_at) for each in rest)
+                any(
+                    copy.fetched_at >= capture.fetched_at
+                    for each in rest
+                    for _, _, copy in each.newest_copies(capture.url)
+                )
                 for fingerprint, capture in captures
                 if is_copy(capture)
                 # a cached run uses only copies that are stored under their URL
@@ -68,16 +72,6 @@ def _repeats(path: str, others: Sequence[str]) -> bool:
             )
     except (DamageError, DirectoryError):
         return False
-
-
-def _has(crawled: Crawled, url: str, fetched_at: float) -> bool:
-    """Return whether a crawl has an answer for a URL that was fetched at `fetched_at` or later."""
-    fingerprint = crawled.fingerprint(url)
-    for archive in crawled.archives:
-        capture = archive.newest_capture(fingerprint, archive.record(fingerprint))
-        if capture is not None and is_copy(capture) and capture.fetched_at >= fetched_at:
-            return True
-    return False
 
 
 def _remove(directory: CrawlDirectory) -> bool:

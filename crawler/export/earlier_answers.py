@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 from crawler.errors import DamageError
 from crawler.export.archives import Crawled, opened
-from crawler.pages.captures import StoredPage, is_copy
+from crawler.pages.captures import StoredPage
 
 log = logging.getLogger("crawler")
 
@@ -42,11 +42,8 @@ class EarlierAnswers:
         Answers that report a failure which may be temporary are not returned.
         """
         for crawled in self._crawls:
-            fingerprint = crawled.fingerprint(url)
-            for archive in crawled.archives:
-                record = archive.record(fingerprint)
-                capture = archive.newest_capture(fingerprint, record)
-                if capture is None or not is_copy(capture) or capture.length > length_max:
+            for archive, record, capture in crawled.newest_copies(url):
+                if capture.length > length_max:
                     continue
                 try:
                     return EarlierAnswer(archive.read(capture, static=True), record.took if record else 0.0)

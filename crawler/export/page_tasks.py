@@ -26,6 +26,7 @@ from crawler.pages.formats.selection import shows_content
 from crawler.pages.formats.simhash import minhash, simhash
 from crawler.pages.reading import codings_of, decode_payload
 from crawler.pages.stored_bodies import Copy, decoded, open_capture
+from crawler.records import Capture
 from crawler.urls.media_type import CSS, SVG, XHTML, is_html, is_page, may_be_page
 
 
@@ -42,8 +43,7 @@ def read_known(folders: Sequence[Path], known: Known) -> StoredPage | None:
     Raises:
         DamageError: the copy cannot be read.
     """
-    capture = known.capture
-    if capture is None or not shows_content(capture) or (capture.refers_to and known.original is None):
+    if (capture := _with_content(known)) is None:
         return None
     page = read_capture(folders[known.archive], capture, known.original)
     return page if 200 <= page.status < 300 else None
@@ -55,11 +55,17 @@ def open_known(folders: Sequence[Path], known: Known) -> Copy | None:
     Raises:
         DamageError: the copy cannot be read.
     """
-    capture = known.capture
-    if capture is None or not shows_content(capture) or (capture.refers_to and known.original is None):
+    if (capture := _with_content(known)) is None:
         return None
     copy = open_capture(folders[known.archive], capture, known.original)
     return copy if 200 <= copy.status < 300 else None
+
+
+def _with_content(known: Known) -> Capture | None:
+    """Return the newest copy of a page, unless it shows no content, or the response that it repeats is missing."""
+    capture = known.capture
+    is_lost = capture is not None and capture.refers_to and known.original is None
+    return capture if capture is not None and shows_content(capture) and not is_lost else None
 
 
 def may_have_text(content_type: str) -> bool:

@@ -150,8 +150,10 @@ class WorkerPool(Generic[Piece, Result]):
         child.end()
         self.broken += 1
         if task.careful:
+            code = child.returncode
+            cause = f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
             raise CrawlerError(
-                f"a worker process was ended ({_cause(child.returncode)}), and so was its replacement on the same "
+                f"a worker process was ended ({cause}), and so was its replacement on the same "
                 "pages; is there too little memory? --processes 1 uses no workers"
             )
         task.careful = True
@@ -175,10 +177,6 @@ class WorkerPool(Generic[Piece, Result]):
                 _send(link, (failed, found))
             except (BrokenPipeError, ConnectionResetError):  # the parent no longer reads results
                 return 0
-
-
-def _cause(code: int | None) -> str:
-    return f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
 
 
 def _send(link: socket.socket, value: Any) -> None:

@@ -1,15 +1,11 @@
 """Determines the character encoding of a page, and converts the page to UTF-8 for the parser.
 
-The sources of the encoding are tried in the order of the HTML standard (WHATWG, 13.2.3; `extract/README.md`,
-"Types and charset"): byte order mark, the header's charset, a `<meta>` in the first 1,024 bytes, a later
-`<meta>` (when a browser finds a late one, it reads the page again). Without any declaration the encoding is
-UTF-8 if the bytes are valid UTF-8, else windows-1252. If a page is plain ASCII and declares nothing, its
-encoding is reported as windows-1252, the standard's default.
+`extract/README.md`, "Types and charset", lists the sources of the encoding (WHATWG HTML, 13.2.3). If a page is
+plain ASCII and declares nothing, its encoding is reported as windows-1252, the standard's default.
 
 Labels have the meaning that the WHATWG Encoding standard gives them: `iso-8859-1` is windows-1252, and
-`gb2312` is gbk. Unknown labels are ignored, and invalid bytes become U+FFFD, so no page causes an error here.
-Nearly all pages are UTF-8. The bytes of a UTF-8 page are passed on unchanged, because the parser itself
-replaces invalid bytes.
+`gb2312` is gbk. Nearly all pages are UTF-8. The bytes of a UTF-8 page are passed on unchanged, because the parser
+itself replaces invalid bytes.
 """
 
 import re

@@ -1,8 +1,7 @@
-"""Reads page-level robots directives from `<meta name=robots>` and `X-Robots-Tag`.
+"""Reads page-level robots directives from `<meta name=robots>` and `X-Robots-Tag` (`robots/README.md`, "Page level").
 
-The values of the meta element and of the header are comma-separated lists, in which case does not matter. A
-header value may begin with the name of an agent (`otherbot: noindex, nofollow`); the directives then apply to
-that agent only, up to the next name in the value. `none` means `noindex, nofollow`.
+A header value may begin with the name of an agent (`otherbot: noindex, nofollow`); the directives then apply to
+that agent only, up to the next name in the value.
 """
 
 from collections.abc import Iterable
@@ -18,13 +17,7 @@ NO_DIRECTIVES = Directives()
 
 
 def page_directives(robots_tags: Iterable[str], meta: Iterable[str], token: str) -> Directives:
-    """Return the directives in `X-Robots-Tag` values and robots meta tags that apply to `token`.
-
-    Args:
-        robots_tags: the values of the header fields, in order.
-        meta: contents of the meta tags named `robots` or like our token.
-        token: our product token.
-    """
+    """Return the directives in `X-Robots-Tag` values and robots meta tags that apply to our product token."""
     words = directive_names(robots_tags, meta, token)
     if not words:
         return NO_DIRECTIVES

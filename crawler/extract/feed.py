@@ -1,13 +1,9 @@
-"""Reads the links of feeds: RSS 0.9x, 1.0, 2.0, Atom, and JSON Feed 1.0 and 1.1 (jsonfeed.org).
+"""Reads the links of feeds: RSS 0.9x, 1.0, 2.0, Atom, JSON Feed (`extract/README.md`, "Sitemaps and feeds").
 
-The links are those of items (`<link>`, a `<guid>` that is a permalink, Atom's `rel=alternate`), the feed's
-own page (`alternate`) and its further pages (`rel=next`, RFC 5005). Relative links are resolved against the
-xml:base of the link, its item and the feed (RFC 4287, 2). Broken XML yields the links before the
-error; `xmlstream.py` lists the other conditions under which reading ends early.
-
-The link of an item of a JSON Feed is its `url`, else its `external_url`, else its `id` if this is a web address.
-Invalid JSON, and members of the wrong type, yield no links. Members that are not needed are skipped without being
-built, and a body with too many objects is not read. So a hostile body takes little memory.
+Broken XML yields the links before the error; `xmlstream.py` lists the other conditions under which reading ends
+early. The link of an item of a JSON Feed is its `url`, else its `external_url`, else its `id` if this is a web
+address. Invalid JSON, and members of the wrong type, yield no links. Members that are not needed are skipped
+without being built, and a body with too many objects is not read. So a hostile body takes little memory.
 """
 
 import re
@@ -34,10 +30,7 @@ _DATES = frozenset({"pubdate", "updated", "date", "published"})
 
 
 class Feed(msgspec.Struct, gc=False):
-    """The links of a feed: its items, its own page, its next page.
-
-    If the reading ended early, `problem` is the reason.
-    """
+    """The links of a feed: items, own page, next page. `problem` is the reason if the reading ended early."""
 
     entries: list[Entry] = []
     page: str = ""

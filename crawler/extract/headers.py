@@ -36,10 +36,7 @@ def typed_link_headers(values: Iterable[str]) -> Iterator[tuple[str, frozenset[s
 
 
 def _parameters(value: str, at: int) -> tuple[dict[str, str], int]:
-    """Return the parameters that begin at `at`, and the end position.
-
-    If a name is repeated, the first parameter of this name counts (RFC 8288 3.3).
-    """
+    """Return the parameters that begin at `at`, the first of each name (RFC 8288 3.3), and the end position."""
     found: dict[str, str] = {}
     while match := _PARAMETER.match(value, at) or _EMPTY_PARAMETER.match(value, at):
         if match.re is _PARAMETER:
@@ -50,11 +47,7 @@ def _parameters(value: str, at: int) -> tuple[dict[str, str], int]:
 
 
 def refresh(content: str) -> tuple[int, str] | None:
-    """Return the seconds and the raw URL of a refresh ("" for the document itself); None if the refresh is invalid.
-
-    This follows the standard's "shared declarative refresh steps", for the header and
-    for `<meta http-equiv=refresh content=...>`.
-    """
+    """Return the seconds and the raw URL of a refresh ("" for the document itself); None if the refresh is invalid."""
     time = _REFRESH_TIME.match(content)
     if time is None or not (time[1] or time[2]):
         return None

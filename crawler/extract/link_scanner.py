@@ -208,10 +208,7 @@ class LinkScanner(TagReader):
 
     @cython.final
     def _take_others(self, element: cython.int) -> cython.bint:
-        """Hand over the wanted attributes of a start tag if the parser inserts the element.
-
-        Return False if the page must be parsed.
-        """
+        """Hand over the wanted attributes if the parser inserts the element; return False if the page must be parsed."""
         inserted: cython.bint = True
         assert self.others is not None and self.attributes is not None
         if self.others.needs_tree(self.attributes):

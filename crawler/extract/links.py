@@ -63,9 +63,6 @@ def extract_page(content: bytes, page: Context, config: ExtractConfig) -> Extrac
 
     Raw URLs are returned as written, without their fragment, so two URLs that differ only in the fragment are
     one link. Links of the header field `Link` come first.
-
-    Args:
-        content: the body received so far, without content coding.
     """
     utf8, encoding = prepare(content, page)
     return parse(utf8, encoding, page, config)

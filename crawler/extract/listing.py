@@ -1,9 +1,7 @@
-"""Reads the modification time of each file from the directory listings that servers generate.
+"""Reads the modification time of each file from the directory listings of Apache, nginx and lighttpd.
 
-Apache (plain and table), nginx and lighttpd write a link, the file's modification time in one of three
-formats, and the size of the file. A listing states times in the server's local time. A time without a time
-zone is read as UTC. If the server's time zone is not UTC, such times are wrong, and the measured precision of
-listings as a source drops (`freshness/README.md`).
+A listing states times in the server's local time; a time without a zone is read as UTC. If the server's zone is
+another, the measured precision of listings as a source drops (`freshness/README.md`).
 """
 
 import re

@@ -29,10 +29,7 @@ _WAITING_BYTES_MAX = 256 << 10
 
 
 class MapPiece(msgspec.Struct, frozen=True, gc=False, array_like=True, tag=True):
-    """A piece of a map; `stream` is the number of the map.
-
-    The `last` piece may be empty. `document` says how to read the map.
-    """
+    """A piece of the map number `stream`. The `last` piece may be empty. `document` says how to read the map."""
 
     stream: int
     content: bytes
@@ -106,9 +103,7 @@ class MapStream:
         self._is_behind = self._is_late or self._is_stale
 
     def feed(self, content: bytes) -> None:
-        """Add the next bytes of the map.
-
-        Send them to the child once the map is longer than `least` bytes (an argument of the class).
+        """Add the next bytes of the map, and send them to the child once the map is longer than `least` bytes.
 
         If the child falls too far behind, the remaining bytes are sent to it when the map is complete.
         """

@@ -20,11 +20,8 @@ NAMES = frozenset((b"link", b"x-robots-tag", b"refresh"))
 class PageRules:
     """Makes contexts under one configuration.
 
-    Args:
-        want_all: ignore robots directives and `rel=nofollow`, and extract
-            requisites even if the crawl does not fetch them.
-        want_anchors: also extract the texts of links.
-        want_markup: also extract the markup that the audit checks.
+    With `want_all`, robots directives and `rel=nofollow` are ignored, and requisites are extracted even if the
+    crawl does not fetch them.
     """
 
     def __init__(
@@ -55,14 +52,10 @@ class PageRules:
         charset: str,
         asked_url: str = "",
     ) -> Context:
-        """Return the context of an answer.
+        """Return the context of an answer from `url`.
 
-        Args:
-            url: the URL that the answer came from.
-            headers: its header fields, in order.
-            content_type: essence of its Content-Type.
-            charset: charset of its Content-Type, "" if none.
-            asked_url: the requested URL, for `[[override]]`; "" if it is `url`.
+        `content_type` and `charset` are those of its Content-Type. `asked_url` is the requested URL, for
+        `[[override]]`; "" if it is `url`.
         """
         values: dict[bytes, list[str]] = {name: [] for name in NAMES}
         for name, value in headers:

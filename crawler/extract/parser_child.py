@@ -75,20 +75,14 @@ def run(requests: BinaryIO, answers: BinaryIO) -> int:
 
 
 def _keep_freed_memory() -> None:
-    """Keep freed memory for the next page instead of returning it to the system after each page (glibc only).
-
-    After each page of more than `_LARGE_BYTES`, `serve` returns the freed memory to the system.
-    """
+    """Keep freed memory for the next page (glibc only); `serve` returns it after pages over `_LARGE_BYTES`."""
     if mallopt := getattr(ctypes.CDLL(None), "mallopt", None):
         mallopt(_TRIM_THRESHOLD, 64 << 20)
         mallopt(_MMAP_THRESHOLD, 16 << 20)
 
 
 def _data_bytes() -> int:
-    """Return the number of bytes that count against RLIMIT_DATA.
-
-    A forked process begins with as many such bytes as its parent has.
-    """
+    """Return the number of bytes that count against RLIMIT_DATA: a forked process begins with its parent's."""
     try:
         return int(Path("/proc/self/statm").read_text().split()[5]) * resource.getpagesize()
     except OSError:  # this is not Linux, so the child is a separate program, which starts with little memory

@@ -181,10 +181,7 @@ def open_elements(content: bytes) -> int:
 
 
 def most_attributes(content: bytes, enough: int) -> int:
-    """Return the largest number of attributes on a tag.
-
-    Skip short tags, and stop at a tag with more than `enough` attributes.
-    """
+    """Return the most attributes on a tag. Skip short tags, and stop at a tag with more than `enough`."""
     text = _RAW_TEXT.sub(b"", content)
     most = at = 0
     while most <= enough and (start := _START.search(text, at)):
@@ -248,10 +245,7 @@ def _sure_ends(content: bytes) -> Iterator[int]:
 
 
 def _opens(content: bytes, quote: int) -> bool:
-    """Return whether the quote at this position follows `=` or a blank, so it may begin a value.
-
-    A position of -1 means that there is no quote.
-    """
+    """Return whether a quote follows `=` or a blank, so it may begin a value. Position -1 means no quote."""
     return quote > 0 and content[quote - 1] in _BEFORE_VALUE
 
 

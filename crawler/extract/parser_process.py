@@ -1,9 +1,7 @@
 """Runs a parser child for callers that block until it answers: exports, the report, recovery.
 
-The child is the same program that the fetch loop uses (`parser_child.py`), under the same limits of CPU and
-memory, so extracting a stored page gives the same result as in the crawl. The child is started for the first
-page that needs it. If the child dies, its page gets a plain scan, as in `worker.py`, and the next page starts
-another child.
+The child has the program and the limits of the fetch loop's, so extracting a stored page gives the same result as
+in the crawl. It is started for the first page that needs it, and again after its death (`worker.py`).
 """
 
 import socket

@@ -24,11 +24,7 @@ _OTHER_ROWS = [
 
 
 def _selector(rows: Iterable[LinkAttribute]) -> str:
-    """Return a selector for these rows.
-
-    If the attribute of a row has a colon, the selector names the elements of the row. Otherwise, it names the
-    attribute.
-    """
+    """Return a selector for these rows: names of attributes, or of elements if an attribute has a colon."""
     found = {
         name for row in rows for name in (row.elements if ":" in row.attribute else [f"[{row.attribute}]"])
     }
@@ -98,10 +94,7 @@ class OtherUrls:
 
     @staticmethod
     def needs_tree(attributes: Mapping[str, str | None]) -> bool:
-        """Return whether the tree is needed to decide if an element's URLs are used.
-
-        A button, for example, needs its form.
-        """
+        """Return whether only the tree can tell if the URLs are used: those of a button depend on its form."""
         return not _OF_BUTTONS.isdisjoint(attributes)
 
     def _add(self, found: dict[str, None], raw_urls: Iterable[str | None]) -> None:
@@ -119,10 +112,7 @@ class OtherUrls:
 
 
 def _others_of(tag: str, attributes: Mapping[str, str | None], gets: bool) -> Iterator[str | None]:
-    """Yield the URLs of an element that are links only with `all_attributes`.
-
-    If the element has a form, `gets` states whether the form is sent by GET.
-    """
+    """Yield an element's links that count only with `all_attributes`. `gets` means that its form is sent by GET."""
     for row in _OTHER_ROWS:
         if (gets or not row.of_form) and (not row.elements or tag in row.elements):
             yield attributes.get(row.attribute)

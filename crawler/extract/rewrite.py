@@ -22,6 +22,7 @@ its content.
 import re
 from collections.abc import Callable
 from itertools import islice
+from urllib.parse import quote
 
 from crawler.extract import css
 from crawler.extract.collected import BASES_MAX
@@ -249,7 +250,7 @@ class _Page:
         done = 0
         for start, end in srcset_spans(value):
             if (mapped := self._mapped(value[start:end], Kind.REQUISITE)) is not None:
-                parts += [value[done:start], _SRCSET_UNSAFE.sub(_percent, mapped)]
+                parts += [value[done:start], _SRCSET_UNSAFE.sub(lambda unsafe: quote(unsafe[0]), mapped)]
                 done = end
         return "".join([*parts, value[done:]]) if parts else None
 
@@ -292,11 +293,7 @@ class _Page:
 def _with_changes(
     text: bytes, found: list[re.Match[bytes]], changes: list[tuple[re.Match[bytes], bytes]]
 ) -> bytes:
-    """Return the attributes with the new values.
-
-    The attributes `_DROPPED` are left out, because with them a browser would reject the content at the new
-    URLs.
-    """
+    """Return the attributes with the new values, and without `_DROPPED`, which would make browsers reject new URLs."""
     edits = [(each.start(2), each.end(2), value) for each, value in changes]
     edits += [(each.start(), each.end(), b"") for each in found if each[1].lower() in _DROPPED]
     parts: list[bytes] = []
@@ -315,10 +312,6 @@ def _unquoted(value: bytes) -> bytes:
 
 def _if_changed(old: str, new: str) -> str | None:
     return None if new is old else new
-
-
-def _percent(match: re.Match[str]) -> str:
-    return "".join(f"%{byte:02X}" for byte in match[0].encode())
 
 
 def _attributes_in(text: bytes) -> list[re.Match[bytes]]:

@@ -44,10 +44,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
 
 class Sitemap(msgspec.Struct, gc=False):
-    """The contents of a map: pages and further maps.
-
-    If the reading ended early, `problem` is the reason.
-    """
+    """The contents of a map: pages and further maps. `problem` is the reason if the reading ended early."""
 
     entries: list[Entry] = []
     maps: list[Entry] = []

@@ -27,10 +27,7 @@ _FORMATTING_START = re.compile(
 
 
 def _beginnings() -> bytes:
-    """Return a table indexed by the two bytes after `<` (little-endian).
-
-    It holds 1 if a formatting tag may begin with these bytes.
-    """
+    """Return a table by the two bytes after `<` (little-endian): 1 if a formatting tag may begin with them."""
     table = bytearray(1 << 16)
     for name in FORMATTING_NAMES:
         for first in (name[0], name[0] & 0xDF):

@@ -168,10 +168,7 @@ class TagReader:
 
     @cython.final
     def _declaration(self) -> cython.bint:
-        """Read a comment, a CDATA section or a doctype (markup declaration open state).
-
-        A doctype ends at the first `>`.
-        """
+        """Read a comment, a CDATA section or a doctype, which ends at `>` (markup declaration open state)."""
         text = self.text
         at: cython.Py_ssize_t = self.at
         if text[at] == 45 and text[at + 1] == 45:
@@ -196,10 +193,7 @@ class TagReader:
 
     @cython.final
     def _until(self, character: cython.int, bang: cython.bint) -> cython.bint:
-        """Skip a comment or CDATA section.
-
-        It ends with `character` twice and a `>`. If `bang` is true, this `>` may also be `!>`.
-        """
+        """Skip a comment or CDATA section: up to `character` twice and a `>`, or if `bang` is true, also `!>`."""
         text = self.text
         begin: cython.Py_ssize_t = self.at
         at: cython.Py_ssize_t = begin

@@ -1,10 +1,8 @@
-"""Extracts pages for the fetch loop: harmless pages at once, expensive ones in a child process.
+"""Extracts pages for the fetch loop, expensive ones in a child (`extract/README.md`, "Bounded time").
 
-A page that is large, or that the guard suspects, is expensive and goes to the child (`parser_child.py`), one
-at a time, in order of arrival. If no child was forked before the loop began, the first expensive page starts
-a child. If the child dies (CPU or memory limit, or a crash of the parser), the page gets a plain scan and is
-marked `parse_limit`. The next page starts another child. When more than `worker_queue_max` pages wait, a page
-gets only a plain scan, so a site with expensive pages does not delay other sites for long.
+The child (`parser_child.py`) gets one page at a time, in order of arrival. If no child was forked before the loop
+began, the first expensive page starts one. When more than `worker_queue_max` pages wait, a page gets only a plain
+scan, so a site with expensive pages does not delay other sites for long.
 """
 
 import asyncio
@@ -26,6 +24,7 @@ from crawler.extract.parser_child import LENGTH, Job, limits_of, program, read_h
 from crawler.extract.parser_guard import Judgement
 from crawler.extract.scan import scan, scan_utf8
 from crawler.extract.scanned import can_scan
+from crawler.forked_children import ForkedChild
 from crawler.records import Extracted
 from crawler.shadow_roots import open_shadow_roots
 
@@ -45,23 +44,7 @@ PARSED_FACTOR = 16
 START_SECONDS = 30.0  # extra wall time for starting a child
 
 
-class ChildProcess(Protocol):
-    """The interface of a child process, a fork or a program."""
-
-    @property
-    def returncode(self) -> int | None: ...
-
-    def kill(self) -> None: ...
-
-    async def wait(self) -> int: ...
-
-
-class Fork(ChildProcess, Protocol):
-    """A forked child that runs `work` at the other end of `link`."""
-
-    link: socket.socket
-
-
+ChildProcess = asyncio.subprocess.Process | ForkedChild
 Apart = Callable[[], None]
 
 
@@ -94,7 +77,7 @@ class Worker:
     """Extracts pages of any kind under the limits of `config`. `fork`, if given, becomes the first child process."""
 
     def __init__(
-        self, config: ExtractConfig, fork: Fork | None = None, share: LoopShare | None = None
+        self, config: ExtractConfig, fork: ForkedChild | None = None, share: LoopShare | None = None
     ) -> None:
         self._config = config
         self._fork = fork
@@ -113,10 +96,7 @@ class Worker:
         self.refused = 0
 
     async def extract(self, content: bytes, page: Context, apart: Apart = nothing) -> Extracted:
-        """Extract a page. This never fails, and never blocks the event loop for long.
-
-        `apart` is called before waiting for the child.
-        """
+        """Extract a page. Never fail, and never block the loop for long. Call `apart` before waiting for the child."""
         config = self._config
         factor = SCANNED_FACTOR if can_scan(page) else 1
         if len(content) > factor * config.inline_bytes_max:
@@ -226,10 +206,7 @@ class Worker:
             await self._end()
 
     async def _parse(self, job: Job) -> Extracted | None:
-        """Return what the child extracts from a page.
-
-        Until the child answers, account for the memory that parsing uses.
-        """
+        """Return what the child extracts from a page. Meanwhile, account for the memory that parsing uses."""
         if self.holding is None:
             return await self._ask_job(job)
         tree = min(PARSED_FACTOR * len(job.content), self._config.worker_memory_bytes_max)

@@ -1,14 +1,7 @@
-"""The address guard, which prevents connections to networks that the crawler must never connect to.
+"""Prevents connections to addresses that the crawler must never connect to (`fetcher/README.md`, "Addresses").
 
 A name may resolve to any address. So the guard checks the address of each connection, just before the
-connection is opened (`fetcher/README.md`, "Addresses"). It denies the special-purpose networks of the IANA
-registries (RFC 6890) and one cloud provider's metadata address. If an IPv6 address contains an IPv4 address
-(::ffff:0:0/96, 64:ff9b::/96), the guard checks the IPv4 address. Anything that is not a plain address in
-canonical spelling is denied. `allow_networks` allows denied networks, or parts of them, again. As in
-browsers, ports of protocols other than HTTP are refused (`urls/ports.py`), unless `allow_ports` lists them.
-
-With a proxy, the guard is not used, because the proxy resolves the names and opens the connections. If you
-use a proxy, configure the proxy itself to restrict the addresses that it connects to.
+connection is opened. Anything that is not a plain address in canonical spelling is denied.
 """
 
 import ipaddress

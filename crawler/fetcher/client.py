@@ -3,11 +3,9 @@
     take an idle connection of the host, or open one
       -> write the request -> fill the answer -> conclude -> keep the connection idle, or close it
 
-`Client.fetch` raises only for bugs and if cancelled. `connector.py` opens connections and `tls_transport.py`
-speaks TLS on them. This package also implements request heads, answers and idle connections. The package does
-not use aiohttp's session. aiohttp's session resends requests that must not be resent, has one idle time for
-all hosts, and treats bytes after an answer as the answer to the next request. aiohttp's session also rejects
-or loses common answers (`framing.py`), and uses twice the CPU time.
+`Client.fetch` raises only for bugs and if cancelled. aiohttp's session is not used: it resends requests that must
+not be resent, has one idle time for all hosts, treats bytes after an answer as the answer to the next request,
+rejects or loses common answers (`framing.py`), and uses twice the CPU time.
 
 If a GET fails on a reused connection before any byte of its answer has arrived, the server had already closed
 the connection. The client then sends the GET again on another connection (RFC 9112 9.3.1). Other methods must
@@ -28,8 +26,7 @@ from crawler.fetcher import outcome
 from crawler.fetcher.address_guard import AddressGuard
 from crawler.fetcher.answer import Answer
 from crawler.fetcher.connection import RATE, READ_BYTES, Connection
-from crawler.fetcher.connection_error import ConnectionNotOpened
-from crawler.fetcher.connector import Connector
+from crawler.fetcher.connector import ConnectionNotOpened, Connector
 from crawler.fetcher.fetch_request import FetchRequest, Target
 from crawler.fetcher.idle_pool import Authority, IdlePool
 from crawler.fetcher.prepared_requests import PreparedRequest, PreparedRequests, record_request
@@ -90,8 +87,8 @@ class Client:
         self._connector = Connector(self._guard, fetch.proxy, limited=bool(self._throttle))
         self._connectors: dict[str, Connector] = {}  # one connector for each proxy that a request has named
         self._proxy_health: ProxyHealth | None = None
-        if address := self._connector.proxy:
-            self._proxy_health = ProxyHealth(address, logs_in="@" in fetch.proxy)
+        if (proxy := self._connector.proxy) is not None:
+            self._proxy_health = ProxyHealth(proxy.address, logs_in="@" in fetch.proxy)
 
     async def start(self) -> None:
         """Prepare for fetching; call it in the event loop that fetches."""
@@ -123,10 +120,7 @@ class Client:
         return connector
 
     async def fetch(self, request: FetchRequest) -> Fetch:
-        """Fetch a URL and return the result; raise only if cancelled.
-
-        An unexpected exception closes the connection and gives the outcome `internal_error`.
-        """
+        """Fetch a URL; raise only if cancelled. An unexpected exception gives the outcome `internal_error`."""
         while wait := self._throttle.wait(time.monotonic()):
             await asyncio.sleep(wait)
         began, started = self._clock.now(), time.monotonic()
@@ -197,7 +191,7 @@ class Client:
 
     def _kept(self, key: Authority, request: FetchRequest, now: float) -> Connection | None:
         """Return the host's idle connection, unless something has arrived on it since its last answer."""
-        addresses = () if self._connector.proxied else request.addresses
+        addresses = () if self._connector.proxy is not None else request.addresses
         connection = self._idle.take(key, addresses, now)
         if connection is not None and not connection.is_quiet():
             connection.close()
@@ -232,10 +226,7 @@ class Client:
             self.let_go(connection)
 
     def hold_more(self, owner: Hashable, nbytes: int) -> None:
-        """Charge memory for data derived from an answer to the answer's owner, until `let_go` is called for the owner.
-
-        The client's memory limit includes this memory.
-        """
+        """Charge memory for data derived from an answer to the answer's owner, until `let_go` is called for it."""
         self.account.charge(owner, nbytes)
 
     def let_go(self, owner: Hashable) -> None:
@@ -248,10 +239,7 @@ class Client:
                 free.fail(error)
 
     def grew(self, connection: Connection, nbytes: int) -> None:
-        """Account for the bytes that `connection` holds.
-
-        If memory is short, pause the connection until other connections end.
-        """
+        """Account for the bytes that `connection` holds. If memory is short, pause it until other connections end."""
         if not self.account.reserve(connection, nbytes):
             connection.pause()
 
@@ -334,12 +322,12 @@ class Client:
         self._idle.add(connection, time.monotonic(), min(keep, self._config.keep_alive_max))
 
     def _concluded(self, request: FetchRequest, connection: Connection, answer: Answer) -> Fetch:
-        received = answer.head
+        received, proxy = answer.head, self._connector_of(request).proxy
         ended = outcome.conclude(answer, conditional=request.conditional)
         if received is None:
             fetch = Fetch(request.url, ended, outcome.blame_of(ended))
         else:
-            if received.status == 407 and self._connector_of(request).forwards:
+            if received.status == 407 and proxy is not None and proxy.forwards:
                 ended = Outcome.PROXY_ERROR
             content_type, charset = received.media_type()
             fetch = Fetch(
@@ -361,7 +349,7 @@ class Client:
                 part=answer.part,
                 retry_after=outcome.retry_after_of(received, self._clock.now()),
             )
-        fetch.address = "" if self._connector_of(request).proxied else connection.address
+        fetch.address = "" if proxy is not None else connection.address
         fetch.wire_bytes = answer.wire_bytes
         fetch.error = answer.error
         fetch.undecoded = answer.undecoded

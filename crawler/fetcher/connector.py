@@ -14,6 +14,7 @@ A failure raises `ConnectionNotOpened` with the outcome of the fetch.
 import asyncio
 import base64
 import errno
+import os
 import re
 import socket
 import ssl
@@ -25,11 +26,10 @@ import aiohappyeyeballs
 
 from crawler.config import FetchConfig
 from crawler.config.forms import PROXY
-from crawler.errors import ConfigError
+from crawler.errors import ConfigError, CrawlerError
 from crawler.fetcher import tls
 from crawler.fetcher.address_guard import AddressGuard
 from crawler.fetcher.connection import READ_BYTES, Connection
-from crawler.fetcher.connection_error import ConnectionNotOpened, one_line
 from crawler.fetcher.fetch_request import Target
 from crawler.fetcher.framing import HEAD_END, BadAnswer, parse_head
 from crawler.fetcher.throttle import WINDOW_BYTES
@@ -42,20 +42,34 @@ _HAPPY_EYEBALLS_DELAY = 0.25  # seconds until the next address is tried in paral
 _HEAD_BYTES_MAX = 64 << 10  # maximum size of the header block with which a proxy answers CONNECT
 
 
+class ConnectionNotOpened(CrawlerError):
+    """No connection could be opened; `outcome` gives the reason."""
+
+    def __init__(self, outcome: Outcome, message: str) -> None:
+        super().__init__(message)
+        self.outcome = outcome
+
+
 class _Denied(OSError):
     """The guard denies this address."""
 
 
 class Proxy(NamedTuple):
-    """A proxy. `address` is its URL without credentials.
+    """A proxy. `url` is its URL in the form that the SOCKS library reads, `address` is its URL without credentials.
 
     `authorization` is the Proxy-Authorization value made from the credentials, or "".
     """
 
+    url: str
     address: str
     host: str
     port: int
     authorization: str
+
+    @property
+    def forwards(self) -> bool:
+        """True for an HTTP proxy, which receives http URLs in absolute form."""
+        return self.url.startswith("http")
 
 
 class _Tunnel(asyncio.Protocol):
@@ -105,8 +119,7 @@ class Connector:
     def __init__(self, guard: AddressGuard, proxy: str, *, limited: bool = False) -> None:
         self._guard = guard
         self._limited = limited
-        self._proxy = check_proxy(proxy)
-        self._socks = re.sub(r"^(socks[45])[ah]:", r"\1:", proxy) if proxy.startswith("socks") else ""
+        self.proxy = check_proxy(proxy)
         self._contexts: dict[bool, tls.ResumingContext] = {}  # shared by the connectors of all proxies
         self._view = memoryview(bytearray(READ_BYTES))
         self.handshakes = Handshakes()
@@ -116,26 +129,6 @@ class Connector:
         made = Connector(self._guard, proxy, limited=self._limited)
         made._contexts = self._contexts
         return made
-
-    @property
-    def proxy(self) -> str:
-        """The proxy's address without credentials; "" if there is none."""
-        return "" if self._proxy is None else self._proxy.address
-
-    @property
-    def authorization(self) -> str:
-        """The Proxy-Authorization value for the proxy; "" if none is needed."""
-        return "" if self._proxy is None else self._proxy.authorization
-
-    @property
-    def proxied(self) -> bool:
-        """True if a proxy chooses the addresses."""
-        return self._proxy is not None
-
-    @property
-    def forwards(self) -> bool:
-        """True if the proxy is an HTTP proxy, which receives http URLs in absolute form."""
-        return self._proxy is not None and not self._socks
 
     def _context(self, verify: bool) -> tls.ResumingContext:
         context = self._contexts.get(verify)
@@ -167,15 +160,17 @@ class Connector:
         Raises:
             ConnectionNotOpened: the connection was denied, refused or timed out, or its handshake failed.
         """
-        allowed = () if self.proxied else self._allowed(target, addresses)
+        proxy = self.proxy
+        allowed = () if proxy is not None else self._allowed(target, addresses)
         stream = self._stream(connection, target, verify) if target.scheme == "https" else None
-        failed = Outcome.PROXY_ERROR if self.proxied else Outcome.CONNECT_ERROR
+        failed = Outcome.CONNECT_ERROR if proxy is None else Outcome.PROXY_ERROR
         try:
             async with asyncio.timeout(min(limits.connect_timeout, deadline - time.monotonic())):
-                if self._proxy is not None and not self._socks:
-                    await self._tunnel(self._proxy, target, stream or connection)
+                if proxy is not None and proxy.forwards:
+                    await self._tunnel(proxy, target, stream or connection)
                 else:
-                    sock = connection.sock = await self._reach(target, allowed)
+                    reaching = self._connect(allowed, target.port) if proxy is None else _reach(proxy, target)
+                    sock = connection.sock = await reaching
                     await asyncio.get_running_loop().create_connection(
                         lambda: stream or connection, sock=sock
                     )
@@ -204,24 +199,6 @@ class Connector:
             raise
         transport.set_protocol(protocol)
         protocol.connection_made(transport)
-
-    async def _reach(self, target: Target, addresses: tuple[str, ...]) -> socket.socket:
-        """Return a TCP connection to one of the addresses or, through a SOCKS proxy, to the target's name."""
-        if not self._socks:
-            return await self._connect(addresses, target.port)
-        socks = _socks_library()
-        try:
-            proxy = socks.async_.asyncio.Proxy.from_url(self._socks, rdns=True)
-            made = await proxy.connect(target.hostname, target.port)
-        # Some errors that the proxy reports mean that the target has failed, while the proxy works.
-        except socks.ProxyError as error:
-            of_target = getattr(error, "error_code", None) in _SOCKS_TARGET
-            failed = Outcome.CONNECT_ERROR if of_target else Outcome.PROXY_ERROR
-            raise ConnectionNotOpened(failed, one_line(error)) from error
-        except (OSError, socks.ProxyConnectionError) as error:
-            raise ConnectionNotOpened(Outcome.PROXY_ERROR, one_line(error)) from error
-        assert isinstance(made, socket.socket)
-        return made
 
     async def _connect(self, addresses: tuple[str, ...], port: int) -> socket.socket:
         infos = [
@@ -280,6 +257,32 @@ class Connector:
         return made
 
 
+async def _reach(proxy: Proxy, target: Target) -> socket.socket:
+    """Return a TCP connection to the target's name through a SOCKS proxy."""
+    socks = _socks_library()
+    try:
+        made = await socks.async_.asyncio.Proxy.from_url(proxy.url, rdns=True).connect(
+            target.hostname, target.port
+        )
+    # Some errors that the proxy reports mean that the target has failed, while the proxy works.
+    except socks.ProxyError as error:
+        of_target = getattr(error, "error_code", None) in _SOCKS_TARGET
+        failed = Outcome.CONNECT_ERROR if of_target else Outcome.PROXY_ERROR
+        raise ConnectionNotOpened(failed, one_line(error)) from error
+    except (OSError, socks.ProxyConnectionError) as error:
+        raise ConnectionNotOpened(Outcome.PROXY_ERROR, one_line(error)) from error
+    assert isinstance(made, socket.socket)
+    return made
+
+
+def one_line(error: BaseException) -> str:
+    """Return an exception's name and message on one line."""
+    text = " ".join((getattr(error, "strerror", None) or str(error)).split())
+    if isinstance(error, OSError) and error.errno:  # replace the event loop's wording with the system's
+        text = re.sub(r"\[?Connect call failed \([^)]*\)\]?", os.strerror(error.errno), text)
+    return f"{type(error).__name__}: {text}"[:300] if text else type(error).__name__
+
+
 def check_proxy(text: str) -> Proxy | None:
     """Return the proxy with this URL; None if the text is "".
 
@@ -304,7 +307,8 @@ def check_proxy(text: str) -> Proxy | None:
         login = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
         authorization = "Basic " + base64.b64encode(login.encode()).decode()
     address = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
-    return Proxy(address, parts.hostname, port, authorization)
+    url = re.sub(r"^(socks[45])[ah]:", r"\1:", text)
+    return Proxy(url, address, parts.hostname, port, authorization)
 
 
 def _socks_library() -> Any:

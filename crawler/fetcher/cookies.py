@@ -1,16 +1,12 @@
 """Cookies (RFC 6265) within size limits, kept for the crawl or for one redirect chain.
 
-A cookie is sent back to the host that set it. If the cookie names a domain that is not a public suffix, it is
-sent to all hosts of this domain. The limits (`fetcher/README.md`, "Cookies, credentials and TLS") are 4 KiB
-per cookie, 50 cookies per registrable domain, 8 KiB per request, and a maximum number of domains; the oldest
-cookies are dropped first. The prefixes `__Secure-` and `__Host-` are enforced, and a plain http answer can
-neither set a Secure cookie nor replace one (RFC 6265bis 5.7). SameSite is ignored, because it concerns
-requests made by pages of other sites, and a crawler makes none.
+`fetcher/README.md`, "Cookies, credentials and TLS", states the limits. The prefixes `__Secure-` and `__Host-` are
+enforced, and a plain http answer can neither set a Secure cookie nor replace one (RFC 6265bis 5.7). SameSite is
+ignored, because it concerns requests made by pages of other sites, and a crawler makes none.
 
-Cookie values sent by a jar are never recorded (`redaction.py`). A jar `lasts` if it outlives one redirect
-chain. A jar that outlives a redirect chain may hold a login. The login comes from a file (Netscape's
-`cookies.txt`, as written by browser add-ons, curl and wget) or from a submitted form. So the values of
-cookies that a lasting jar receives are not recorded either.
+A jar `lasts` if it outlives one redirect chain. Such a jar may hold a login, from a file (Netscape's
+`cookies.txt`, as written by browser add-ons, curl and wget) or from a submitted form. So the values of cookies
+that it receives are not recorded, as those that any jar sends (`redaction.py`).
 """
 
 import re

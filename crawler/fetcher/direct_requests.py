@@ -20,10 +20,7 @@ class DirectRequests:
         self._fetcher, self._resolver, self._proxied = fetcher, resolver, proxied
 
     async def ask(self, task: FetchRequest) -> Fetch:
-        """Send the request and return the result. Redirects are not followed.
-
-        If the server asks for a signature, the request is sent again, signed.
-        """
+        """Send the request, and again with a signature if the server asks for one. Do not follow redirects."""
         if not self._proxied:
             found = await self._resolver.resolve(split(task.url).hostname)
             if not found.addresses:

@@ -20,10 +20,7 @@ _LOCAL = ("127.0.0.1", "::1")
 
 
 class Resolution(msgspec.Struct, frozen=True, gc=False):
-    """The addresses of a host, IPv4 first; valid until `expires`.
-
-    If the host has no address, fetches from it end with `outcome`.
-    """
+    """The addresses of a host, IPv4 first, until `expires`. Without addresses, fetches end with `outcome`."""
 
     addresses: tuple[str, ...]
     expires: float = 0.0

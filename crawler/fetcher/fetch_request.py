@@ -8,6 +8,7 @@ and are never recorded (`redaction.py`).
 import re
 from collections.abc import Hashable
 from typing import TYPE_CHECKING, NamedTuple, Protocol
+from urllib.parse import quote
 
 import msgspec
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 HTTP = "http"  # the name of the default fetcher
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f]")
 _UNSAFE = re.compile(r"[^\x21-\x7e]")
+_PRINTABLE = "".join(map(chr, range(0x21, 0x7F)))
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 # HEAD is left out, because the answers to HEAD have no body
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS")
@@ -184,7 +186,7 @@ class RequestWriter:
         """
         path = f"{target.scheme}://{target.host}{target.path}" if proxied else target.path
         if _UNSAFE.search(path):
-            path = _UNSAFE.sub(_escaped, path)
+            path = quote(path, safe=_PRINTABLE, errors="replace")
         fields = self._common
         if request.headers or request.accept or (request.credentials and self._secrets):
             own: tuple[str, ...] = (f"Accept: {request.accept}",) if request.accept else ()
@@ -228,7 +230,3 @@ def _joined(fields: dict[str, str]) -> str:
 def _safe(value: str) -> str:
     """Return a header value that a server once sent. Remove control characters, which could end the header line."""
     return _CONTROLS.sub(" ", value)
-
-
-def _escaped(match: re.Match[str]) -> str:
-    return "".join(f"%{byte:02X}" for byte in match[0].encode("utf-8", "replace"))

@@ -3,15 +3,8 @@
     in memory --more than `held_bytes_max`--> in a part on disk (`storage/parts.py`)
        broken off --next request: Range, If-Range--> 206: the part continues | 200: it begins again
 
-The parser needs the whole body of a page in memory, so `fetch.body_bytes_max` limits a page. A large file is
-instead written to disk, to a "part" (`storage/parts.py`), and takes no memory. If the user asked for the file
-(`FileRule.is_asked`), the file has its own size limit, or none. The transfer of such a file may take any
-time, as long as its bytes arrive at a minimum rate. Files that the user did not ask for have the limits of a
-page.
-
-A body is resumed only if the server can tell that the body is still the same (RFC 9110, 13.1.5). So a body
-can be resumed only if its answer has a strong ETag, or a Last-Modified at least two seconds older than its
-Date. The record of a resumed file holds the head of the first answer and the whole payload.
+The parser needs the whole body of a page in memory; a large file takes no memory. `fetcher/README.md`, "Files",
+states which files have limits of their own, and when a transfer is resumed.
 """
 
 import re

@@ -1,11 +1,7 @@
 """Reads HTTP/1 messages (RFC 9112): the header block, the end of the body, and chunks.
 
-Many servers do not follow the standard exactly, so the parser is lenient. Still, each message needs a
-definite end. These are accepted: a missing reason phrase, obsolete folding, 8-bit values, bare LF line ends,
-blanks around a field name, lines that are not fields (skipped), equal repeated Content-Lengths,
-Transfer-Encoding together with Content-Length (the former takes precedence). These are rejected with the
-outcome `framing`: no status line (which includes HTTP/0.9), contradicting or unreadable lengths, bad chunk
-sizes.
+Many servers do not follow the standard exactly, so the parser is lenient. Still, each message needs a definite
+end (`fetcher/README.md`, "Message framing").
 
 aiohttp's parser (llhttp) rejects eight of the forms that are accepted here, cannot bound the size of the
 whole header block, and loses an answer when other bytes follow the answer in the same read. aiohttp's parser

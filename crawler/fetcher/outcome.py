@@ -1,18 +1,6 @@
-"""The result of a fetch: every way in which a fetch ends maps to exactly one Outcome and one Blame.
+"""Maps every way in which a fetch ends to exactly one Outcome and one Blame.
 
-See `fetcher/README.md`, "Status and outcome".
-
-status          outcome             blame
-2xx             FETCHED or EMPTY    NONE
-206, 304, 416 unasked, 101  UNEXPECTED_STATUS  NONE (final for the URL)
-301 302 303 307 308    REDIRECT or BAD_REDIRECT  NONE
-300, other 3xx  BAD_REDIRECT        NONE
-404 410         GONE                NONE
-408, 5xx        TEMPORARY           URL
-429 503         HOST_BUSY           HOST
-401 with WWW-Authenticate: License  LICENSE_REQUIRED  NONE
-other 4xx       CLIENT_ERROR        NONE
-any, if no browser could show the known page (`process/fetching/page_rendering.py`)  NOT_RENDERED  URL
+`fetcher/README.md`, "Status and outcome", has the table.
 """
 
 from crawler import http_dates

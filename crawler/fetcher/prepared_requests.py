@@ -53,14 +53,15 @@ class PreparedRequests:
             shown = redacted_head(shown)
         elif signature:
             shown = redacted_signature(shown)
-        if connector.forwards and target.scheme == "http":
+        proxy = connector.proxy
+        if proxy is not None and proxy.forwards and target.scheme == "http":
             sent = self._writer.head(
                 request,
                 target,
                 cookie=cookie,
                 signature=signature,
                 proxied=True,
-                authorization=connector.authorization,
+                authorization=proxy.authorization,
             )
         return PreparedRequest(began, target, jar, bool(signature), sent + request.body, shown)
 

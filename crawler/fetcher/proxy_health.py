@@ -17,10 +17,7 @@ _ANSWERS = "the proxy answers "  # `connector.py`
 
 
 class ProxyHealth:
-    """The state of `proxy` (its address without credentials), judged by the fetches through it.
-
-    `logs_in` says whether credentials are sent to the proxy.
-    """
+    """The state of `proxy` (without credentials), judged by fetches. `logs_in` means that it gets credentials."""
 
     def __init__(self, proxy: str, *, logs_in: bool = False) -> None:
         self._proxy = proxy

@@ -32,10 +32,7 @@ _C = TypeVar("_C")
 
 
 class ReadTurns(Generic[_C]):
-    """Two queues of connections, one for fresh connections and one for others.
-
-    The object also keeps the cost of reading a piece.
-    """
+    """Two queues of connections, fresh and others, and the cost of reading a piece."""
 
     def __init__(self) -> None:
         self._fresh: deque[_C] = deque()

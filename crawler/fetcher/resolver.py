@@ -1,14 +1,9 @@
-"""Resolves host names to A and AAAA addresses through c-ares.
-
-There is one look-up per name at a time, and the number of concurrent look-ups has its own limit.
+"""Resolves host names to A and AAAA addresses through c-ares (`fetcher/README.md`, "Addresses").
 
     literal address -> hosts file, localhost -> cache -> look-up in flight -> name servers
 
-A look-up sends one query for A and one for AAAA at the same time. A dead name does not delay the fetches of
-other hosts: only look-ups wait for it. While many look-ups wait, a caller gives up after `dns_patience`; the
-look-up continues, and its answer is cached for the next request for the name. Addresses that the guard denies
-are skipped. If no address is left, the outcome is `address_denied`. The guard also checks the address of each
-connection.
+A look-up sends one query for A and one for AAAA at the same time. While many look-ups wait, a caller gives up
+after `dns_patience`; the look-up continues, and its answer is cached for the next request for the name.
 """
 
 import asyncio

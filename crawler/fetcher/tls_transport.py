@@ -185,10 +185,7 @@ class TlsTransport(asyncio.BufferedProtocol):
     # -- the TLS object between them ----------------------------------------------
 
     def _take_rest(self) -> None:
-        """Process the ciphertext that was held back.
-
-        Call this when the handshake may continue, or when the peer has closed the connection.
-        """
+        """Process the ciphertext held back, when the handshake may continue or the peer has closed the connection."""
         if self._handshaking and self._rest:
             rest, self._rest = self._rest, b""
             self._take(memoryview(rest))

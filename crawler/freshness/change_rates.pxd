@@ -8,8 +8,8 @@ cdef class ChangeRates:
     cdef readonly double watched
     cdef double[:, ::1] sums
     cdef double[::1] totals
-    cdef double[::1] means
-    cdef double[::1] variations
+    cdef readonly double[::1] means
+    cdef readonly double[::1] variations
     cdef list _columns
     cpdef Py_ssize_t add_site(self)
     cdef void _grow(self) except *

@@ -29,11 +29,9 @@ shrunk towards that of the next larger group:
     m_s = (sum k + 5) / (sum T + 5 / m)                                              pages of the site
     c_s = (sum[(k - m_s T)^2 - m_s T] + 50 c) / (m_s^2 sum T^2 + 50)
 
-There is no constant prior rate. A wrong constant would starve most pages of a crawl: a page believed to
-change fast has a low ceiling mu/Delta and is never fetched again. So the prior rate, 0.5 / T0, follows from
-the crawl: T0 is the crawl's mean revisit interval, but at most 25 days. When the constants of the prior were
-fixed numbers of days instead, pages that change hourly and are fetched every 40 minutes lost a sixth of the
-possible gain.
+There is no constant prior rate (`freshness/README.md`, "Learning"): the prior rate, 0.5 / T0, follows from
+the crawl. When the constants of the prior were fixed numbers of days instead, pages that change hourly and
+are fetched every 40 minutes lost a sixth of the possible gain.
 
 In the estimate of a site's mean, the crawl's mean has the weight of five changes. The pages of a site change
 together: a hundred changes found on a site may be a single event. A site whose pages are fetched only once in
@@ -45,8 +43,7 @@ sum (k - m T)^2 = sum k^2 - 2 m sum k T + m^2 sum T^2.
 `observe` updates a page's part of the sums; `renew` computes new means from the sums. The caller keeps
 k and T in single precision, and the sums use these rounded values.
 
-Prior work: Cho and Ntoulas (VLDB 2002) sample a site's pages; Tan and Mitra (TOIS 2010) pool
-clusters.
+Prior work: Cho and Ntoulas (VLDB 2002) sample a site's pages; Tan and Mitra (TOIS 2010) pool clusters.
 """
 
 import cython
@@ -116,11 +113,7 @@ class ChangeRates:
     def _grow(self) -> cython.void:
         self.sums = np.zeros((0, 5))  # release the memory maps before they grow
         self.means = self.variations = np.zeros(0)
-        self.sums, self.means, self.variations = (
-            self._columns[0].grow(self.size + 1),
-            self._columns[1].grow(self.size + 1),
-            self._columns[2].grow(self.size + 1),
-        )
+        self.sums, self.means, self.variations = [column.grow(self.size + 1) for column in self._columns]
 
     def rate(self, site: cython.Py_ssize_t, k: cython.double, t: cython.double) -> cython.double:
         """Return the page's change rate, K / B (see the module docstring)."""
@@ -215,17 +208,6 @@ class ChangeRates:
             _variation(sums, self.crawl_mean, _VARIATION_PRIOR), _CRAWL_VARIATION_LOW, _CRAWL_VARIATION_HIGH
         )
 
-    def rebuild(self, site: np.ndarray, k: np.ndarray, t: np.ndarray) -> None:
-        """Recompute all sums from the columns of the pages (arrays of shape (m,)), and all means from the sums."""
-        k, t = k.astype(np.float64), t.astype(np.float64)
-        sums = np.asarray(self.sums)
-        for column, part in enumerate((k, t, k * k, k * t, t * t)):
-            sums[:, column] = np.bincount(site, weights=part, minlength=len(sums))
-        self.totals = rows_of(sums.sum(axis=0))
-        self.renew_crawl()
-        for number in range(self.size):
-            self.renew(number)
-
     def set_revisit(self, revisit: cython.double) -> cython.void:
         """Set the pseudo time of the prior.
 
@@ -234,21 +216,13 @@ class ChangeRates:
         """
         self.prior_time = min(revisit, _CRAWL_DAYS * self.unit)
 
-    @property
-    def mean(self) -> np.ndarray:
-        """The means m_s of the rates, by site, as an array."""
-        return np.asarray(self.means)[: self.size]
-
-    @property
-    def variation(self) -> np.ndarray:
-        """The squared coefficients of variation c_s, by site, as an array."""
-        return np.asarray(self.variations)[: self.size]
-
     def _check(self) -> None:
-        sums = np.asarray(self.sums)
+        sums, variations = np.asarray(self.sums), np.asarray(self.variations)[: self.size]
         assert np.allclose(sums[: self.size].sum(axis=0), self.totals, rtol=1e-6, atol=1e-3)
         assert not sums[self.size :].any()
-        assert ((self.variation >= 0.2) & (self.variation <= 5.0)).all() and (self.mean > 0.0).all()
+        assert ((variations >= 0.2) & (variations <= 5.0)).all() and (
+            np.asarray(self.means)[: self.size] > 0.0
+        ).all()
 
     def __repr__(self) -> str:
         return (

@@ -2,31 +2,17 @@
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False
 """Computes the value of fetching a hub again, from the new pages that the fetch would show.
 
-A hub shows theta new pages per day, each worth nu. If it was fetched tau days ago, theta tau new pages have
-appeared on it that no crawl has found. While they are not found, nu theta tau of importance is lost per day.
-In general, a task whose neglect costs c(tau) per day is worth tau c(tau) minus the integral of c from 0 to
-tau; GREEDY follows from the same rule. For a hub, c(tau) is nu theta tau. So a fetch of the hub is worth
-
-    D(tau) = nu theta tau^2 / 2
-
-in addition to the value V of its own copy. In D(tau), tau is plain time. The neighbourhood's clock A is not
-used for tau, because this clock measures the changes of known pages. The hub is due when the sum of V and D
-reaches the level,
-
-    V(A(tau)) + D(tau) = level.
+`freshness/README.md`, "Discovery", defines the additional value D of a hub. D follows from a general rule: a
+task whose neglect costs c(tau) per day is worth tau c(tau) minus the integral of c from 0 to tau. GREEDY follows
+from the same rule. For a hub, c(tau) is nu theta tau. In D(tau), tau is plain time. The neighbourhood's clock A
+is not used for tau, because this clock measures the changes of known pages.
 
 V alone would reach the level at A = V^-1(level), and D alone at tau = sqrt(2 level / (nu theta)). The hub is
 due no later than either of these two times. While tau is small, V and D are nearly proportional to the square
 of tau. So Newton's method is applied to the square root of V + D, within a bracket (`hub_wait`).
 
-*theta* is learned from credits for new pages. The hub that was the first to show a URL gets a credit of 1 if
-that URL became a new page, and 0 if it was an error, a duplicate or a redirect to a known page. So credits
-count the new pages that would be found later if this hub were not fetched and the other hubs were fetched as
-often as now. The first copy of a hub earns nothing, because it is unknown how long its links had been there.
-For each hub, two numbers are kept in single precision, as of the hub's last crawl: the pages found, and the
-time watched. The two numbers decay with a half-life of 90 days. The resulting rate is shrunk towards a rate
-of the hub's directory. The directory's rate, theta_d, is the rate at which a page that has not shown a new
-page yet shows its first new page:
+*theta* is learned from credits for new pages. For each hub, two numbers are kept in single precision, as of the
+hub's last crawl: the pages found, and the time watched. Both decay with a half-life of 90 days:
 
     theta_c = (first_c + 1/2) / (watched_c + 365 d)
     theta_s = (first_s + 60 d theta_c) / (watched_s + 60 d)
@@ -44,20 +30,18 @@ For a page that never showed a new page, no numbers are stored: `found` is 0, an
 for which the page was watched for changes. When a page shows its first new page, its `watched` starts from
 its T at that time.
 
-*Lists.* A page is a list if its first copy showed URLs that no other page had shown before (links > 0). A
-list is expected to show new pages even before it has shown any. On the histories of the league, a list of n
-pages shows about 0.0003 n new pages per day, from n = 2 to n = 60. Therefore the prior rate of a list is
-proportional to n, the number of URLs that the list's first copy was the first to show:
+*Lists.* The prior rate of a list is proportional to n, the number of URLs that the list's first copy was the first
+to show. On the histories of the league, a list of n pages shows about 0.0003 n new pages per day, from n = 2 to
+n = 60:
 
     beta_c = (found_c + 1/2) / (sum of n watched_c + 1500 d)
     beta_s = (found_s + 1500 d beta_c) / (sum of n watched_s + 1500 d)
     theta_h = (found_h + 0.3) / (watched_h + 0.3 / (n beta_s))
 
-The sums are over all lists of the crawl or site. The new pages of a site are found on few of its lists. So
-the prior of theta is a Gamma distribution with the shape parameter 0.3. A prior of this shape has little
-weight: after a list has shown nothing for a short time, the expected number of new pages is small. With a
-prior that had a fixed weight of 15 days for each list, the new pages that a site's ten news pages showed also
-raised the estimates of its sixty quiet listings, which then got a third of all fetches of hubs.
+The sums are over all lists of the crawl or site. The new pages of a site are found on few of its lists. So the
+prior of theta is a Gamma distribution with the shape parameter 0.3, which has little weight. With a prior that
+had a fixed weight of 15 days for each list, the new pages that a site's ten news pages showed also raised the
+estimates of its sixty quiet listings, which then got a third of all fetches of hubs.
 
 Sources: Dasgupta, Ghosh, Kumar, Olston, Pandey, Tomkins, *The discoverability of the Web* (WWW
 2007); Lefortier, Ostroumova, Samosvat, Serdyukov, *Timely crawling of high-quality ephemeral new content*

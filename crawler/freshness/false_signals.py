@@ -6,8 +6,8 @@ There are two models. In the first model, false signals are equally frequent on 
 signals are as frequent as the page's changes. So the odds that a signal is true are p_s / (1 - p_s) times the
 page's rate divided by the site's mean (`precision_at`).
 
-In the second model, a page with many changes also has many false signals, for example because the source
-reports every small edit. Suppose that every page has phi false signals per change, and let sigma = r + phi,
+In the second model (`freshness/README.md`, "Learning"), a page with many changes also has many false signals.
+Suppose that every page has phi false signals per change, and let sigma = r + phi,
 where r is the recall. Then a page with the change rate d has sigma d signals and (1 - r) d silent changes in
 a unit of time, and p_s is the same for all pages. By the thinning of Poisson processes (Kingman 1993),
 signals and silent changes are independent. So the number of signals is evidence of the rate, even if most

@@ -1,9 +1,9 @@
 cdef class Counts:
     cdef readonly Py_ssize_t size
     cdef readonly double prior
-    cdef double[::1] observed_counts
-    cdef double[::1] expected_counts
-    cdef double[::1] instants
+    cdef readonly double[::1] observed_counts
+    cdef readonly double[::1] expected_counts
+    cdef readonly double[::1] instants
     cdef list _columns
     cdef void _grow(self) except *
     cpdef Py_ssize_t add(self)
@@ -19,7 +19,7 @@ cdef class Credence:
     cdef readonly Py_ssize_t size
     cdef double[::1] agreements
     cdef double[::1] weights
-    cdef double[::1] credences
+    cdef readonly double[::1] credences
     cdef double[::1] scores
     cdef list _columns
     cdef void _grow(self) except *

@@ -159,12 +159,8 @@ class Credence:
     def _grow(self) -> cython.void:
         # release the memory maps before they grow
         self.agreements = self.weights = self.credences = self.scores = np.zeros(0)
-        self.scores = self._columns[3].grow(self.size + 1)
-        self.agreements, self.weights, self.credences = (
-            self._columns[0].grow(self.size + 1),
-            self._columns[1].grow(self.size + 1),
-            self._columns[2].grow(self.size + 1),
-        )
+        columns = [column.grow(self.size + 1) for column in self._columns]
+        self.agreements, self.weights, self.credences, self.scores = columns
 
     def observe(
         self, site: cython.Py_ssize_t, alone: cython.double, heeding: cython.double, changed: cython.bint
@@ -213,17 +209,14 @@ class Credence:
         self.agreements[site], self.weights[site] = agreement, weight
         self.renew(site)
 
-    @property
-    def believed(self) -> np.ndarray:
-        """The values of kappa by site, as an array."""
-        return np.asarray(self.credences)[: self.size]
-
     def _check(self) -> None:
-        assert ((self.believed >= 0.0) & (self.believed <= 1.0)).all()
+        credences = np.asarray(self.credences)
+        assert ((credences >= 0.0) & (credences <= 1.0)).all()
         assert (np.asarray(self.weights) >= 0.0).all()
 
     def __repr__(self) -> str:
-        return f"Credence({self.size} sites, kappa {self.believed.mean() if self.size else 1.0:.2f})"
+        kappa = np.asarray(self.credences)[: self.size].mean() if self.size else 1.0
+        return f"Credence({self.size} sites, kappa {kappa:.2f})"
 
 
 class Counts:
@@ -249,11 +242,8 @@ class Counts:
     def _grow(self) -> cython.void:
         # release the memory maps before they grow
         self.observed_counts = self.expected_counts = self.instants = np.zeros(0)
-        self.observed_counts, self.expected_counts, self.instants = (
-            self._columns[0].grow(self.size + 1),
-            self._columns[1].grow(self.size + 1),
-            self._columns[2].grow(self.size + 1),
-        )
+        columns = [column.grow(self.size + 1) for column in self._columns]
+        self.observed_counts, self.expected_counts, self.instants = columns
 
     def observe(
         self,
@@ -290,23 +280,10 @@ class Counts:
         self.expected_counts[number] = expected
         self.instants[number] = at
 
-    @property
-    def observed(self) -> np.ndarray:
-        """The decayed count O of each group at the instant `at`."""
-        return np.asarray(self.observed_counts)[: self.size]
-
-    @property
-    def expected(self) -> np.ndarray:
-        """The decayed count E of each group at the instant `at`."""
-        return np.asarray(self.expected_counts)[: self.size]
-
-    @property
-    def at(self) -> np.ndarray:
-        """The instant of each group's last update."""
-        return np.asarray(self.instants)[: self.size]
-
     def _check(self) -> None:
-        assert (self.observed >= 0.0).all() and (self.expected >= 0.0).all()
+        assert (np.asarray(self.observed_counts) >= 0.0).all() and (
+            np.asarray(self.expected_counts) >= 0.0
+        ).all()
 
     def __repr__(self) -> str:
         return f"Counts({self.size} groups, prior {self.prior:g})"

@@ -2,15 +2,11 @@
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False, initializedcheck=False
 """Learns which pages of a site are good, and how bad the signals of the other pages are.
 
-Within a site, the signals of some pages may be good and those of others worthless, for example if two
-programs make the pages and only one of them sets dates. So the pages of a site are of two kinds, and each
-kind has its own precision, recall and sigma. `signal_quality.py` describes the precision, recall and sigma of
-the good kind. The sums of the bad kind are the same, but for all sources together, and the prior precision
-and the prior recall of the bad kind are 0.06. Each page has a `trust`: the log likelihood ratio of its crawls
-under the two kinds. With the share of good pages of the site as the prior, w is the posterior probability
-that the page is good. A crawl is added to the sums of the good kind with the weight w, and to those of the
-bad kind with the weight 1 - w. The page's precision and recall are the means over the kinds. Signals of a
-page whose precision is below 0.1 are ignored.
+The pages of a site are of two kinds (`freshness/README.md`, "Learning"), and each kind has its own precision,
+recall and sigma. `signal_quality.py` describes those of the good kind. The sums of the bad kind are the same,
+but for all sources together, and the prior precision and the prior recall of the bad kind are 0.06. Each page
+has a `trust`: the log likelihood ratio of its crawls under the two kinds. With the share of good pages of the
+site as the prior, w is the posterior probability that the page is good.
 
 The priors of the two kinds must differ. With equal priors, the kinds stayed equal for most of the crawl, and
 the gain of the schedule over uniform refreshing was 0.84; with the present priors, it is 0.92. On a site with

@@ -27,10 +27,9 @@ week show the rhythm. A site with few such visits has no state; each other site 
 Hours and days are counted from the start of the clock. The time zone of a site need not be known: the
 learned rhythm is that of the site's local time, merely shifted.
 
-In a simulation, all pages changed only from 9 to 17 o'clock on five days of seven. The gain of a schedule
-that knows the true mean rate of each page is taken as 1. Schedules that learn the rates gain 0.5 to 0.7
-without the rhythm, and 1.0 to 1.3 with it. A schedule that is told the hours with
-changes gains 1.3.
+In a simulation, all pages changed only from 9 to 17 o'clock on five days of seven. The gain of a schedule that
+knows the true mean rate of each page is taken as 1. Schedules that learn the rates gain 0.5 to 0.7 without the
+rhythm, and 1.0 to 1.3 with it. A schedule that is told the hours with changes gains 1.3.
 
 A process with a varying rate becomes one with a constant rate if its time runs at a speed proportional to the
 rate: Daley and Vere-Jones, *An Introduction to the Theory of Point Processes*, section 7.4.

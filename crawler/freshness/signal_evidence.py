@@ -107,10 +107,7 @@ class SignalEvidence:
         seen = self.kinds.per_bad_change(site) * elapsed
         bad: cython.double = (1.0 - self.rates.expected(site, k + n, t + seen, (1.0 - r) * clock)) * unsaid
         self.quality.false_signals.score(
-            site,
-            1.0 - w * good_plain - (1.0 - w) * bad_plain,
-            1.0 - w * good - (1.0 - w) * bad,
-            changed,
+            site, 1.0 - w * good_plain - (1.0 - w) * bad_plain, 1.0 - w * good - (1.0 - w) * bad, changed
         )
         good = good_plain + c * (good - good_plain)
         bad = bad_plain + c * (bad - bad_plain)

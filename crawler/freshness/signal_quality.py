@@ -9,11 +9,8 @@ b_s = -ln(1 - p_s). A is the time since the page's last crawl, measured by the n
 (`learning.py`), and n_s is the number of signals of source s in that time. All pages of a site share the
 precisions and the recall, because a single page has too few crawls to expose a source of false signals.
 
-    source_precision.py   the precision p_s of each source on each site
-    source_honesty.py     the priors of a source on a new site, from all sites
-    false_signals.py      whether the false signals of a site depend on the change rates of its pages
-    page_kinds.py         which pages have good signals, and how bad the signals of the others are
-    signal_quality.py     the recall of each site, and what a crawl teaches all of these
+This module learns the recall of each site, and passes what a crawl teaches to the modules for precisions
+(`source_precision.py`), false signals (`false_signals.py`) and kinds of pages (`page_kinds.py`).
 
 Precisions and recall are learned by EM, one step per crawl. Each crawl of a site first multiplies the site's
 sums S by .99, and then adds to them:
@@ -44,19 +41,9 @@ crawl of a page is added to the sums of the good pages with the weight w. Each k
 number of signals per change. The sigma of the good pages is estimated as the number of signals of used
 sources per change found: sum_s S_all[s] / S_changes.
 
-A trusted source also provides observations between crawls, from which the rate of a page is estimated as if
-it had been crawled more often. Each signal of a trusted source since the last crawl counts as a change found,
-in proportion to its precision. The elapsed time multiplied by the recall counts as time during which the page
-was observed. So a page with many signals is estimated to change fast even before any crawl confirms this. A
-page for which a good sitemap gives no signal is estimated to change slowly.
-
-The influence of a hostile source is bounded. The number of changes in an interval can be estimated from the
-signals in it, and predicted from the page's rate. The estimate is implausible if it exceeds the prediction by
-more than three standard deviations plus one. If the estimate is implausible, k and S_true grow only by the
-number of changes that is expected of a page with at least one change. If the source was already trusted, k
-and S_true may grow by up to 16. Without this bound, a burst of signals that coincided with one change
-multiplied all rates of a site by six. What a source reports on one site influences only this site, except
-through the honesty of the source, to which every site contributes.
+`freshness/README.md`, "Learning", describes how trusted sources observe pages between crawls, and how the
+influence of a hostile source is bounded. Without the bound on the number of changes (`believable` in
+`page_kinds.py`), a burst of signals that coincided with one change multiplied all rates of a site by six.
 """
 
 import cython

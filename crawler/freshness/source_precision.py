@@ -31,10 +31,6 @@ time, the combined kind adds as much staleness as all sources together, so gamma
 combined kind also announces as many changes as all sources do, so gamma (1 - e^-b) = sum gamma_s p_s = r
 rate. So b follows from (1 - e^-b)/b = r rate / sum gamma_s b_s, and a page's number of signals is sum_s n_s
 b_s / b.
-
-The influence of a hostile source is bounded. The counters of a page end at 15 signals per source and interval
-(`COUNTER_BITS` in `change_signals.py`), b_s is at most `WEIGHT_MAX`, and S_true grows only by a plausible
-number of signals (`believable` in `page_kinds.py`).
 """
 
 import cython

@@ -2,17 +2,9 @@
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False
 """Computes the crawl value, which is the gain of one more crawl of a page, with full precision for all parameters.
 
-Theory. Time and signals make a page stale. After the time tau and n signals, its staleness is u = alpha tau +
-n b, and the page is fresh with probability exp(-u). A page is crawled when its effective elapsed time u /
-alpha reaches a threshold iota. With beta = b / alpha, x_i = iota - i beta and R^i(x) = Pr[Poisson(x) > i],
-
-    psi(iota) = E[interval]   = sum_i (1/gamma) R^i(gamma x_i)
-    w(iota)   = E[fresh time] = sum_i nu^i/(Delta+nu)^(i+1) R^i((alpha+gamma) x_i)
-    V(iota)   = mu (w - exp(-alpha iota) psi)
-
-over all i with x_i > 0 (Busa-Fekete et al., Theorem 1). V increases from 0 to mu/Delta, and V' = mu alpha
-exp(-alpha iota) psi. If u is small, the difference of the two sums loses all digits. Besides, the sums have
-u/b terms, and u/b may be arbitrarily large. So:
+Theory. `freshness/README.md`, "Symbols", defines V as a difference of two sums over all i with x_i > 0, where
+x_i = iota - i beta. If the staleness u is small, the difference of the two sums loses all digits. Besides, the
+sums have u/b terms, and u/b may be arbitrarily large. So:
 
 * A small number of terms is summed one by one (`_sum`): V = mu/gamma sum_i q^i D_i(x_i), with
 
@@ -36,20 +28,18 @@ two sums needs many terms, the other needs few. The sum of waves needs about c /
 waves. The sum of terms needs about 18 sqrt(s) / (1+c) terms in addition to the settled terms. So the time for
 a value is bounded for any nu/Delta. Nothing overflows, because exp(+x), x^i and i! are never computed alone.
 
-In the limits, the value has a simpler form:
+In the limits, the value has a simpler form (`freshness/README.md`, "Values by name and their edges"):
 
     GREEDY        no signals, or worthless signals (b = 0): only time matters
-    CERTAIN       nu = 0 (b > 700): one term; mu/Delta after a signal. GREEDY-CIS treats all pages as CERTAIN
-    SIGNALS_ONLY  lambda = 1: no silent changes (alpha = 0). Only n matters; the threshold is a
-                  number of signals, V_n = (mu/gamma) sum_{i<n} (q^i - q^n)
-    NEVER         Delta = 0 (or so small that mu/Delta overflows): the page never changes, value 0
+    CERTAIN       nu = 0 (b > 700): one term
+    SIGNALS_ONLY  lambda = 1: the threshold is a number of signals
+    NEVER         Delta = 0, or so small that mu/Delta overflows
 
 The file is Cython in pure-Python mode. It is compiled if a C compiler was available, and otherwise
 interpreted. Other compiled modules use `Parameters`, which accepts raw numbers unchecked;
 `lab/refresh/crawl_value.py` accepts `Pages`, which are checked.
 
-Relative errors are a few 1e-15
-in sums and 1e-14 elsewhere.
+Relative errors are a few 1e-15 in sums and 1e-14 elsewhere.
 """
 
 import cython

@@ -6,6 +6,7 @@ discovery, refresh  ──► by their share, or by the value of the next fetch 
 """
 
 import math
+from dataclasses import dataclass
 
 from crawler.config import OrderConfig
 from crawler.frontier.discovery import entries
@@ -25,6 +26,7 @@ from crawler.records import FetchTask, LinkFlag, TaskKind
 _REFRESH = LinkFlag.REFRESH
 
 
+@dataclass(eq=False, repr=False)
 class Claims:
     """Gives out fetch tasks.
 
@@ -33,27 +35,18 @@ class Claims:
     a fetch task.
     """
 
-    def __init__(
-        self,
-        gates: DispatchGates,
-        outstanding: Outstanding,
-        turns: HostTurns,
-        refetches: Refetches,
-        intake: Intake,
-        pauses: Pauses,
-        order: OrderConfig,
-        patience: float,
-    ) -> None:
-        self._registry = gates.registry
-        self._gates = gates
-        self._bench = gates.bench
-        self._outstanding = outstanding
-        self._turns = turns
-        self._refetches = refetches
-        self._intake = intake
-        self._pauses = pauses
-        self._order = order
-        self._patience = patience
+    gates: DispatchGates
+    outstanding: Outstanding
+    turns: HostTurns
+    refetches: Refetches
+    intake: Intake
+    pauses: Pauses
+    order: OrderConfig
+    patience: float
+
+    def __post_init__(self) -> None:
+        self._registry = self.gates.registry
+        self._bench = self.gates.bench
         self.waited = Waited()
         self._usual = UsualImportance()
         self.taken_at = 0.0
@@ -61,10 +54,10 @@ class Claims:
     def claim_next(self, now: float) -> FetchTask | None:
         """Claim the next fetch task with its host, address and fetch slot; return None if nothing may start now."""
         self.taken_at = now
-        fetch_task = None if self._pauses else self._turns.look_up(now)
+        fetch_task = None if self.pauses else self.turns.look_up(now)
         if fetch_task is not None:
             return fetch_task
-        self._gates.call_others(now)
+        self.gates.call_others(now)
         blocked = self._blocked_by(now)
         fetch_task = None if blocked else self._next_fetch_task(now)
         if fetch_task is None:
@@ -75,14 +68,14 @@ class Claims:
 
     def _blocked_by(self, now: float) -> str:
         """Return the reason why no request may start, or "" if there is none."""
-        if self._pauses:
+        if self.pauses:
             return "empty"
-        if self._outstanding.is_full:
+        if self.outstanding.is_full:
             return "full"
-        return "rate" if self._gates.rate.ready_at() > now else ""
+        return "rate" if self.gates.rate.ready_at() > now else ""
 
     def _waits_for(self) -> str:
-        has_work = self._registry.todo or self._refetches.share is not None
+        has_work = self._registry.todo or self.refetches.share is not None
         return self._bench.plans.waits_for() if has_work else "empty"
 
     def _next_fetch_task(self, now: float) -> FetchTask | None:
@@ -90,17 +83,17 @@ class Claims:
 
         If there is no task of that kind, take one of the other kind.
         """
-        share, turns = self._refetches.share, self._turns
+        share, turns = self.refetches.share, self.turns
         if share is None:
             return turns.of_front(now)
         if share.auto and (fetch_task := turns.of_idle(now)) is not None:
             return fetch_task
         instant = self._bench.next_event(now)
         discovery = instant is not None and instant <= now
-        refresh = self._refetches.next_wakeup(now) <= now
+        refresh = self.refetches.next_wakeup(now) <= now
         fetch_task, new, known = None, 0.0, 0.0
         if share.auto and discovery and refresh:
-            new, known = self._refetches.worths(self._usual.relative(self.best_waiting(now)), now)
+            new, known = self.refetches.worths(self._usual.relative(self.best_waiting(now)), now)
         if share.first(discovery=discovery, refresh=refresh, new=new, known=known) is Side.REFRESH:
             fetch_task = turns.of_known_page(now) or turns.of_front(now)
         elif discovery:
@@ -114,15 +107,15 @@ class Claims:
 
     def next_wakeup(self, now: float) -> float | None:
         """Return the earliest instant at which `claim_next` may succeed, or None if a new event must come first."""
-        if self._pauses:
+        if self.pauses:
             return None
-        if self._gates.look_ups.may_start:
+        if self.gates.look_ups.may_start:
             return now
-        if self._outstanding.is_full:
+        if self.outstanding.is_full:
             return None
         instant = self._bench.next_event(now)
-        earliest = min(math.inf if instant is None else instant, self._refetches.next_wakeup(now))
-        return None if earliest == math.inf else max(earliest, self._gates.rate.ready_at())
+        earliest = min(math.inf if instant is None else instant, self.refetches.next_wakeup(now))
+        return None if earliest == math.inf else max(earliest, self.gates.rate.ready_at())
 
     def best_waiting(self, now: float) -> float:
         """Return the importance, 0 to 1, of the next URL among the hosts that are ready; 0.0 if there is none.
@@ -131,7 +124,7 @@ class Claims:
         (`orders/classes.py`) among those hosts. It is found in O(log n). In a breadth-first crawl, the
         importance is `order.depth_decay` to the power of the depth of the next host's first URL.
         """
-        if self._pauses:
+        if self.pauses:
             return 0.0
         slot, order = self._bench.first(now)
         return 0.0 if slot == NOWHERE else self.importance_at(order)
@@ -140,13 +133,13 @@ class Claims:
         """Return the importance of a waiting URL, given its `order` in the queue."""
         if order == NO_ORDER:
             return 0.0
-        if self._order.name == BREADTH_FIRST:
-            return float(self._order.depth_decay ** entries.order_depth(order))
+        if self.order.name == BREADTH_FIRST:
+            return float(self.order.depth_decay ** entries.order_depth(order))
         return score_of(entries.class_in_order(order))
 
     def dry(self, now: float) -> bool:
         """Return whether a fetch slot is free and no host is ready for it, so that new URLs are needed."""
-        if self._pauses or self._outstanding.requests >= self._outstanding.concurrency:
+        if self.pauses or self.outstanding.requests >= self.outstanding.concurrency:
             return False
         instant = self._bench.next_event(now)
         return instant is None or instant > now
@@ -157,11 +150,11 @@ class Claims:
         "done" means that only blocked hosts and hosts that were given up remain. "patience" means that all
         remaining URLs must wait longer than the patience.
         """
-        if self._refetches.are_endless:
+        if self.refetches.are_endless:
             return ""
-        if self._outstanding or self._intake.pending or len(self._gates.visits) or self._pauses:
+        if self.outstanding or self.intake.pending or len(self.gates.visits) or self.pauses:
             return ""
         instant = self._bench.next_event(now)
         if instant is None:
             return "done"
-        return "patience" if instant > now + self._patience else ""
+        return "patience" if instant > now + self.patience else ""

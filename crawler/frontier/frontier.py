@@ -13,13 +13,10 @@ becomes slow (`outstanding.py`). The numbers of slots, of tasks aside and of slo
 crash repeats a bounded number of requests (`frontier/README.md`, "Invariants"). A politeness gap begins when
 `record_outcome` is called.
 
-The parts of this class: `claiming.py` (what to do next), `host_turns.py` (a host's turn),
-`outstanding.py` (fetch tasks given out), `hosts/dispatch_gates.py` (the conditions for a request),
-`refetches.py` (known pages) and `outcomes.py` (the end of a fetch task).
-Callers use these parts directly: `intake`, `hops`, `under_way`, `pauses`, `blocks`, `views`, `host_list`, `claims`.
+`frontier/README.md` lists the parts of this class. Callers use these directly: `intake`, `hops`, `under_way`,
+`pauses`, `blocks`, `views`, `host_list`, `claims`.
 
-All methods run in one thread; only `stage` and the writing of batches may run
-in another. Rules for the caller:
+All methods run in one thread; only `stage` and the writing of batches may run in another. Rules for the caller:
 
 * Write batches in the order of the calls that filled them, with one first-in, first-out commit queue. These
   calls are `enqueue`, `retire`, `flush` and, if the decision is staged, `record_outcome`. The counts
@@ -34,7 +31,7 @@ may succeed.
 """
 
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -51,7 +48,7 @@ from crawler.frontier.hosts.front_host import FrontHost
 from crawler.frontier.hosts.gap_journal import GapJournal
 from crawler.frontier.hosts.registry import HostHash, Registry
 from crawler.frontier.hosts.table import NO_ORDER, SILENCED, HostFlag, HostState
-from crawler.frontier.outcome_policy import Decision, OutcomePolicy, stage
+from crawler.frontier.outcome_policy import OutcomePolicy, stage
 from crawler.frontier.outcomes import Outcomes
 from crawler.frontier.outstanding import Outstanding
 from crawler.frontier.pauses import HostBlocks, Pauses
@@ -59,7 +56,7 @@ from crawler.frontier.permission import Permission, Robots
 from crawler.frontier.refetches import Refetches
 from crawler.frontier.under_way import UnderWay
 from crawler.frontier.views import FrontierViews
-from crawler.records import Fetch, FetchTask, Link
+from crawler.records import Link
 from crawler.storage.kv import Batch, KeyValue
 
 if TYPE_CHECKING:
@@ -125,18 +122,23 @@ class Frontier:
         lookahead = Lookahead(store, config.frontier, registry, bench.plans, intake)
         turns = HostTurns(gates, outstanding, permission, lookahead, outcome_policy.authorities, refetches)
         self.pauses = Pauses()
-        self.claims = Claims(
+        self.claims = claims = Claims(
             gates, outstanding, turns, refetches, intake, self.pauses, config.order, config.crawl.patience
         )
-        self._outcomes = Outcomes(gates, outstanding, permission, outcome_policy, refetches, intake)
+        outcomes = Outcomes(gates, outstanding, permission, outcome_policy, refetches, intake)
         self.hops = Hops(gates, outstanding, permission)
         self.under_way = UnderWay(gates, outstanding, permission)
         self.blocks = HostBlocks(registry, intake, refetches)
         self.views = FrontierViews(
-            store, gates, outstanding, permission, outcome_policy.authorities, self.claims.importance_at,
-            self.claims.waited,
+            store, gates, outstanding, permission, outcome_policy.authorities, claims.importance_at, claims.waited,
         )  # fmt: skip
         self.host_list = HostList(store, gates, outcome_policy.authorities, self.views)
+        # The methods of the parts through which every URL passes, from its queue to its outcome.
+        self.enqueue, self.committed = intake.add, intake.committed
+        self.claim_next, self.next_wakeup = claims.claim_next, claims.next_wakeup
+        self.wants_urls, self.finished = claims.dry, claims.finished
+        self.resolved, self.record_outcome = outcomes.record_addresses, outcomes.record_outcome
+        self.stage, self.release = stage, outcomes.release
 
     def __repr__(self) -> str:
         registry = self._registry
@@ -184,17 +186,12 @@ class Frontier:
         self._registry.put_notes(batch)
         self._registry.put_meta(batch)
 
-    # ---- URLs in and out ----
+    def _gap_behind(self, host: FrontHost) -> float:
+        """Return the politeness gap, in seconds, that follows an interrupted request."""
+        gap, url = self._gates.politeness.usual_gap(host.slot), host.asked_url()
+        return max(gap, self._permission.delay(url, host.name)) if url else gap
 
-    def enqueue(self, links: Sequence[Link], batch: Batch, now: float) -> None:
-        """Put new URLs into their queues. The caller passes each URL only once. Several calls may fill one batch."""
-        self.intake.add(links, batch, now)
-
-    def committed(self, batch: Batch, now: float) -> None:
-        """Record that a batch that was passed to `enqueue`, `improve` or `retire` was written."""
-        self.intake.committed(batch, now)
-
-    # ---- what to do next ----
+    # ---- requests and settings ----
 
     @property
     def requests(self) -> int:
@@ -208,57 +205,6 @@ class Frontier:
         """
         self._outstanding.run_is_full = run_is_full
         self._outstanding.requests_max = min(requests_max, self._outstanding.concurrency)
-
-    def claim_next(self, now: float) -> FetchTask | None:
-        """Claim the next fetch task with its host, address and fetch slot; return None if nothing may start now."""
-        return self.claims.claim_next(now)
-
-    # ---- the end of a fetch task ----
-
-    def resolved(self, fetch_task: FetchTask, addresses: Sequence[str], expires: float, now: float) -> None:
-        """Record the host's addresses, valid until `expires`, and end the fetch task."""
-        self._outcomes.record_addresses(fetch_task, addresses, expires, now)
-
-    def record_outcome(self, fetch_task: FetchTask, fetch: Fetch, now: float) -> Decision:
-        """Decide what happens to the URL and the host after a request or a failed look-up.
-
-        If the URL is done, its host may be requested again from its ready time on. The caller must stage
-        every decision, because a decision may also carry the changed records of other hosts.
-        """
-        return self._outcomes.record_outcome(fetch_task, fetch, now)
-
-    @staticmethod
-    def stage(decision: Decision, batch: Batch) -> None:
-        """Put the decision into the batch of its commit group; any thread may call this."""
-        stage(decision, batch)
-
-    def release(self, decision: Decision, now: float) -> None:
-        """Free the fetch slot of the request after the commit, and also the host if it is still held."""
-        self._outcomes.release(decision, now)
-
-    def _gap_behind(self, host: FrontHost) -> float:
-        """Return the politeness gap, in seconds, that follows an interrupted request."""
-        gap = max(self._gates.politeness.config.delay, self._hosts.gap[host.slot])
-        url = host.asked_url()
-        return max(gap, self._permission.delay(url, host.name)) if url else gap
-
-    # ---- queries and settings of the shell ----
-
-    def next_wakeup(self, now: float) -> float | None:
-        """Return the earliest instant at which `claim_next` may succeed; None if only new events can change that."""
-        return self.claims.next_wakeup(now)
-
-    def wants_urls(self, now: float) -> bool:
-        """Return whether a fetch slot is free and no host is ready for it, so that new URLs are needed."""
-        return self.claims.dry(now)
-
-    def finished(self, now: float) -> str:
-        """Return the reason why a finite crawl is over, or "" if it is not over.
-
-        "done" means that only blocked hosts and hosts that were given up remain. "patience" means that all
-        remaining URLs must wait longer than the patience.
-        """
-        return self.claims.finished(now)
 
     @property
     def limits(self) -> str:

@@ -6,6 +6,8 @@ known page, or first entry of the queue
   ─► fetch task      RESOLVE, ROBOTS, PAGE or DENIED
 """
 
+from dataclasses import dataclass
+
 from crawler.frontier.discovery import entries
 from crawler.frontier.discovery.lookahead import LOOK_ON, Lookahead
 from crawler.frontier.hosts.authorities import Authorities
@@ -28,31 +30,25 @@ _TASK_OF = {
 }
 
 
+@dataclass(eq=False, repr=False)
 class HostTurns:
     """Gives hosts their turns."""
 
-    def __init__(
-        self,
-        gates: DispatchGates,
-        outstanding: Outstanding,
-        permission: Permission,
-        lookahead: Lookahead,
-        authorities: Authorities,
-        refetches: Refetches,
-    ) -> None:
-        self._gates = gates
-        self._hosts = gates.hosts
-        self._bench, self._plans = gates.bench, gates.plans
-        self._outstanding = outstanding
-        self._permission = permission
-        self._lookahead = lookahead
-        self._authorities = authorities
-        self._refetches = refetches
+    gates: DispatchGates
+    outstanding: Outstanding
+    permission: Permission
+    lookahead: Lookahead
+    authorities: Authorities
+    refetches: Refetches
+
+    def __post_init__(self) -> None:
+        self._hosts = self.gates.hosts
+        self._bench, self._plans = self.gates.bench, self.gates.plans
 
     def look_up(self, now: float) -> FetchTask | None:
         """Return the fetch task of a queued look-up that may begin. Such a task needs no fetch slot."""
-        host = self._gates.look_ups.next(now)
-        return None if host is None else self._outstanding.acquire(host, TaskKind.RESOLVE)
+        host = self.gates.look_ups.next(now)
+        return None if host is None else self.outstanding.acquire(host, TaskKind.RESOLVE)
 
     def of_front(self, now: float) -> FetchTask | None:
         """Return the fetch task of the next front host that has a task to give out."""
@@ -80,7 +76,7 @@ class HostTurns:
     def _of_popped(self, host: FrontHost, now: float) -> FetchTask | None:
         """Give a turn to a host that `Workbench.pop` has returned."""
         caller = host.called_by
-        self._gates.shares.note_arrival(host.slot)
+        self.gates.shares.note_arrival(host.slot)
         fetch_task = self.of_host(host, now)
         host.called_by = None
         if caller is not None:
@@ -89,7 +85,7 @@ class HostTurns:
 
     def of_known_page(self, now: float) -> FetchTask | None:
         """Return a fetch task for the known page with the highest value whose host may be requested."""
-        for host in self._refetches.hosts(now):
+        for host in self.refetches.hosts(now):
             if fetch_task := self.of_host(host, now):
                 return fetch_task
         return None
@@ -97,11 +93,11 @@ class HostTurns:
     def of_host(self, host: FrontHost, now: float) -> FetchTask | None:
         """Return the fetch task of a ready host; if it has none now, schedule the host to wait and return None."""
         if self._hosts.flags[host.slot] & SILENCED:
-            self._refetches.drop(host, now, now)
+            self.refetches.drop(host, now, now)
             if host.may_leave():
                 self._bench.leave(host, now, idle=True)
             return None
-        free_at = self._gates.free_at(host.slot, now)
+        free_at = self.gates.free_at(host.slot, now)
         if free_at > now:
             self._plans.wake(host, free_at)
             return None
@@ -109,15 +105,15 @@ class HostTurns:
         if task is None:
             return None
         if task is TaskKind.DENIED:
-            return self._outstanding.acquire(host, task)
+            return self.outstanding.acquire(host, task)
         return self._request(host, task, authority, now)
 
     def _request(self, host: FrontHost, task: TaskKind, authority: str, now: float) -> FetchTask | None:
         """Return the host's request, or the look-up that must precede it; None if the host does not pass the gates."""
-        gates = self._gates
+        gates = self.gates
         if gates.resolving and not (host.addresses and now < host.expires):
-            return self._outstanding.acquire(host, TaskKind.RESOLVE) if gates.look_ups.ask(host) else None
-        turn = gates.domains.turn_at(host.domain, host.key, now, self._permission.own_delay(host.name))
+            return self.outstanding.acquire(host, TaskKind.RESOLVE) if gates.look_ups.ask(host) else None
+        turn = gates.domains.turn_at(host.domain, host.key, now, self.permission.own_delay(host.name))
         if turn > now:
             gates.put_off(host, turn, now)
             return None
@@ -131,8 +127,8 @@ class HostTurns:
         gates.rate.spend(now)
         gates.journal.begin(host.key, now)
         if task is TaskKind.ROBOTS:
-            self._authorities.note_authority(host.slot, authority, now, gates.politeness.usual_gap(host.slot))
-        return self._outstanding.acquire(
+            self.authorities.note_authority(host.slot, authority, now, gates.politeness.usual_gap(host.slot))
+        return self.outstanding.acquire(
             host, task, f"{authority}/robots.txt" if task is TaskKind.ROBOTS else ""
         )
 
@@ -147,20 +143,19 @@ class HostTurns:
     def _first_entry(self, host: FrontHost, now: float) -> tuple[TaskKind | None, str]:
         """Like `_task`, but for the first queue entry that is not waiting for its robots.txt."""
         for _ in range(LOOKS_MAX):
-            if not self._lookahead.has_entry(host, now):
+            if not self.lookahead.has_entry(host, now):
                 return None, ""
             url = entries.join_url(host.name, host.queue[0][1].tail)
             authority, target = entries.split_authority(url)
-            verdict = self._permission.verdict(host.name, authority, target, now)
-            until = max(verdict.until, self._authorities.ready_at(authority))
+            verdict = self.permission.verdict(host.name, authority, target, now)
+            until = max(verdict.until, self.authorities.charged(authority).until)
             if verdict.kind is VerdictKind.WAIT or (until > now and verdict.kind is not VerdictKind.DENIED):
-                host.put_off_first(max(until, now + 1.0), self._lookahead.later_max)
+                host.put_off_first(max(until, now + 1.0), self.lookahead.later_max)
             elif (
-                verdict.kind is VerdictKind.FETCH
-                and self._authorities.stranger_at(host.slot, authority) > now
+                verdict.kind is VerdictKind.FETCH and self.authorities.stranger_at(host.slot, authority) > now
             ):
                 host.put_off_first(
-                    self._authorities.stranger_at(host.slot, authority), self._lookahead.later_max
+                    self.authorities.stranger_at(host.slot, authority), self.lookahead.later_max
                 )
             elif verdict.kind is not VerdictKind.DENIED and self._starts_too_soon(host, url, now):
                 return None, authority
@@ -172,9 +167,9 @@ class HostTurns:
     def _known_page(self, host: FrontHost, url: str, now: float) -> tuple[TaskKind | None, str]:
         """Like `_task`, but for a known page. If the page's robots.txt is pending, the page returns to the schedule."""
         authority, target = entries.split_authority(url)
-        verdict = self._permission.verdict(host.name, authority, target, now)
+        verdict = self.permission.verdict(host.name, authority, target, now)
         if verdict.kind is VerdictKind.WAIT:
-            self._refetches.drop(host, now, max(verdict.until, now + 1.0))
+            self.refetches.drop(host, now, max(verdict.until, now + 1.0))
             return None, authority
         if verdict.kind is not VerdictKind.DENIED and self._starts_too_soon(host, url, now):
             return None, authority
@@ -182,10 +177,10 @@ class HostTurns:
 
     def _starts_too_soon(self, host: FrontHost, url: str, now: float) -> bool:
         """Return whether the host must still wait because a request may have been under way at an unclean stop."""
-        unclean_at = self._gates.registry.unclean_at
+        unclean_at = self.gates.registry.unclean_at
         if not unclean_at:
             return False
-        ready = unclean_at + self._permission.delay(url, host.name)
+        ready = unclean_at + self.permission.delay(url, host.name)
         if ready <= now:
             return False
         self._plans.wake(host, ready)

@@ -8,10 +8,7 @@
     its authority         keeps its place; URLs of the host's      waits its gap
                           other authorities go first (`authorities.py`)
 
-A URL may fail forever on a healthy host: its page may reset the connection each time, or return 503 each
-time. Each time the URL fails on a host that was healthy before, the URL gets a *strike*, and the host's other
-URLs go first. After two strikes, every failure of the URL counts as a strike. At the strike number
-`strikes_max`, the URL is given up, and is not tried again.
+A URL may also get strikes, up to `strikes_max` (`frontier/README.md`, "Failures").
 
 A decision is final when it is made, but its writes take effect only with the batch of its commit group.
 Between `decide` and the commit, the host's counts in memory are newer than those in the store.

@@ -5,6 +5,7 @@ record_outcome ──► decision (`outcome_policy.py`) ──► staged with th
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from crawler.frontier.discovery.intake import Intake
 from crawler.frontier.hosts.dispatch_gates import DispatchGates
@@ -20,34 +21,28 @@ from crawler.records import Fetch, FetchTask, LinkFlag, TaskKind
 _REFRESH = LinkFlag.REFRESH
 
 
+@dataclass(eq=False, repr=False)
 class Outcomes:
     """Ends fetch tasks."""
 
-    def __init__(
-        self,
-        gates: DispatchGates,
-        outstanding: Outstanding,
-        permission: Permission,
-        outcome_policy: OutcomePolicy,
-        refetches: Refetches,
-        intake: Intake,
-    ) -> None:
-        self._registry = gates.registry
-        self._hosts = gates.hosts
-        self._gates = gates
-        self._bench, self._plans = gates.bench, gates.plans
-        self._outstanding = outstanding
-        self._permission = permission
-        self._outcome_policy = outcome_policy
-        self._refetches = refetches
-        self._intake = intake
+    gates: DispatchGates
+    outstanding: Outstanding
+    permission: Permission
+    outcome_policy: OutcomePolicy
+    refetches: Refetches
+    intake: Intake
+
+    def __post_init__(self) -> None:
+        self._registry = self.gates.registry
+        self._hosts = self.gates.hosts
+        self._bench, self._plans = self.gates.bench, self.gates.plans
 
     def record_addresses(
         self, fetch_task: FetchTask, addresses: Sequence[str], expires: float, now: float
     ) -> None:
         """Record the host's addresses, valid until `expires`, and end the fetch task."""
         assert fetch_task.kind is TaskKind.RESOLVE and addresses, fetch_task
-        host = self._outstanding.held[fetch_task.host]
+        host = self.outstanding.held[fetch_task.host]
         host.addresses, host.expires = tuple(addresses), max(expires, now + 1.0)
         self.release(Decision(fetch_task, End.READY, now, now), now)
 
@@ -57,22 +52,22 @@ class Outcomes:
         If the URL is done, its host may be requested again from its ready time on.
         Pass every decision to `stage`, because it may also carry records of other hosts.
         """
-        host = self._outstanding.held[fetch_task.host]
+        host = self.outstanding.held[fetch_task.host]
         rule = NO_RULE
         if fetch_task.kind in (TaskKind.PAGE, TaskKind.ROBOTS):
-            rule = self._permission.gap_rule(fetch_task.url, fetch_task.hostname)
-            self._gates.shares.record_outcome(host.slot, fetch, now, fetch_task.kind)
+            rule = self.permission.gap_rule(fetch_task.url, fetch_task.hostname)
+            self.gates.shares.record_outcome(host.slot, fetch, now, fetch_task.kind)
             if fetch.status:
                 self._registry.reach(host.slot)
-        decision = self._outcome_policy.decide(host, fetch_task, fetch, now, rule)
+        decision = self.outcome_policy.decide(host, fetch_task, fetch, now, rule)
         decision.requested = not fetch.is_cached
         if fetch_task.flags & _REFRESH:
             host.refetch = None  # the result processor reports the result to the schedule
         elif decision.end is End.HOST:
-            self._refetches.drop(host, now, decision.until)
+            self.refetches.drop(host, now, decision.until)
         if decision.end is End.DONE:
             self._let_go(host, decision, now)
-            self._intake.wake(host)
+            self.intake.wake(host)
         return decision
 
     def release(self, decision: Decision, now: float) -> None:
@@ -81,19 +76,19 @@ class Outcomes:
         if decision.end is End.DONE:
             host = self._bench.front[self._hosts.find(fetch_task.host)]
         else:
-            host = self._outstanding.held[fetch_task.host]
+            host = self.outstanding.held[fetch_task.host]
             self._let_go(host, decision, now)
-        self._outstanding.release(fetch_task, host)
+        self.outstanding.release(fetch_task, host)
         if fetch_task.kind is TaskKind.RESOLVE:
-            self._gates.look_ups.end()
+            self.gates.look_ups.end()
         if host.may_leave() and host.tick == NO_PLAN:
             self._plan(host, now)
 
     def _let_go(self, host: FrontHost, decision: Decision, now: float) -> None:
         """Free the host and the address that the fetch task holds."""
-        self._outstanding.let_go(host)
-        self._refetches.reopen(host.slot, self._hosts.ready[host.slot])
-        self._gates.release_address(host, decision.ended if decision.requested else 0.0, now)
+        self.outstanding.let_go(host)
+        self.refetches.reopen(host.slot, self._hosts.ready[host.slot])
+        self.gates.release_address(host, decision.ended if decision.requested else 0.0, now)
 
     def _plan(self, host: FrontHost, now: float) -> None:
         """Let a host that is now free leave the front, stay there without work, or wait for its ready time."""

@@ -73,12 +73,20 @@ class Outstanding:
             return FetchTask(task, host.key, host.name, "", attempt=self._hosts.failures[host.slot])
         if task is TaskKind.ROBOTS:
             return FetchTask(task, host.key, host.name, url, address=host.address_name())
+        page: Refetch | entries.Todo
         if host.refetch is not None:
             self._refetches += 1
             order = -self._refetches  # negative, because the page is in no queue
             host.given_out.add(order)
-            return _of_refetch(host, host.refetch, task, order)
-        return _of_entry(host, *host.take_first(), task)
+            page, url, depth, attempt = host.refetch, host.refetch.url, host.refetch.depth, 0
+        else:
+            order, page = host.take_first()
+            url, depth = entries.join_url(host.name, page.tail), entries.depth_of(order, page)
+            attempt = page.attempt
+        return FetchTask(
+            task, host.key, host.name, url, page.fingerprint, depth=depth, via=page.via,
+            redirects=page.redirects, flags=page.flags, order=order, attempt=attempt, address=host.address_name(),
+        )  # fmt: skip
 
     def let_go(self, host: FrontHost) -> None:
         """Record that the host no longer has a fetch task."""
@@ -128,38 +136,3 @@ class Outstanding:
         assert self._aside <= set(self.held) and not self._aside & self._slow
         assert len(self._slow) <= self._slow_max
         assert all(host.held for host in self.held.values())
-
-
-def _of_refetch(host: FrontHost, page: Refetch, kind: TaskKind, order: int) -> FetchTask:
-    """Return the fetch task for a known page."""
-    return FetchTask(
-        kind,
-        host.key,
-        host.name,
-        page.url,
-        page.fingerprint,
-        depth=page.depth,
-        via=page.via,
-        redirects=page.redirects,
-        flags=page.flags,
-        order=order,
-        address=host.address_name(),
-    )
-
-
-def _of_entry(host: FrontHost, order: int, entry: entries.Todo, kind: TaskKind) -> FetchTask:
-    """Return the fetch task for an entry of the host's queue."""
-    return FetchTask(
-        kind,
-        host.key,
-        host.name,
-        entries.join_url(host.name, entry.tail),
-        entry.fingerprint,
-        depth=entries.depth_of(order, entry),
-        via=entry.via,
-        redirects=entry.redirects,
-        flags=entry.flags,
-        order=order,
-        attempt=entry.attempt,
-        address=host.address_name(),
-    )

@@ -9,6 +9,7 @@ In a crawl without refresh there is no schedule, and the methods of this module 
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from crawler.frontier.discovery import entries
@@ -28,6 +29,7 @@ _TRIED = 16  # maximum number of known pages that one call tries
 _NO_ROOM = 1.0  # seconds until the next try of a host that did not fit into the front
 
 
+@dataclass(eq=False, repr=False)
 class Refetches:
     """Connects the schedule to the front.
 
@@ -35,68 +37,63 @@ class Refetches:
     the number of seconds that a finite crawl waits for its last hosts.
     """
 
-    def __init__(
-        self,
-        claims: "RefetchClaims | None",
-        portion: "Portion | None",
-        gates: DispatchGates,
-        intake: Intake,
-        patience: float,
-    ) -> None:
-        self._claims, self._portion = claims, portion
-        self._gates = gates
-        self._hosts = gates.hosts
-        self._bench, self._plans = gates.bench, gates.plans
-        self._intake = intake
-        self._patience = patience
+    claims: "RefetchClaims | None"
+    portion: "Portion | None"
+    gates: DispatchGates
+    intake: Intake
+    patience: float
+
+    def __post_init__(self) -> None:
+        self._hosts = self.gates.hosts
+        self._bench, self._plans = self.gates.bench, self.gates.plans
 
     @property
     def share(self) -> Share | None:
         """The share of fetches that goes to refresh; None in a crawl without refresh."""
-        return None if self._portion is None else self._portion.share
+        return None if self.portion is None else self.portion.share
 
     def worths(self, importance: float, now: float) -> tuple[float, float]:
         """Return (the value of fetching a new URL of this importance, the value of the next refetch)."""
-        if self._portion is None:
+        if self.portion is None:
             return 0.0, 0.0
-        return self._portion.new_value(importance), self._portion.price(now)
+        return self.portion.new_value(importance), self.portion.price(now)
 
     @property
     def are_endless(self) -> bool:
         """True if refetches keep the crawl running forever."""
-        return self._portion is not None and self._portion.endless
+        return self.portion is not None and self.portion.endless
 
     def go_on(self, now: float) -> bool:
         """Return whether known pages are fetched now.
 
         If the crawl ends when discovery ends, refetching ends at that time, too.
         """
-        if self._portion is None or self._portion.endless:
-            return self._portion is not None
-        instant = self._bench.next_event(now) if self._gates.registry.todo else None
-        return instant is not None and instant <= now + self._patience
+        if self.portion is None or self.portion.endless:
+            return self.portion is not None
+        instant = self._bench.next_event(now) if self.gates.registry.todo else None
+        return instant is not None and instant <= now + self.patience
 
     def next_wakeup(self, now: float) -> float:
         """Return the next instant at which a known page may be fetched; infinite if there is none."""
-        if self._claims is None or not self.go_on(now):
+        if self.claims is None or not self.go_on(now):
             return math.inf
-        return min(next_instant(self._plans.chosen), self._claims.next_wakeup(now))
+        return min(next_instant(self._plans.chosen), self.claims.next_wakeup(now))
 
     def hosts(self, now: float) -> Iterator[FrontHost]:
         """Yield the next hosts: first the hosts that already hold a known page, then the hosts of the best pages."""
-        if self._claims is None:
+        if self.claims is None:
             return
         while (host := self._plans.pop_chosen(now)) is not None:
-            self._gates.shares.note_arrival(host.slot)
+            self.gates.shares.note_arrival(host.slot)
             yield host
         for _ in range(_TRIED):
-            refetch = self._claims.peek(now)
+            refetch = self.claims.peek(now)
             if refetch is None:
                 return
-            if (host := self._host_of(refetch, self._claims, now)) is None:
+            if (host := self._host_of(refetch, self.claims, now)) is None:
                 continue
             host.refetch, host.called_by = refetch, None
-            self._claims.acquire(refetch, now)
+            self.claims.acquire(refetch, now)
             self._bench.sleep(host)
             yield host
 
@@ -106,9 +103,9 @@ class Refetches:
         Otherwise block the host in the schedule and return None.
         """
         name = entries.split_url(refetch.url)[0]
-        slot = self._gates.registry.slot_beside(name, refetch.fingerprint)
+        slot = self.gates.registry.slot_beside(name, refetch.fingerprint)
         host = self._bench.front.get(slot)
-        ready = self._gates.free_at(slot, now)
+        ready = self.gates.free_at(slot, now)
         outside = host is None and self._hosts.place[slot] != HostState.IDLE
         if self._hosts.flags[slot] & SILENCED or outside or (host is not None and host.held):
             # no refetch goes to the host until the user unblocks it, or it enters the front, or its fetch
@@ -123,20 +120,20 @@ class Refetches:
         elif not self._bench.makes_room(now):
             claims.block(refetch, now + _NO_ROOM)
         else:
-            host = self._intake.front_host(slot, name, NO_ORDER)
+            host = self.intake.front_host(slot, name, NO_ORDER)
             self._bench.enter(host)
             return host
         return None
 
     def drop(self, host: FrontHost, now: float, ready: float) -> None:
         """Give the host's known page, if it has one, back to the schedule. The page is not fetched before `ready`."""
-        if self._claims is not None and host.refetch is not None:
+        if self.claims is not None and host.refetch is not None:
             refetch, host.refetch = host.refetch, None
-            self._claims.give_back(refetch, now, ready)
+            self.claims.give_back(refetch, now, ready)
             if self._hosts.flags[host.slot] & SILENCED:
-                self._claims.shut(refetch)
+                self.claims.shut(refetch)
 
     def reopen(self, slot: int, ready: float) -> None:
         """Make the pages of a blocked host available from `ready` on."""
-        if self._claims is not None:
-            self._claims.reopen(self._hosts.key[slot], ready)
+        if self.claims is not None:
+            self.claims.reopen(self._hosts.key[slot], ready)

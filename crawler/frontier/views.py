@@ -7,6 +7,7 @@ wait, the state, cause and next try that are shown for the host are those of its
 
 import itertools
 from collections.abc import Callable, Generator, Iterator
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import msgspec
@@ -76,6 +77,7 @@ class UrlWait(NamedTuple):
     until: float
 
 
+@dataclass(eq=False, repr=False)
 class FrontierViews:
     """Read-only views of the registry, the workbench and the stored queues.
 
@@ -83,25 +85,17 @@ class FrontierViews:
     queue is sorted.
     """
 
-    def __init__(
-        self,
-        store: KeyValue,
-        gates: DispatchGates,
-        outstanding: Outstanding,
-        permission: Permission,
-        authorities: Authorities,
-        importance: Callable[[int], float],
-        waited: Waited,
-    ) -> None:
-        self._store = store
-        self._gates = gates
-        self._registry = gates.registry
-        self._bench = gates.bench
-        self._permission = permission
-        self._authorities = authorities
-        self._importance = importance
-        self._outstanding = outstanding
-        self._waited = waited
+    store: KeyValue
+    gates: DispatchGates
+    outstanding: Outstanding
+    permission: Permission
+    authorities: Authorities
+    importance: Callable[[int], float]
+    waited: Waited
+
+    def __post_init__(self) -> None:
+        self._registry = self.gates.registry
+        self._bench = self.gates.bench
 
     def counters(self) -> dict[str, int]:
         """Return the numbers of URLs (to do, in flight, parked by rule), hosts by state, requests and look-ups."""
@@ -113,21 +107,21 @@ class FrontierViews:
             "in_flight": busy,
             "hosts": len(registry.hosts),
             "hosts_reached": registry.reached,
-            "addresses": len(self._gates.addresses),
+            "addresses": len(self.gates.addresses),
             "hosts_front": len(bench.front),
             "hosts_ready": len(bench.back),
             "hosts_waiting": len(bench.calendar),
             "hosts_excluded": int(((flags & HostFlag.EXCLUDED) != 0).sum()),
         }
         counts |= {f"hosts_{state}": int(((flags & flag) != 0).sum()) for flag, state in _SILENT_STATES}
-        counts["hosts_failing"] = int(ranking.failing(registry.hosts, self._authorities.troubled).sum())
+        counts["hosts_failing"] = int(ranking.failing(registry.hosts, self.authorities.troubled).sum())
         counts["hosts_nameless"] = ranking.nameless(registry.hosts)
         counts |= {f"parked_{rule}": registry.parked[index] for index, rule in enumerate(RULES) if rule}
-        return counts | {"requests": self._outstanding.requests, "look_ups": self._gates.look_ups.under_way}
+        return counts | {"requests": self.outstanding.requests, "look_ups": self.gates.look_ups.under_way}
 
     def why_slow(self, now: float) -> dict[str, float]:
         """Return for each reason the seconds up to `now` during which nothing could start; see `Waited`."""
-        return self._waited.seconds(now)
+        return self.waited.seconds(now)
 
     @property
     def hosts_reached(self) -> int:
@@ -155,11 +149,11 @@ class FrontierViews:
 
     def disallowing_line(self, url: str) -> str:
         """Return the line of the latest robots.txt that forbids a URL; "" if no line does or robots.txt is not obeyed."""
-        return self._permission.disallowing_line(entries.split_url(url)[0], url)
+        return self.permission.disallowing_line(entries.split_url(url)[0], url)
 
     def withholding_line(self, url: str) -> str:
         """Return the line of robots.txt that withholds the copies of a URL; "" if the copies are shown."""
-        return self._permission.withholding_line(entries.split_url(url)[0], url)
+        return self.permission.withholding_line(entries.split_url(url)[0], url)
 
     def hosts_with_work(self) -> int:
         """Return the number of hosts that have URLs to fetch and may be requested (2 ms for a million hosts)."""
@@ -191,7 +185,7 @@ class FrontierViews:
         name, tail = entries.split_url(url)
         key = self._registry.host_key(name).to_bytes(8, "big")
         for queue, prefix in (("to do", TODO), ("parked", PARKED)):
-            found = entries.read_queue(self._store, prefix + key, 0)
+            found = entries.read_queue(self.store, prefix + key, 0)
             for n, (order, entry) in enumerate(itertools.islice(found, EXPLAINED_MAX), 1):
                 if not n % EXPLAINED_AT_ONCE:
                     yield
@@ -202,7 +196,7 @@ class FrontierViews:
                         "depth": entries.depth_of(order, entry),
                         "via": f"{entry.via:016x}",
                         "class": entries.class_in_order(order),
-                        "importance": round(self._importance(order), 6),
+                        "importance": round(self.importance(order), 6),
                         "tries": entry.attempt,
                         "retry_at": entry.retry_at,
                     }
@@ -247,9 +241,9 @@ class FrontierViews:
             state, cause, ready = wait.state, wait.cause or cause, wait.until
         elif state == "waits_for_address" and front is not None:
             cause = ""
-            ready = max(ready, self._gates.addresses.turn_at(front.addresses, front, now))
+            ready = max(ready, self.gates.addresses.turn_at(front.addresses, front, now))
         elif not (hosts.failures[slot] or hosts.flags[slot] & (HostFlag.REFUSED | HostFlag.GIVEN_UP)):
-            cause = self._authorities.latest_cause(slot)
+            cause = self.authorities.charged_to_host(slot).outcome
         return HostStatus(
             host=name,
             state=state,
@@ -258,13 +252,13 @@ class FrontierViews:
             wait=max(0.0, ready - now),
             next_retry_at=front.later[0][0] if front is not None and front.later else 0.0,
             gap=hosts.gap[slot],
-            failures=hosts.failures[slot] + self._authorities.failures(slot),
+            failures=hosts.failures[slot] + self.authorities.charged_to_host(slot).failures,
             refusals=hosts.refusals[slot],
             slowdown=max(1.0, hosts.slowdown[slot]),
             todo=hosts.todo[slot],
             parked=hosts.parked[slot],
             known=hosts.known[slot],
-            best=round(self._importance(self._first_order(slot)), 6),
+            best=round(self.importance(self._first_order(slot)), 6),
         )
 
     def _first_order(self, slot: int) -> int:
@@ -295,17 +289,18 @@ class FrontierViews:
         if not hosts.todo[slot]:
             return iter(())
         prefix = TODO + hosts.key[slot].to_bytes(8, "big")
-        found = entries.read_queue(self._store, prefix, hosts.cursor[slot])
+        found = entries.read_queue(self.store, prefix, hosts.cursor[slot])
         return ((float(entry.retry_at), entry) for _, entry in itertools.islice(found, LOOKED_AT + 1))
 
     def _url_wait(self, name: str, url: str, retry_at: float, now: float) -> UrlWait | None:
         """Return what a URL waits for, given the time of its next try; None if it waits only for its host."""
         authority, target = entries.split_authority(url)
-        verdict = self._permission.verdict(name, authority, target, now)
+        verdict = self.permission.verdict(name, authority, target, now)
         if verdict.kind is VerdictKind.WAIT:
             return UrlWait("waits_for_robots", verdict.cause, verdict.until)
-        if verdict.kind is not VerdictKind.DENIED and (until := self._authorities.ready_at(authority)) > now:
-            return UrlWait("backing_off", self._authorities.cause(authority), until)
+        charged = self.authorities.charged(authority)
+        if verdict.kind is not VerdictKind.DENIED and charged.until > now:
+            return UrlWait("backing_off", charged.outcome, charged.until)
         return UrlWait("retries", "", retry_at) if retry_at > now else None
 
     def _state(self, slot: int, now: float) -> str:
@@ -319,7 +314,7 @@ class FrontierViews:
         if not hosts.todo[slot]:
             return "excluded" if hosts.flags[slot] & HostFlag.EXCLUDED else "idle"
         if front is not None and front.waiting:
-            return "waits_for_look_up" if front in self._gates.look_ups else "waits_for_address"
+            return "waits_for_look_up" if front in self.gates.look_ups else "waits_for_address"
         if hosts.ready[slot] <= now:
             return "ready"
         return "backing_off" if hosts.failures[slot] else "waits"

@@ -4,6 +4,7 @@ import multiprocessing
 import os
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
 from typing import TypeVar
 
 from crawler.lab.progress_line import OnProgress, silent
@@ -28,20 +29,14 @@ def results(
     `play` must be a module-level function. With `processes` 0, there is a process for each core. With 1, the
     tasks run in this process.
     """
-    for done, result in enumerate(_results(play, tasks, processes or cores()), 1):
-        yield result
-        report(done / len(tasks))
-
-
-def _results(play: Callable[[Task], Result], tasks: Sequence[Task], processes: int) -> Iterator[Result]:
-    if min(processes, len(tasks)) <= 1:
-        yield from map(play, tasks)
-        return
-    # a forked process would share LevelDB and threads with the caller
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(min(processes, len(tasks)), mp_context=context) as pool:
-        try:
-            yield from pool.map(play, tasks)
-        except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
-            raise
+    processes = min(processes or cores(), len(tasks))
+    with ExitStack() as stack:
+        found: Iterator[Result] = map(play, tasks)
+        if processes > 1:
+            # a forked process would share LevelDB and threads with the caller
+            pool = ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("spawn"))
+            stack.callback(pool.shutdown, wait=False, cancel_futures=True)
+            found = pool.map(play, tasks)
+        for done, result in enumerate(found, 1):
+            yield result
+            report(done / len(tasks))

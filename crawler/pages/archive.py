@@ -7,6 +7,8 @@ segment that is still open.
 Readers never see withdrawn copies (`withdrawals.py`). The methods leave these copies out, and methods that
 list records leave out the records of withdrawn URLs. Maintenance, which needs every copy, uses the methods
 named `stored_...`.
+
+All methods and functions raise DamageError if a value of the store, or the bytes of a record, are damaged or missing.
 """
 
 import itertools
@@ -17,11 +19,13 @@ from pathlib import Path
 from crawler.errors import DamageError
 from crawler.pages import reading, segments
 from crawler.pages.captures import (
+    Original,
     StoredPage,
     asks_no_archive,
     capture_key,
     is_copy,
     newest_of,
+    payload_key,
     record_key,
     static_form,
     tombstone_key,
@@ -50,11 +54,7 @@ class Archive:
     # -- look-ups by URL
 
     def record(self, fingerprint: int) -> PageRecord | None:
-        """Return the committed record of a URL, or None if the URL was never tried.
-
-        Raises:
-            DamageError: the stored value is damaged.
-        """
+        """Return the committed record of a URL, or None if the URL was never tried."""
         key = record_key(fingerprint)
         value = self.store.get(key)
         return None if value is None else unpack_record(key, value)
@@ -157,6 +157,12 @@ class Archive:
         value = self.store.get(key) or self.store.get(keys.ELSEWHERE + key[2:])
         return None if value is None else unpack_capture(key, value)
 
+    def response_with(self, digest: bytes) -> bytes | None:
+        """Return the `c/` key of the committed response that holds the payload with this SHA-1, or None."""
+        key = payload_key(digest)
+        value = self.store.get(key)
+        return None if value is None else unseal(key, value)
+
     # -- withdrawals
 
     def is_withdrawn(self, capture: Capture) -> bool:
@@ -205,11 +211,7 @@ class Archive:
         static: bool = False,
         refused: Callable[[Capture, PageRecord | None], object] | None = None,
     ) -> StoredPage | None:
-        """Return the newest copy of a URL, as `shown_capture` chooses it, or None if there is no copy that may be shown.
-
-        Raises:
-            DamageError: the bytes of the copy cannot be read.
-        """
+        """Return the newest copy of a URL, as `shown_capture` chooses it, or None if no copy may be shown."""
         capture = shown_capture(self, fingerprint, at, with_noarchive=with_noarchive, refused=refused)
         return None if capture is None else self.read(capture, static=static)
 
@@ -219,45 +221,34 @@ class Archive:
         For a revisit, the payload is that of the response to which it refers. A 304 gets the status and
         headers of the response that it confirms. If a browser showed the page, the payload is the DOM. With
         `static`, it is the payload of the server's answer instead.
-
-        Raises:
-            DamageError: the bytes are missing, or are not a record.
         """
         return read_capture(self.folder, capture, original_of(self, capture), static=static)
 
     def view(self, capture: Capture) -> bytes:
-        """Return the screenshot (PNG) of a page that a browser showed, or b"" if there is none (`render.screenshot`).
-
-        Raises:
-            DamageError: the bytes are missing, or are not records.
-        """
-        return _view(self.folder, capture)
-
-    def raw_records(self, capture: Capture) -> bytes:
-        """Return all WARC records of a capture as gzip members, unchanged from the segment.
-
-        Raises:
-            DamageError: the segment is missing or too short.
-        """
-        return b"".join(self.raw_pieces(capture))
+        """Return the screenshot (PNG) of a page that a browser showed, or b"" if there is none (`render.screenshot`)."""
+        # it is among the records between the answer and the DOM
+        if not capture.dom_length:
+            return b""
+        start, end = capture.offset + capture.length, capture.offset + capture.dom_offset
+        data, view = segments.read_segment(self.folder, capture.segment, start, end - start), b""
+        where = f"{capture.segment} at {start}"
+        while data:
+            length = reading.member_length([data], where)
+            record = reading.parse_record(reading.expand(data[:length], where=where), where)
+            if record.fields.get("warc-target-uri", "").startswith("urn:view:"):
+                view = record.block
+            data = data[length:]
+        return view
 
     def raw_pieces(self, capture: Capture) -> Iterator[bytes]:
-        """Return an iterator over the bytes that `raw_records` returns, for captures of any size.
-
-        Raises:
-            DamageError: the segment is missing or too short.
-        """
+        """Yield all WARC records of a capture as gzip members, unchanged from the segment, in pieces."""
         end = capture.offset + capture.extent
         if segments.size_of(self.folder, capture.segment) < end:
             raise DamageError(f"{capture.segment} at {capture.offset}: segment is too short")
         return segments.chunks(self.folder, capture.segment, capture.offset, end)
 
     def warcinfo(self, segment: str, offset: int = 0) -> bytes:
-        """Return a warcinfo record of a segment (a gzip member), by default the first record of the segment.
-
-        Raises:
-            DamageError: the segment is missing or damaged.
-        """
+        """Return a warcinfo record of a segment (a gzip member), by default the first record of the segment."""
         chunks = segments.chunks(self.folder, segment, offset)
         length = reading.member_length(chunks, f"{segment} at {offset}")
         return segments.read_segment(self.folder, segment, offset, length)
@@ -321,15 +312,21 @@ def original_of(archive: Archive, capture: Capture) -> Capture | None:
     return original
 
 
+def original_with(archive: Archive, digest: bytes) -> Original | None:
+    """Return the response that holds the payload with this SHA-1, or None if it is missing or withdrawn."""
+    key = archive.response_with(digest)
+    capture = archive.capture_at(key) if key is not None else None
+    if key is None or capture is None or archive.is_withdrawn(capture):
+        return None
+    return Original(key, capture.url, capture.fetched_at)
+
+
 def read_capture(
     folder: Path, capture: Capture, original: Capture | None, *, static: bool = False
 ) -> StoredPage:
     """Read a capture from the segments in `folder`; `original` is the response that a revisit repeats.
 
     Reading needs no store, so several processes can do it at the same time.
-
-    Raises:
-        DamageError: the bytes are missing, or are not a record.
     """
     copy = open_capture(folder, static_form(capture) if static else capture, original)
     if copy.length > reading.RECORD_BYTES_MAX:
@@ -339,19 +336,3 @@ def read_capture(
         )
     payload, rendered = b"".join(copy.pieces()), bool(capture.dom_length) and not static
     return StoredPage(capture, copy.status, copy.reason, copy.version, copy.headers, payload, rendered)
-
-
-def _view(folder: Path, capture: Capture) -> bytes:
-    """Return the screenshot from the records between the answer and the DOM."""
-    if not capture.dom_length:
-        return b""
-    start, end = capture.offset + capture.length, capture.offset + capture.dom_offset
-    data, view = segments.read_segment(folder, capture.segment, start, end - start), b""
-    where = f"{capture.segment} at {start}"
-    while data:
-        length = reading.member_length([data], where)
-        record = reading.parse_record(reading.expand(data[:length], where=where), where)
-        if record.fields.get("warc-target-uri", "").startswith("urn:view:"):
-            view = record.block
-        data = data[length:]
-    return view

@@ -1,11 +1,5 @@
 """Defines the types of the values in the page cache's store, and their encoding.
 
-    u/<fp>          PageRecord     the URL's state after its last try
-    c/<fp><ms>      Capture        the place of an answer; one per stored answer
-    l/<fp>          Erased         the tombstone of a URL whose copies were erased
-    g/<sha1>        c/ key         the response that holds these payload bytes
-    w/<segment>     length         the committed length of the segment
-
 Fingerprints, times (milliseconds) and lengths are 8 bytes, big-endian. Values are sealed, which means that
 they have a checksum. Records and captures are encoded as msgpack arrays.
 """

@@ -8,10 +8,9 @@
     delete    delete its file (`released.py`)
 
 This is the cleaning of a log-structured file system (Rosenblum, Ousterhout, *The Design and Implementation of
-a Log-Structured File System*, SOSP 1991). Each step is a change in the commit queue. So it is decided in the
-order of the queue, and after a kill it is complete or has not happened. A step begins when the steps before it
-are durable. So at any moment, each capture is in the place that its key names, and after a kill at most a few
-files are left to delete.
+a Log-Structured File System*, SOSP 1991). Each step is a change in the commit queue, and begins when the steps
+before it are durable. So at any moment, each capture is in the place that its key names, and after a kill at most
+a few files are left to delete.
 
 A capture that the survey does not keep stays garbage, because captures only become older. There is one
 exception: a new revisit may refer to a response that is garbage. So before a response is dropped, it is
@@ -26,11 +25,12 @@ import msgspec
 
 from crawler.errors import DamageError, reason_of
 from crawler.pages import released
+from crawler.pages.archive import Archive
 from crawler.pages.captures import end_of, pack, payload_key, segment_key, unpack_capture
 from crawler.pages.live_captures import CapturePlace, Found, Places, Survey, own_key
 from crawler.pages.page_cache import PageCache
 from crawler.pages.record_rewriting import Rewriting
-from crawler.pages.segments import SegmentWriter
+from crawler.pages.segment_writers import SegmentWriters
 from crawler.pages.shipping import note_of
 from crawler.records import Capture
 from crawler.storage import keys
@@ -76,17 +76,16 @@ class Cleaned(msgspec.Struct):
 class Moved(Rewriting):
     """Kept captures that are moved to another segment. `failed` is set if the records of one cannot be read."""
 
-    pages: PageCache
     captures: list[tuple[bytes, Capture]]
     now: float
     renewed: list[tuple[bytes, Capture]] = []
     failed: str = ""
 
-    def write(self, archive: object, writer: SegmentWriter, compress: Callable[[bytes], bytes]) -> None:
+    def write(self, archive: Archive, segments: SegmentWriters) -> None:
         """Copy the records."""
         for key, capture in self.captures:
             try:
-                self.renewed.append((key, self.pages.segments.mover.move(self.pages, key, capture, self.now)))
+                self.renewed.append((key, segments.mover.move(archive, key, capture, self.now)))
             except DamageError as error:
                 self.failed = reason_of(error)
         reach("copies moved")
@@ -100,13 +99,12 @@ class Moved(Rewriting):
 class Finished(Rewriting):
     """Segments to which nothing must be appended any more, because they will be cleaned."""
 
-    pages: PageCache
     segments: list[str]
 
-    def write(self, archive: object, writer: SegmentWriter, compress: Callable[[bytes], bytes]) -> None:
+    def write(self, archive: Archive, segments: SegmentWriters) -> None:
         """Complete those of the segments that are open."""
         for segment in self.segments:
-            self.pages.segments.finish(segment)
+            segments.finish(segment)
 
 
 class Dropping:
@@ -156,7 +154,7 @@ class Moving:
         self._places = places
         self.taken = 0
         self.bytes = 0
-        self.moved = Moved(pages, [], now)
+        self.moved = Moved([], now)
 
     def make(self) -> Making:
         """Build the change that moves the captures."""
@@ -252,7 +250,12 @@ class Cleaner:
             survey = Survey(self._pages, self.copies)
             yield from survey.repeated()
             lengths = dict(self._pages.committed_lengths())
-            cleanable = {name: length for name, length in lengths.items() if self._can_clean(name)}
+            # what was shipped is an archive elsewhere
+            cleanable = {
+                name: length
+                for name, length in lengths.items()
+                if name not in self._spoiled and note_of(self._pages.folder, name) is None
+            }
             yield from self._dropping(survey.count(cleanable), {})
             fixed = sum(lengths.values()) - sum(cleanable.values())
             yield partial(self._note, LiveBytes(self.copies, survey.live, fixed))
@@ -266,10 +269,6 @@ class Cleaner:
         self._pages.repeated = set()
         return Change()
 
-    def _can_clean(self, segment: str) -> bool:
-        """Return whether a segment can be read and was not shipped: what was shipped is an archive elsewhere."""
-        return segment not in self._spoiled and note_of(self._pages.folder, segment) is None
-
     def _note(self, latest: LiveBytes) -> Change:
         self._latest = latest
         change = Change()
@@ -278,7 +277,7 @@ class Cleaner:
 
     def _clean(self, survey: Survey) -> Iterator[Maker | None]:
         chosen = {segment: Places() for segment in survey.chosen(self._slack)}
-        yield partial(self._finish, list(chosen))
+        yield partial(_rewriting, Finished(list(chosen)))
         yield from self._dropping(survey.find(chosen), chosen)
         for segment, places in chosen.items():
             yield from self._clean_segment(segment, places)
@@ -287,11 +286,6 @@ class Cleaner:
                     return
                 yield None
                 yield from self._delete()
-
-    def _finish(self, segments: list[str]) -> Change:
-        change = Change(sync=True)
-        change.captures.append(Finished(self._pages, segments))
-        return change
 
     def _dropping(
         self, scan: Iterator[list[Found] | None], chosen: dict[str, Places]
@@ -352,8 +346,8 @@ class Cleaner:
         due = [segment for segment, _, at in self._released if at <= now]
         if not due:
             return
-        deleted = released.Deleted(self._pages.folder, due)
-        yield partial(self._deletion, deleted)
+        deleted = released.Deleted(due)
+        yield partial(_rewriting, deleted)
         self._note_readers(not deleted.done, now)
         gone = set(due) if deleted.done else set[str]()
         # if another program reads the folder, the deletion is tried again later
@@ -375,7 +369,8 @@ class Cleaner:
                 "`crawler serve` beside a crawl reads it as long as it runs"
             )
 
-    def _deletion(self, deleted: released.Deleted) -> Change:
-        change = Change(sync=True)
-        change.captures.append(deleted)
-        return change
+
+def _rewriting(step: Rewriting) -> Change:
+    change = Change(sync=True)
+    change.captures.append(step)
+    return change

@@ -13,8 +13,8 @@ from typing import NamedTuple
 from crawler.errors import DamageError, ShippedError
 from crawler.pages import erasure, reading, segments
 from crawler.pages.archive import Archive
-from crawler.pages.captures import Lost, Problem, end_of, payload_key, segment_key
-from crawler.storage.kv import Batch, seal, unseal
+from crawler.pages.captures import Lost, Problem, end_of, fingerprint_of, payload_key, segment_key
+from crawler.storage.kv import Batch, seal
 
 PROBLEMS_MAX = 1000  # maximum number of problems reported
 _PART_BYTES = 8 << 20  # a part of a segment has about this many bytes
@@ -30,7 +30,7 @@ def find_lost(archive: Archive, damaged: Mapping[str, int]) -> list[Lost]:
         if capture.segment in damaged and end_of(capture) > damaged[capture.segment]
     }
     return [
-        Lost(int.from_bytes(key[2:10], "big"), key, capture)
+        Lost(fingerprint_of(key), key, capture)
         for key, capture in archive.stored_captures()
         if key in gone or capture.refers_to in gone
     ]
@@ -43,10 +43,8 @@ def forget(archive: Archive, batch: Batch, lost: Sequence[Lost], damaged: Mappin
     """
     for capture in lost:
         batch.delete(capture.key)
-        key = payload_key(capture.capture.digest)
-        value = archive.store.get(key)
-        if value is not None and unseal(key, value) == capture.key:
-            batch.delete(key)
+        if archive.response_with(capture.capture.digest) == capture.key:
+            batch.delete(payload_key(capture.capture.digest))
     for segment, size in damaged.items():
         _shorten(archive, batch, segment, size)
 

@@ -8,22 +8,16 @@ Each step is one commit, which writes files before keys. So a copy that must mov
 place before its key names that place. The batch that deletes the keys of a copy also stores which bytes of
 the segment belong to the copy. If the process is killed, the bytes that were already listed are overwritten
 when the archive is next opened. The remaining copies are erased when the command is repeated.
-
-A revisit holds no payload; it refers to a response with the same payload. If this response is to be erased,
-the revisit would lose its payload. So the revisit is written again at the end of the archive before the
-response is erased. If no remaining response has the payload, the first revisit with this payload becomes a
-response, with the status and headers that readers got before. The other revisits with this payload become
-revisits of the new response. Because the old record of a revisit names the withdrawn URL, this record is
-overwritten, too. No other page loses its copy, and no record refers to an erased record.
+`pages/README.md`, "Withdrawals", describes what happens to a revisit whose response is erased.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 from msgspec.structs import replace
 
 from crawler.pages import reading, warc
-from crawler.pages.archive import Archive
+from crawler.pages.archive import Archive, original_with
 from crawler.pages.captures import (
     Original,
     end_of,
@@ -34,12 +28,12 @@ from crawler.pages.captures import (
 )
 from crawler.pages.erased_bytes import overwrite
 from crawler.pages.record_rewriting import Rewriting
-from crawler.pages.segments import SegmentWriter
+from crawler.pages.segment_writers import SegmentWriters
 from crawler.pages.withdrawals import Erased, Withdrawal, url_digest
 from crawler.records import Capture, Outcome, PageRecord, PageState
 from crawler.storage import keys
 from crawler.storage.faults import reach
-from crawler.storage.kv import Batch, KeyValue, after_prefix, seal, unseal
+from crawler.storage.kv import Batch, KeyValue, after_prefix, scan_prefix, seal, unseal
 
 # Key families that hold what the crawl knows about a URL, under the URL's fingerprint.
 _OF_A_PAGE = (keys.PAGE, keys.REFRESH, keys.ASKED, keys.READINGS, keys.BIRTHS)
@@ -58,21 +52,21 @@ class Detached(Rewriting):
     original: Original | None
     renewed: Capture | None = None
 
-    def write(self, archive: Archive, writer: SegmentWriter, compress: Callable[[bytes], bytes]) -> None:
+    def write(self, archive: Archive, segments: SegmentWriters) -> None:
         """Append the records of this copy to the archive. Runs in the writer thread.
 
         Raises:
             DamageError: the bytes of the copy cannot be read.
         """
         capture = self.capture
-        raw = archive.raw_records(capture)
+        raw = b"".join(archive.raw_pieces(capture))
         where = f"{capture.segment} at {capture.offset}"
         old = reading.parse_record(reading.expand(raw[: capture.length], where=where), where)
         # the id is kept, because the request and metadata records use it to refer to the response
         rest = raw[capture.length :]
         made, status = self._answer(archive, old)
-        first = compress(made)
-        place = writer.append([first, rest] if rest else [first], capture.fetched_at)[0]
+        first = segments.compress(made)
+        place = segments.new.writer.append([first, rest] if rest else [first], capture.fetched_at)[0]
         self.renewed = replace(
             capture,
             segment=place.segment,
@@ -88,22 +82,20 @@ class Detached(Rewriting):
     def _answer(self, archive: Archive, old: reading.Record) -> tuple[bytes, int]:
         """Return the new record of the answer, and the status of the answer."""
         capture = self.capture
-        identity, date = old.fields["warc-record-id"].encode(), warc.date_text(capture.fetched_at)
         target = warc.target_fields(
             capture.url,
             old.fields.get("warc-ip-address", ""),
             old.fields.get("warc-protocol", ""),
             old.fields.get("warc-warcinfo-id", "").encode(),
         )
+        of = warc.Heading(old.fields["warc-record-id"].encode(), warc.date_text(capture.fetched_at), target)
         if self.original is None:
             page = archive.read(capture, static=True)
             line = f"{page.version} {page.status:03d} {page.reason}".encode("latin-1", "replace")
             head = warc.http_head(line, page.headers)
-            return warc.response(identity, date, target, head, page.payload, capture.digest), page.status
+            return warc.response(of, head, page.payload, capture.digest), page.status
         record = warc.revisit(
-            identity,
-            date,
-            target,
+            of,
             old.block,
             capture.digest,
             profile=old.fields.get("warc-profile", warc.IDENTICAL_PAYLOAD),
@@ -127,7 +119,7 @@ class Blanked(Rewriting):
 
     listed: dict[bytes, int]
 
-    def write(self, archive: Archive, writer: SegmentWriter, compress: Callable[[bytes], bytes]) -> None:
+    def write(self, archive: Archive, segments: SegmentWriters) -> None:
         """Overwrite the bytes in the folders of all processes.
 
         A reshard may have linked the same segment into several of these folders.
@@ -157,7 +149,7 @@ def listed_ranges(store: KeyValue, segment: str) -> dict[int, int]:
     begin = keys.ERASING + segment.encode() + b"\0"
     return {
         int.from_bytes(key[len(begin) :], "big"): int.from_bytes(unseal(key, value), "big")
-        for key, value in store.scan(begin, after_prefix(begin))
+        for key, value in scan_prefix(store, begin)
     }
 
 
@@ -212,34 +204,17 @@ class Erasing:
         original = self._archive.capture_at(capture.refers_to)
         if original is None or not self.covers(original):
             return None
-        found = self._made.get(capture.digest) or self._holder(capture.digest)
+        found = self._made.get(capture.digest) or original_with(self._archive, capture.digest)
         if found is None:
             self._made[capture.digest] = Original(key, capture.url, capture.fetched_at)
         return Detached(key, capture, found)
 
-    def _holder(self, digest: bytes) -> Original | None:
-        """Return a response that holds the payload and is not erased, or None if none is known."""
-        key = payload_key(digest)
-        value = self._archive.store.get(key)
-        if value is None:
-            return None
-        at = unseal(key, value)
-        capture = self._archive.capture_at(at)
-        if capture is None or self._archive.is_withdrawn(capture):
-            return None
-        return Original(at, capture.url, capture.fetched_at)
-
     def erase_capture(self, key: bytes, capture: Capture, batch: Batch) -> None:
         """Delete the keys of a capture, and list its bytes for overwriting."""
         batch.delete(key)
-        self._forget_payload(key, capture, batch)
+        if self._archive.response_with(capture.digest) == key:
+            batch.delete(payload_key(capture.digest))
         list_bytes(batch, capture)
-
-    def _forget_payload(self, key: bytes, capture: Capture, batch: Batch) -> None:
-        digest_key = payload_key(capture.digest)
-        value = self._archive.store.get(digest_key)
-        if value is not None and unseal(digest_key, value) == key:
-            batch.delete(digest_key)
 
     def bury(self, fingerprint: int, url: str, now: float, batch: Batch) -> None:
         """Write the tombstone of a URL of which no copy is left."""

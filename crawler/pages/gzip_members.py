@@ -112,7 +112,7 @@ class MemberParts(msgspec.Struct, frozen=True, gc=False):
     """The parts of a gzip member: `data[HEAD_AT:body_at]` is the deflated head, `data[body_at:body_end]` the payload.
 
     `head_length` and `length` are the lengths of the uncompressed head and payload. `crc` is the checksum of
-    the payload.
+    the payload. `head` and `payload` raise DamageError if the bytes are broken.
     """
 
     data: bytes
@@ -123,19 +123,11 @@ class MemberParts(msgspec.Struct, frozen=True, gc=False):
     crc: int
 
     def head(self) -> bytes:
-        """Return the head: the WARC fields and, in a response, the HTTP fields.
-
-        Raises:
-            DamageError: the bytes are broken.
-        """
+        """Return the head: the WARC fields and, in a response, the HTTP fields."""
         return _inflated(self.data[_HEAD_AT : self.body_at], self.head_length)
 
     def payload(self, length: int = -1) -> bytes:
-        """Return the payload, or its first `length` bytes. The checksum is verified only for the whole payload.
-
-        Raises:
-            DamageError: the bytes are broken.
-        """
+        """Return the payload, or its first `length` bytes. The checksum is verified only for the whole payload."""
         if length < 0:
             length = self.length
         blocks = memoryview(self.data)[self.body_at : self.body_end]

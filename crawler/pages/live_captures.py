@@ -15,16 +15,15 @@ held at once.
 """
 
 from array import array
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import NamedTuple
 
 import msgspec
 import numpy as np
 
 from crawler.pages.archive import Archive
-from crawler.pages.captures import end_of, fingerprint_of, unpack_capture
-from crawler.pages.retention import kept
-from crawler.records import Capture
+from crawler.pages.captures import capture_key, end_of, fingerprint_of, is_copy, unpack_capture
+from crawler.records import Capture, PageRecord
 from crawler.storage import keys
 from crawler.storage.kv import KeyValue, after_prefix
 
@@ -86,41 +85,45 @@ class Survey:
         Yield the revisits to drop.
         """
         self.uses = {segment: SegmentUse(length) for segment, length in lengths.items()}
-        yield from _in_portions(self._revisits_to_drop())
 
-    def _revisits_to_drop(self) -> Iterator[Found | None]:
-        for found in self._places():
-            if found is None:
-                yield None
-                continue
-            key, capture, is_kept = found
-            if is_kept:
-                if (use := self.uses.get(capture.segment)) is not None:
-                    use.live += end_of(capture) - capture.offset
-            elif capture.refers_to:
-                yield key, capture
+        def is_dropped(key: bytes, capture: Capture, is_kept: bool) -> bool:
+            if is_kept and (use := self.uses.get(capture.segment)) is not None:
+                use.live += end_of(capture) - capture.offset
+            return not is_kept and bool(capture.refers_to)
+
+        return self._dropped(is_dropped)
 
     def find(self, chosen: "dict[str, Places]") -> Iterator[list[Found] | None]:
         """Add the kept captures in the chosen segments to `chosen`; yield the responses to drop.
 
         If there are too many kept captures, remove segments from `chosen`.
         """
-        yield from _in_portions(self._responses_to_drop(chosen))
-
-    def _responses_to_drop(self, chosen: "dict[str, Places]") -> Iterator[Found | None]:
         count = 0
-        for found in self._places():
-            if found is None:
-                yield None
-                continue
-            key, capture, is_kept = found
-            if not is_kept:
-                yield key, capture
-            elif (places := chosen.get(capture.segment)) is not None:
+
+        def is_dropped(key: bytes, capture: Capture, is_kept: bool) -> bool:
+            nonlocal count
+            if is_kept and (places := chosen.get(capture.segment)) is not None:
                 places.add(key, capture)
                 count += 1
                 if count > PLACES_MAX and len(chosen) > 1:
                     count -= len(chosen.popitem()[1])
+            return not is_kept
+
+        return self._dropped(is_dropped)
+
+    def _dropped(self, is_dropped: Callable[[bytes, Capture, bool], bool]) -> Iterator[list[Found] | None]:
+        """Yield the captures for which `is_dropped(key, capture, is_kept)` is true, and None in between."""
+        portion: list[Found] = []
+        for found in self._places():
+            if found is None:
+                yield None
+            elif is_dropped(*found):
+                portion.append(found[:2])
+                if len(portion) == PORTION_ENTRIES:
+                    yield portion
+                    portion = []
+        if portion:
+            yield portion
 
     def _captures(self) -> Iterator[tuple[bytes, Capture, bool] | None]:
         """Yield (key, capture, is_kept) for each capture; `is_kept` is the answer of the rule for one URL."""
@@ -213,21 +216,6 @@ def own_key(key: bytes) -> bytes:
     return keys.CAPTURE + key[2:]
 
 
-def _in_portions(dropped: Iterator[Found | None]) -> Iterator[list[Found] | None]:
-    """Yield the captures in lists of at most `PORTION_ENTRIES`, and each None at once."""
-    portion: list[Found] = []
-    for found in dropped:
-        if found is None:
-            yield None
-            continue
-        portion.append(found)
-        if len(portion) == PORTION_ENTRIES:
-            yield portion
-            portion = []
-    if portion:
-        yield portion
-
-
 def _in_slices(store: KeyValue, prefix: bytes) -> Iterator[tuple[bytes, bytes] | None]:
     """Yield the entries of a family, and None after each slice. Each slice is a new scan, which pins no old tables."""
     begin, end = prefix, after_prefix(prefix)
@@ -241,3 +229,31 @@ def _in_slices(store: KeyValue, prefix: bytes) -> Iterator[tuple[bytes, bytes] |
         begin = following
         if begin:
             yield None
+
+
+def kept(newest_first: Iterable[Found], record: PageRecord | None, copies: int) -> set[bytes]:
+    """Return the keys of the captures of one URL that are kept. `record` is the URL's record, if it has one.
+
+    These captures are kept:
+
+    * the newest `copies` captures that show the page, and the newest `copies` of the other captures
+    * the copy that was the newest one at the last change, because later answers are compared with it
+    * captures later than the last answer; they were stored while the clock was ahead
+    * the responses of this URL to which one of these captures refers
+    """
+    seen, keys, responses = set[bytes](), set[bytes](), set[bytes]()
+    counts, is_compared = [0, 0], record is None
+    for key, capture in newest_first:
+        seen.add(key)
+        keeps = record is not None and key > capture_key(fingerprint_of(key), record.fetched_at)
+        if not keeps:
+            shows = is_copy(capture)
+            counts[shows] += 1
+            keeps = counts[shows] <= copies
+            if record is not None and shows and not is_compared:
+                is_compared = key <= capture_key(fingerprint_of(key), record.changed_at)
+                keeps = keeps or is_compared
+        if keeps:
+            keys.add(key)
+            responses.add(capture.refers_to)
+    return keys | responses & seen

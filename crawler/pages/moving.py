@@ -57,7 +57,8 @@ class Mover:
         member = _records(archive, replace(capture, extent=end_of(capture) - capture.offset))
         place = capture.segment, capture.warcinfo
         if self._read[0] != place:
-            self._read = place, *_warcinfo(archive, *place)
+            data, record = warcinfo_record(archive, *place)
+            self._read = place, data, record.fields.get("warc-record-id", "")
         segment = self._writer.turn(now)
         if segment != self._segment:
             self._segment, self._receipts = segment, set()
@@ -86,15 +87,14 @@ class Mover:
 def _records(archive: Archive, capture: Capture) -> Member:
     """Return the records of a capture, in pieces if they are large."""
     if capture.extent <= _WHOLE_BYTES_MAX:
-        return archive.raw_records(capture)
+        return b"".join(archive.raw_pieces(capture))
     # read all pieces once before the first one is written, because a piece may be unreadable
     for _ in archive.raw_pieces(capture):
         pass
     return archive.raw_pieces(capture)
 
 
-def _warcinfo(archive: Archive, segment: str, offset: int) -> tuple[bytes, str]:
-    """Return a warcinfo record (a gzip member) and its id."""
+def warcinfo_record(archive: Archive, segment: str, offset: int = 0) -> tuple[bytes, reading.Record]:
+    """Return a warcinfo record of a segment, by default the first one, as a gzip member and parsed."""
     data = archive.warcinfo(segment, offset)
-    record = reading.parse_record(reading.expand(data, where=f"{segment} at {offset}"))
-    return data, record.fields.get("warc-record-id", "")
+    return data, reading.parse_record(reading.expand(data, where=f"{segment} at {offset}"))

@@ -30,7 +30,7 @@ from crawler.config.forms import file_name_part
 from crawler.errors import CrawlerError, DamageError, Unexpected
 from crawler.pages import change_detection, damage, erasure, gzip_members, released, segments, warc
 from crawler.pages.answer_digests import AnswerDigests
-from crawler.pages.archive import Archive
+from crawler.pages.archive import Archive, original_with
 from crawler.pages.captures import (
     Capturing,
     Original,
@@ -48,7 +48,6 @@ from crawler.pages.record_builder import RecordBuilder
 from crawler.pages.record_rewriting import Rewriting
 from crawler.pages.request_query import url_with
 from crawler.pages.segment_writers import SegmentWriters
-from crawler.pages.uncommitted import Uncommitted
 from crawler.pages.withdrawals import Withdrawals
 from crawler.records import (
     Capture,
@@ -61,11 +60,53 @@ from crawler.records import (
     PageRecord,
     TaskKind,
 )
-from crawler.storage.kv import Batch, KeyValue, seal, unseal
+from crawler.storage.kv import Batch, KeyValue, seal
 
 _WITHOUT_RECORD = (TaskKind.ROBOTS, TaskKind.SUBRESOURCE, TaskKind.SITE_FILE, TaskKind.HOP)
 _HOPS_CACHED_MAX = 4096  # number of cached URLs (by fingerprint), for the field `via` of records
 _RECEIPTS_MAX = 65_536  # number of receipts remembered per segment, so that each one is written only once
+
+
+class Uncommitted:
+    """The records, responses and capture keys that are not committed yet.
+
+    Records are found by fingerprint, and responses by the digest of their payload.
+    """
+
+    def __init__(self) -> None:
+        self.records: dict[int, PageRecord] = {}
+        self.originals: dict[bytes, Original] = {}
+        self._captures: set[bytes] = set()
+
+    def __len__(self) -> int:
+        return len(self.records) + len(self.originals) + len(self._captures)
+
+    def add_capture(self, key: bytes) -> bool:
+        """Add a capture. Return False if a capture with this key is already uncommitted."""
+        if key in self._captures:
+            return False
+        self._captures.add(key)
+        return True
+
+    def has_capture(self, key: bytes) -> bool:
+        """Return whether a capture with this key is uncommitted."""
+        return key in self._captures
+
+    def drop(self, capturing: Capturing) -> None:
+        """Drop what was decided about an answer, because it is committed. Later decisions about its URL stay."""
+        self._captures.discard(capturing.key)
+        if self.records.get(capturing.fingerprint) is capturing.record:
+            self.records.pop(capturing.fingerprint, None)
+        self.drop_original(capturing)
+
+    def drop_original(self, capturing: Capturing) -> None:
+        """Drop the response that holds the payload of an answer, unless it is the response of another answer."""
+        original = self.originals.get(capturing.payload_digest)
+        if original is not None and original.key == capturing.key:
+            del self.originals[capturing.payload_digest]
+
+    def __repr__(self) -> str:
+        return f"Uncommitted({len(self.records)} records, {len(self._captures)} captures)"
 
 
 class PageCache(Archive):
@@ -274,7 +315,9 @@ class PageCache(Archive):
         capturing.noarchive = capturing.record.noarchive or (said is not None and said.noarchive)
         capturing.directives = _directives(said)
         self.uncommitted.records[capturing.fingerprint] = capturing.record
-        self._remember_url(capturing.fingerprint, fetch.url)
+        if len(self._urls) >= _HOPS_CACHED_MAX:
+            del self._urls[next(iter(self._urls))]
+        self._urls[capturing.fingerprint] = fetch.url
 
     def _choose_kind(self, capturing: Capturing, previous: PageRecord | None) -> None:
         """Decide whether the answer becomes a response or a revisit.
@@ -298,24 +341,8 @@ class PageCache(Archive):
         pending = self.uncommitted.originals.get(digest)
         if pending is not None or not digest:
             return pending
-        response = self.response_with(digest)
-        if response is None or response in self.dropping:
-            return None
-        capture = self.capture_at(response)
-        if capture is None or self.is_withdrawn(capture):
-            return None
-        return Original(response, capture.url, capture.fetched_at)
-
-    def response_with(self, digest: bytes) -> bytes | None:
-        """Return the `c/` key of the committed response that holds the payload with this SHA-1, or None."""
-        key = payload_key(digest)
-        value = self.store.get(key)
-        return None if value is None else unseal(key, value)
-
-    def _remember_url(self, fingerprint: int, url: str) -> None:
-        if len(self._urls) >= _HOPS_CACHED_MAX:
-            del self._urls[next(iter(self._urls))]
-        self._urls[fingerprint] = url
+        original = original_with(self, digest)
+        return None if original is None or original.key in self.dropping else original
 
     # -- second step: write
 
@@ -331,15 +358,12 @@ class PageCache(Archive):
         self._rewritten = [item for item in items if not isinstance(item, Capturing)]
         bare = sum([self._append(capturing) for capturing in self._written if capturing.stored])
         for item in self._rewritten:
-            self._rewrite(item)
+            try:
+                item.write(self, self.segments)
+            except DamageError as error:  # the bytes were already lost; `check` reports the loss
+                self._unexpected.note(error, "a copy that repeats an erased one")
         self.segments.sync(moved=bool(self._rewritten))
         return bare
-
-    def _rewrite(self, item: Rewriting) -> None:
-        try:
-            item.write(self, self.segments.new.writer, self._compress)
-        except DamageError as error:  # the bytes were already lost; `check` reports the loss
-            self._unexpected.note(error, "a copy that repeats an erased one")
 
     def _append(self, capturing: Capturing) -> bool:
         """Append a capture's records; return whether the capture was reduced.
@@ -416,7 +440,9 @@ class PageCache(Archive):
     def stage(self, batch: Batch) -> None:
         """Put the `u/`, `c/`, `g/` and `w/` keys of the captures that the last `write` appended."""
         for capturing in self._written:
-            if capturing.record is not None and not self._is_kept_back(capturing):
+            # an erasure may be deleting the record of a withdrawn URL at this time
+            is_kept_back = not capturing.new_record and self.withdrawals.stops(capturing.fetch.url)
+            if capturing.record is not None and not is_kept_back:
                 self.put_record(batch, capturing.fingerprint, capturing.record)
             if capturing.capture is not None:
                 batch.put(capturing.key, pack(capturing.capture))
@@ -427,13 +453,6 @@ class PageCache(Archive):
         self.segments.stage(batch)
         self._staged.append(self._written)
         self._written, self._rewritten = [], []
-
-    def _is_kept_back(self, capturing: Capturing) -> bool:
-        """Return whether the record must not be written, because the URL is withdrawn.
-
-        An erasure may be deleting the record at this time.
-        """
-        return not capturing.new_record and self.withdrawals.stops(capturing.fetch.url)
 
     def committed(self) -> None:
         """Record that the oldest staged group is now durable.

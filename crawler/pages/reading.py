@@ -65,13 +65,6 @@ class HttpMessage(msgspec.Struct):
     headers: tuple[tuple[bytes, bytes], ...]
     payload: bytes
 
-    def header(self, name: bytes) -> bytes:
-        """Return the first value of the header field `name` (in lower case), or b"" if there is none."""
-        for field, value in self.headers:
-            if field.lower() == name:
-                return value
-        return b""
-
 
 def expand(data: bytes, *, bytes_max: int = RECORD_BYTES_MAX, where: str = "record") -> bytes:
     """Return the content of exactly one gzip member.
@@ -92,11 +85,7 @@ def expand(data: bytes, *, bytes_max: int = RECORD_BYTES_MAX, where: str = "reco
 
 
 def expanded(chunks: Iterable[bytes], where: str, piece_bytes: int = _CHUNK_BYTES) -> Iterator[bytes]:
-    """Yield the content of one gzip member in pieces of at most `piece_bytes`, for content of any size.
-
-    Raises:
-        DamageError: the member is broken or cut short.
-    """
+    """Yield the content of one gzip member in pieces of at most `piece_bytes`, for content of any size."""
     inflater = isal_zlib.decompressobj(_GZIP)
     try:
         for chunk in chunks:
@@ -149,9 +138,6 @@ def expand_next(steps: Steps, *, bytes_max: int, where: str) -> bytes | None:
     """Return the content of the gzip member that begins here, and move `steps` past it.
 
     Returns None if the content is larger than `bytes_max`.
-
-    Raises:
-        DamageError: the member is broken or cut short.
     """
     inflater = isal_zlib.decompressobj(_GZIP)
     parts: list[bytes] = []
@@ -173,11 +159,7 @@ def expand_next(steps: Steps, *, bytes_max: int, where: str) -> bytes | None:
 
 
 def member_length(chunks: Iterable[bytes], where: str) -> int:
-    """Return the length in bytes of the gzip member at the start of `chunks`.
-
-    Raises:
-        DamageError: the member is broken or cut short.
-    """
+    """Return the length in bytes of the gzip member at the start of `chunks`."""
     inflater = isal_zlib.decompressobj(_GZIP)
     taken = 0
     try:
@@ -202,11 +184,7 @@ def _inflated(inflater: Any, data: bytes | memoryview, piece_bytes: int = _CHUNK
 
 
 def parse_record(data: bytes, where: str = "record") -> Record:
-    """Return the one record that `data` holds.
-
-    Raises:
-        DamageError: the data is not a WARC record, or is shorter than its length field states.
-    """
+    """Return the one record that `data` holds."""
     head, gap, rest = _split_head(data)
     if not gap:
         raise DamageError(f"{where}: no WARC header")
@@ -350,11 +328,7 @@ def check_digests(record: Record) -> list[str]:
 
 
 def checked(data: bytes, where: str) -> list[str]:
-    """Return `check_digests(parse_record(data, where))`, without a copy of the block.
-
-    Raises:
-        DamageError: the data is not a WARC record, or is shorter than its length field states.
-    """
+    """Return `check_digests(parse_record(data, where))`, without a copy of the block."""
     at, begin = _head_end(data, 0, len(data))
     if at == begin:
         raise DamageError(f"{where}: no WARC header")
@@ -388,9 +362,6 @@ def checked_record(pieces: Iterator[bytes], where: str) -> tuple[Record, list[st
     """Parse a record of any size from its pieces; return the record and the problems with its digests.
 
     If the block has more than `WHOLE_BYTES_MAX` bytes, the returned record holds only its beginning.
-
-    Raises:
-        DamageError: the data is not a WARC record, or is shorter than its length field states.
     """
     start, gap = b"", b""
     for piece in pieces:

@@ -48,21 +48,22 @@ class RecordBuilder:
         fetch = capturing.fetch
         date = warc.date_text(capturing.instant)
         target = warc.target_fields(fetch.url, fetch.address, fetch.version, self.warcinfo)
-        identity, request_id, metadata_id = warc.record_ids(self.random, 3)
+        identities = warc.record_ids(self.random, 3)
+        answer, request, metadata = (warc.Heading(each, date, target) for each in identities)
         head, rebuilt = self._head(capturing)
-        yield self._answer(capturing, identity, date, target, head)
+        yield self._answer(capturing, answer, head)
         if fetch.request_head:
-            request = self._request(fetch)
-            yield warc.request(request_id, date, target, identity, request, block_digest=self._block_digests)
+            asked = self._request(fetch)
+            yield warc.request(request, answer.identity, asked, block_digest=self._block_digests)
         if capturing.record is not None or capturing.fetch_task.kind is TaskKind.HOP:
             facts = self._facts(capturing)
             if rebuilt:
                 facts.append(("httpHead", "rebuilt"))
-            yield warc.metadata(metadata_id, date, target, identity, facts, block_digest=self._block_digests)
+            yield warc.metadata(metadata, answer.identity, facts, block_digest=self._block_digests)
         if with_receipt and capturing.stamp is not None:
             yield warc.receipt(warc.record_ids(self.random, 1)[0], date, capturing.stamp, self.warcinfo)
         if (shown := fetch.shown) is not None:
-            yield from self._shown(fetch, shown, identity, date)
+            yield from self._shown(fetch, shown, answer.identity, date)
 
     def query_of(self, fetch: Fetch) -> str:
         """Return the query that distinguishes the request from a plain GET in the archive, or "" for a plain GET."""
@@ -94,42 +95,29 @@ class RecordBuilder:
         line = f"{fetch.version} {fetch.status:03d} {fetch.reason}".encode("latin-1", "replace")
         return warc.http_head(line, warc.stored_headers(fetch.headers, length, decoded=undone)), True
 
-    def _answer(
-        self, capturing: Capturing, identity: bytes, date: bytes, target: bytes, head: bytes
-    ) -> bytes | warc.LargeRecord:
-        fetch = capturing.fetch
-        if capturing.original is None or not capturing.profile:
-            digest, truncated, with_block = capturing.payload_digest, fetch.truncated, self._block_digests
-            names = identity, date, target, head
-            if fetch.part is not None:
-                pieces, length = fetch.part.pieces, fetch.part.length
-            elif (length := len(capturing.payload)) > _WHOLE_BYTES_MAX:
-                pieces = partial(_slices, capturing.payload)
-            else:
-                return warc.response(
-                    *names, capturing.payload, digest, truncated=truncated, block_digest=with_block
-                )
-            return warc.large_response(
-                *names, pieces, length, digest, truncated=truncated, block_digest=with_block
+    def _answer(self, capturing: Capturing, of: warc.Heading, head: bytes) -> bytes | warc.LargeRecord:
+        fetch, with_block = capturing.fetch, self._block_digests
+        if capturing.original is not None and capturing.profile:
+            digest = capturing.payload_digest
+            if capturing.profile == warc.NOT_MODIFIED and capturing.record is not None:
+                digest = capturing.record.digest  # of the payload that the answer confirms
+            return warc.revisit(
+                of,
+                head,
+                digest,
+                profile=capturing.profile,
+                refers_to_url=capturing.original.url,
+                refers_to_date=warc.date_text(capturing.original.fetched_at),
+                block_digest=with_block,
             )
-        return warc.revisit(
-            identity,
-            date,
-            target,
-            head,
-            self._repeated_digest(capturing),
-            profile=capturing.profile,
-            refers_to_url=capturing.original.url,
-            refers_to_date=warc.date_text(capturing.original.fetched_at),
-            block_digest=self._block_digests,
+        payload, digest, truncated = capturing.payload, capturing.payload_digest, fetch.truncated
+        if fetch.part is None and len(payload) <= _WHOLE_BYTES_MAX:
+            return warc.response(of, head, payload, digest, truncated=truncated, block_digest=with_block)
+        pieces = partial(_slices, payload) if fetch.part is None else fetch.part.pieces
+        length = capturing.payload_bytes
+        return warc.large_response(
+            of, head, pieces, length, digest, truncated=truncated, block_digest=with_block
         )
-
-    @staticmethod
-    def _repeated_digest(capturing: Capturing) -> bytes:
-        """Return the SHA-1 of the payload that a revisit repeats."""
-        if capturing.profile == warc.NOT_MODIFIED and capturing.record is not None:
-            return capturing.record.digest
-        return capturing.payload_digest
 
     def _facts(self, capturing: Capturing) -> list[tuple[str, object]]:
         fetch, fetch_task, stamp = capturing.fetch, capturing.fetch_task, capturing.stamp

@@ -1,15 +1,10 @@
 """The interface of a step that changes records which are stored already, as part of a commit group."""
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING
-
 import msgspec
 
-from crawler.pages.segments import SegmentWriter
+from crawler.pages.archive import Archive
+from crawler.pages.segment_writers import SegmentWriters
 from crawler.storage.kv import Batch
-
-if TYPE_CHECKING:
-    from crawler.pages.archive import Archive
 
 
 class Rewriting(msgspec.Struct):
@@ -18,8 +13,8 @@ class Rewriting(msgspec.Struct):
     Like a capture, a step is carried out by the writer thread: it writes files first, and keys afterwards.
     """
 
-    def write(self, archive: "Archive", writer: SegmentWriter, compress: Callable[[bytes], bytes]) -> None:
-        """Change files. `writer` appends records to the open segment, and `compress` makes them gzip members.
+    def write(self, archive: Archive, segments: SegmentWriters) -> None:
+        """Change files.
 
         Raises:
             DamageError: stored bytes cannot be read; the step then changes no keys.

@@ -12,12 +12,13 @@ holds the lock, no file is deleted. In the same way, LevelDB keeps the tables th
 
 import fcntl
 import os
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
+from crawler.pages.archive import Archive
 from crawler.pages.record_rewriting import Rewriting
-from crawler.pages.segments import SegmentWriter
+from crawler.pages.segment_writers import SegmentWriters
 from crawler.pages.shipping import NOTE
 from crawler.storage import keys
 from crawler.storage.faults import reach
@@ -95,15 +96,14 @@ def finish(folder: Path, store: KeyValue) -> list[str]:
 
 
 class Deleted(Rewriting):
-    """Released segments of the archive in `folder` whose files are deleted. `done` is set when they are deleted."""
+    """Released segments whose files are deleted. `done` is set when they are deleted."""
 
-    folder: Path
     segments: list[str]
     done: bool = False
 
-    def write(self, archive: object, writer: SegmentWriter, compress: Callable[[bytes], bytes]) -> None:
+    def write(self, archive: Archive, segments: SegmentWriters) -> None:
         """Delete the files, unless another program reads the folder."""
-        self.done = delete(self.folder, self.segments)
+        self.done = delete(archive.folder, self.segments)
 
     def stage(self, batch: Batch) -> None:
         """Delete the keys of the deleted segments."""

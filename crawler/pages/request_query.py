@@ -32,11 +32,7 @@ def request_query(method: str, content_type: str, body: bytes) -> str:
 
 
 def url_with(url: str, query: str) -> str:
-    """Return a URL that identifies the request.
-
-    It is `url` with `query`, which describes method and body and may be empty. >>>
-    url_with("http://a.org/?x=1", "__wb_method=POST&q=tea") 'http://a.org/?x=1&__wb_method=POST&q=tea'
-    """
+    """Return a URL that identifies the request: `url` with `query`, a result of `request_query`, which may be ""."""
     return f"{url}{'&' if '?' in url else '?'}{query}" if query else url
 
 

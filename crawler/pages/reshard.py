@@ -20,7 +20,7 @@ from crawler.errors import ShippedError
 from crawler.pages import gzip_members, reading, warc
 from crawler.pages.archive import Archive
 from crawler.pages.captures import pack, segment_key, unpack_capture
-from crawler.pages.moving import Mover, ReceiptOf
+from crawler.pages.moving import Mover, ReceiptOf, warcinfo_record
 from crawler.pages.segments import SegmentWriter, next_serial, segment_path
 from crawler.pages.shipping import NOTE, note_of
 from crawler.records import Capture
@@ -102,7 +102,10 @@ class _Segments:
         for portion in _portions(divided, all_of):
             for source, captures in self._captures_of(portion):
                 self._divide(source, captures)
-        self._bring_originals(repeated)
+        self._about = None
+        for key in sorted(repeated):
+            self._bring_original(key)
+        self._finish()
         sync_directory(self._folder)
 
     def _survey(self) -> tuple[Counter[str], Counter[str], set[bytes]]:
@@ -163,7 +166,7 @@ class _Segments:
     def _move(self, archive: Archive, key: bytes, capture: Capture) -> Capture:
         """Write the records of a capture; return the capture with its new place."""
         if self._about is None:
-            self._about = _warcinfo_of(archive, capture.segment)
+            _, self._about = warcinfo_record(archive, capture.segment)
         return self._mover.move(archive, key, capture, capture.fetched_at)
 
     def _finish(self) -> None:
@@ -171,17 +174,8 @@ class _Segments:
         for segment, length in self._writer.take_lengths().items():
             self._to.put(segment_key(segment), seal(length.to_bytes(8, "big")))
 
-    def _bring_originals(self, repeated: Iterable[bytes]) -> None:
-        """Copy the responses with the keys `repeated` from other processes.
-
-        The places of the copies are put under `v/`.
-        """
-        self._about = None
-        for key in sorted(repeated):
-            self._bring_original(key)
-        self._finish()
-
     def _bring_original(self, key: bytes) -> None:
+        """Copy a response from another process, and put the place of the copy under `v/`."""
         elsewhere = ELSEWHERE + key[2:]
         for source in self._to.sources:
             value = source.store.get(key) or source.store.get(elsewhere)
@@ -209,11 +203,6 @@ def _portions(segments: Iterable[str], captures: Counter[str]) -> Iterator[set[s
         count += captures[segment]
     if portion:
         yield portion
-
-
-def _warcinfo_of(archive: Archive, segment: str) -> reading.Record:
-    """Return the first record of a segment."""
-    return reading.parse_record(reading.expand(archive.warcinfo(segment), where=segment))
 
 
 def _keep_lost_and_found(to: NewProcess) -> None:

@@ -5,7 +5,9 @@ own, these segments contain less garbage, and cleaning copies fewer bytes.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from crawler.config import PagesConfig
 from crawler.pages import segments, warc
@@ -17,27 +19,26 @@ _KEPT = "-kept"  # follows the name of the process in the names of segments with
 
 
 class SegmentSeries:
-    """Writes segments whose names begin with `series`. `first` is the id of the open segment's first record."""
+    """Writes segments whose names begin with `series`. `first` is the id of the open segment's first record.
+
+    `options` are those of `SegmentWriter`.
+    """
 
     def __init__(
         self,
         folder: Path,
         series: str,
         *,
-        segment_bytes: int,
-        serial: int,
-        sync: bool,
         about: Sequence[tuple[str, object]],
         compress: Callable[[bytes], bytes],
         random: Callable[[int], bytes],
+        **options: Any,
     ) -> None:
         self._about = about
         self._compress = compress
         self._random = random
         self.first = b""
-        self.writer = segments.SegmentWriter(
-            folder, series, segment_bytes=segment_bytes, serial=serial, opening=self._opening, sync=sync
-        )
+        self.writer = segments.SegmentWriter(folder, series, opening=self._opening, **options)
 
     def _opening(self, name: str, now: float) -> bytes:
         self.first = warc.record_ids(self._random, 1)[0]
@@ -45,7 +46,7 @@ class SegmentSeries:
 
 
 class SegmentWriters:
-    """Writes the segments of one process, and knows the lengths of all its segments.
+    """Writes the segments of one process, and knows the lengths of all its segments. `compress` compresses a record.
 
     `committed` maps the segments in the store to their lengths. `mover` copies captures to segments for kept
     captures. These are always synced, because the former segments of the captures are deleted.
@@ -64,29 +65,19 @@ class SegmentWriters:
         sync: bool,
     ) -> None:
         self._lengths = dict(committed)
-        series, facts = f"{config.prefix}-{about.process}", about.lines()
-        serial = segments.next_serial(list(committed))
-        size = config.segment_bytes
-        self.new = SegmentSeries(
+        self.compress = compress
+        name = f"{config.prefix}-{about.process}"
+        series = partial(
+            SegmentSeries,
             folder,
-            series,
-            segment_bytes=size,
-            serial=serial,
-            sync=sync,
-            about=facts,
+            segment_bytes=config.segment_bytes,
+            serial=segments.next_serial(list(committed)),
+            about=about.lines(),
             compress=compress,
             random=random,
         )
-        self._kept = SegmentSeries(
-            folder,
-            series + _KEPT,
-            segment_bytes=size,
-            serial=serial,
-            sync=True,
-            about=facts,
-            compress=compress,
-            random=random,
-        )
+        self.new = series(name, sync=sync)
+        self._kept = series(name + _KEPT, sync=True)
         self.mover = Mover(self._kept.writer, compress, receipt_of, lambda: self._kept.first)
         self._writers = self.new.writer, self._kept.writer
 
@@ -104,11 +95,7 @@ class SegmentWriters:
                 self._lengths[segment] = length
 
     def finish(self, segment: str) -> None:
-        """Complete a segment if it is open. Runs in the writer thread.
-
-        Raises:
-            StoreError: the disk failed.
-        """
+        """Complete a segment if it is open. Runs in the writer thread."""
         for writer in self._writers:
             if writer.name == segment:
                 writer.finish()

@@ -215,7 +215,7 @@ class SegmentWriter:
     """Appends captures to segments and starts the next segment when one is full.
 
     `opening(name, now)` returns the warcinfo record of a new segment, compressed. The lengths that
-    `take_lengths` returns may be committed after `sync`.
+    `take_lengths` returns may be committed after `sync`. All methods raise StoreError if the disk fails, now or before.
     """
 
     def __init__(
@@ -245,9 +245,6 @@ class SegmentWriter:
         """Add the records of one capture to the open segment; return the place of each record.
 
         A member that is passed in pieces is written immediately, so the whole member is never in memory.
-
-        Raises:
-            StoreError: the disk failed, now or before.
         """
         name = self.turn(now)
         places = []
@@ -257,7 +254,10 @@ class SegmentWriter:
                 self._gather(member)
                 length = len(member)
             else:
-                self._append_pieces(member)
+                self._flush()
+                assert self._file is not None
+                for piece in member:
+                    self._file.append(piece)
                 length = self._end - offset
             places.append(RecordPlace(name, offset, length))
             offset += length
@@ -267,11 +267,7 @@ class SegmentWriter:
         return places
 
     def turn(self, now: float) -> str:
-        """Begin a segment if none is open or if the open one is full; return the name of the open segment.
-
-        Raises:
-            StoreError: the disk failed, now or before.
-        """
+        """Begin a segment if none is open or if the open one is full; return the name of the open segment."""
         if self._file is None or self._end >= max(self._segment_bytes, self._opened_at + 1):
             self.finish()
             self._begin(now)
@@ -289,12 +285,6 @@ class SegmentWriter:
     def _gather(self, member: bytes) -> None:
         self._gathered.append(member)
         self._gathered_bytes += len(member)
-
-    def _append_pieces(self, pieces: Iterator[bytes]) -> None:
-        self._flush()
-        assert self._file is not None
-        for piece in pieces:
-            self._file.append(piece)
 
     def _flush(self) -> None:
         if self._file and self._gathered:

@@ -1,18 +1,14 @@
-"""Ships finished segments, which means that they are copied to object storage.
-
-If configured, the local files of shipped segments are then deleted.
+"""Ships finished segments to object storage, and deletes their local files if configured.
 
     NAME.warc.gz            a finished segment
     NAME.warc.gz.shipped    a note: the URL of its object, its length and digest
 
-The note `NAME.warc.gz.shipped` is written when the storage has confirmed the object. Once the note exists,
-the local segment may be deleted. If the process is killed before the note is written, the segment is shipped
-again. If the storage already has an equal object when a segment is shipped, that object is kept. So no
-segment is lost, and none is stored twice (`storage/object_store.py`).
+`pages/README.md`, "Object storage", states the rules. An erasure changes a segment in place (`erased_bytes.py`).
+Before that, it marks the segment's note. The next time segments are shipped, a segment whose note is marked
+replaces its object in the storage.
 
-An erasure changes a segment in place (`erased_bytes.py`). Before an erasure changes a segment, it marks the
-segment's note. The next time segments are shipped, a segment whose note is marked replaces its object in the
-storage.
+The functions raise DamageError if a note cannot be read, StoreError if the disk fails, and ObjectStoreError if the
+storage cannot be reached or has another object of the same name.
 """
 
 import math
@@ -90,11 +86,7 @@ class Transfers:
 
 
 def note_of(folder: Path, segment: str) -> ShippingNote | None:
-    """Return the note of a segment, or None if it has none.
-
-    Raises:
-        DamageError: the note cannot be read.
-    """
+    """Return the note of a segment, or None if it has none."""
     path = folder / (segment + NOTE)
     try:
         return msgspec.json.decode(path.read_bytes(), type=ShippingNote)
@@ -110,9 +102,6 @@ def waiting(folders: Iterable[Path], before: float = math.inf) -> list[Shipment]
     A running crawl gives a segment its final name before it commits the last records of the segment. If the
     crawl crashes in between, these records are cut off. Therefore, `before` keeps a new segment from being
     shipped immediately.
-
-    Raises:
-        DamageError: a note cannot be read.
     """
     files: dict[str, list[Path]] = {}
     for folder in folders:
@@ -128,12 +117,7 @@ def waiting(folders: Iterable[Path], before: float = math.inf) -> list[Shipment]
 
 
 def ship(shipment: Shipment, store: ObjectStore, now: float) -> ShippingNote:
-    """Copy a segment to object storage and write its notes.
-
-    Raises:
-        ObjectStoreError: the storage cannot be reached, or has another object of that name.
-        StoreError: the disk failed.
-    """
+    """Copy a segment to object storage and write its notes."""
     name, path = shipment.segment, shipment.files[0]
     if shipment.replaces:
         store.replace(name, path)
@@ -176,11 +160,7 @@ def refuse_elsewhere(folders: Iterable[Path]) -> None:
 
 
 def delete_shipped(folders: Iterable[Path]) -> int:
-    """Delete the local files of segments that object storage has confirmed; return the number of bytes freed.
-
-    Raises:
-        StoreError: the disk failed.
-    """
+    """Delete the local files of segments that object storage has confirmed; return the number of bytes freed."""
     freed = 0
     for path, note, here in shipped(folders):
         if here and not note.changed and path.stat().st_size == note.length:
@@ -190,16 +170,6 @@ def delete_shipped(folders: Iterable[Path]) -> int:
             reach("segment deleted")
             freed += note.length
     return freed
-
-
-def bring_back(path: Path, note: ShippingNote, store: ObjectStore) -> None:
-    """Download a segment from object storage to this disk; refuse it if its content is not what was shipped.
-
-    Raises:
-        ObjectStoreError: the storage cannot be reached, or has other content.
-        StoreError: the disk failed.
-    """
-    store.fetch(path.name, path, note.sha256)
 
 
 def note_changes(folder: Path, segments: Iterable[str]) -> None:

@@ -5,7 +5,8 @@
 Each arrow is a generator, and each piece has at most `PIECE_BYTES`. So a body of any size needs only the
 memory of a few pieces. The record's header gives the length of the payload. The length of the decoded content
 is known only after the content has been read once. If coded content is truncated, the content before the
-break is yielded, as in `pages/reading.py`. A broken WARC member is reported as damage.
+break is yielded, as in `pages/reading.py`. All functions raise DamageError if the bytes of a WARC member are missing
+or broken.
 """
 
 import re
@@ -51,9 +52,6 @@ def open_capture(folder: Path, capture: Capture, original: Capture | None) -> Co
 
     `original` is the response that a revisit repeats. The payload comes from this response. For a 304, the
     head comes from this response, too.
-
-    Raises:
-        DamageError: the bytes are missing, or are not a record.
     """
     copy = _open_answer(folder, capture)
     if capture.dom_length:
@@ -122,11 +120,7 @@ class Place(msgspec.Struct, array_like=True):
 
 
 def open_place(place: Place) -> Copy:
-    """Open the answer at `place`.
-
-    Raises:
-        DamageError: the bytes are missing, or are not a record.
-    """
+    """Open the answer at `place`."""
     capture = static_form(place.capture) if place.static else place.capture
     return open_capture(Path(place.folder), capture, place.original)
 
@@ -136,9 +130,6 @@ def _part(pieces: Iterable[bytes], start: int, length: int, where: str) -> Itera
 
     The last piece is yielded only after the record has been read to its end, where its checksum is. So no
     reader gets all bytes of a record that is damaged, or that was erased while it was read.
-
-    Raises:
-        DamageError: fewer bytes are left, or the record is damaged.
     """
     record, last = iter(pieces), b""
     for piece in part(record, start, start + length):

@@ -11,14 +11,6 @@ each record is a gzip member (`gzip_members.py`):
 The functions that build a record are pure: they turn bytes into bytes. Bytes chosen by a server reach a
 record only through `clean`. So no header value, reason or URL can end a line and start a new field or record.
 `Content-Length` delimits the block, whatever it contains.
-
-The HTTP head of a record consists of the bytes that were received, if these bytes are well-formed and none
-were removed. Otherwise, the head is rebuilt from the parsed fields, and the metadata record states this. The
-payload is stored as received, but without transfer coding. So the field `Transfer-Encoding` is renamed, and
-`Content-Length` is the length of the payload. Readers see a message without transfer coding.
-
-A segment has one writer. The name of a segment ends in `.open` until it is finished. Only the committed
-length of a segment is valid (`w/<segment>` in the store).
 """
 
 import hashlib
@@ -110,6 +102,14 @@ def record_ids(random: Callable[[int], bytes], count: int) -> list[bytes]:
     head = f"<urn:uuid:{text[:8]}-{text[8:12]}-4{text[13:16]}-{'89ab'[raw[8] & 3]}{text[17:20]}-{text[20:31]}"
     start, last = head.encode(), raw[15] & 15
     return [b"%b%x>" % (start, last ^ number) for number in range(count)]
+
+
+class Heading(NamedTuple):
+    """The id and the date of a record of a capture, and the lines that all its records share (`target_fields`)."""
+
+    identity: bytes
+    date: bytes
+    target: bytes
 
 
 def record(
@@ -249,19 +249,11 @@ def warcinfo_field(identity: bytes) -> bytes:
 
 
 def response(
-    identity: bytes,
-    date: bytes,
-    target: bytes,
-    head: bytes,
-    payload: bytes,
-    digest: bytes,
-    *,
-    truncated: str = "",
-    block_digest: bool = True,
+    of: Heading, head: bytes, payload: bytes, digest: bytes, *, truncated: str = "", block_digest: bool = True
 ) -> bytes:
-    """Build a `response` record. `digest` is the SHA-1 of `payload`; `target` is the result of `target_fields`."""
-    fields = _response_fields(target, digest, truncated)
-    return record(b"response", identity, date, fields, head, payload, block_digest=block_digest)
+    """Build a `response` record. `digest` is the SHA-1 of `payload`."""
+    fields = _response_fields(of.target, digest, truncated)
+    return record(b"response", of.identity, of.date, fields, head, payload, block_digest=block_digest)
 
 
 def _response_fields(target: bytes, digest: bytes, truncated: str) -> bytes:
@@ -272,9 +264,7 @@ def _response_fields(target: bytes, digest: bytes, truncated: str) -> bytes:
 
 
 def revisit(
-    identity: bytes,
-    date: bytes,
-    target: bytes,
+    of: Heading,
     head: bytes,
     digest: bytes,
     *,
@@ -285,42 +275,28 @@ def revisit(
 ) -> bytes:
     """Build a `revisit` record, which repeats the payload of a response and refers to it by URL and date."""
     fields = b"%bWARC-Profile: %b\r\nWARC-Refers-To-Target-URI: %b\r\nWARC-Refers-To-Date: %b\r\n" % (
-        target,
+        of.target,
         profile.encode(),
         clean(refers_to_url.encode("utf-8", "replace")).replace(b" ", b"%20"),
         refers_to_date,
     )
     if digest:
         fields += b"WARC-Payload-Digest: %b\r\n" % digest_text(digest)
-    return record(b"revisit", identity, date, fields + _HTTP_RESPONSE, head, block_digest=block_digest)
+    return record(b"revisit", of.identity, of.date, fields + _HTTP_RESPONSE, head, block_digest=block_digest)
 
 
-def request(
-    identity: bytes,
-    date: bytes,
-    target: bytes,
-    concurrent_to: bytes,
-    head: bytes,
-    *,
-    block_digest: bool = True,
-) -> bytes:
+def request(of: Heading, concurrent_to: bytes, head: bytes, *, block_digest: bool = True) -> bytes:
     """Build a `request` record. `head` is the request as it was sent."""
-    fields = b"%bWARC-Concurrent-To: %b\r\n%b" % (target, concurrent_to, _HTTP_REQUEST)
-    return record(b"request", identity, date, fields, head, block_digest=block_digest)
+    fields = b"%bWARC-Concurrent-To: %b\r\n%b" % (of.target, concurrent_to, _HTTP_REQUEST)
+    return record(b"request", of.identity, of.date, fields, head, block_digest=block_digest)
 
 
 def metadata(
-    identity: bytes,
-    date: bytes,
-    target: bytes,
-    concurrent_to: bytes,
-    facts: Iterable[tuple[str, object]],
-    *,
-    block_digest: bool = True,
+    of: Heading, concurrent_to: bytes, facts: Iterable[tuple[str, object]], *, block_digest: bool = True
 ) -> bytes:
     """Build a `metadata` record of `name: value` lines about a capture."""
-    fields = b"%bWARC-Concurrent-To: %b\r\n%b" % (target, concurrent_to, _WARC_FIELDS)
-    return record(b"metadata", identity, date, fields, fact_lines(facts), block_digest=block_digest)
+    fields = b"%bWARC-Concurrent-To: %b\r\n%b" % (of.target, concurrent_to, _WARC_FIELDS)
+    return record(b"metadata", of.identity, of.date, fields, fact_lines(facts), block_digest=block_digest)
 
 
 def receipt(identity: bytes, date: bytes, stamp: ReceiptStamp, warcinfo: bytes = b"") -> bytes:
@@ -392,9 +368,7 @@ def warcinfo(identity: bytes, date: bytes, filename: str, facts: Iterable[tuple[
 
 
 def large_response(
-    identity: bytes,
-    date: bytes,
-    target: bytes,
+    of: Heading,
     head: bytes,
     pieces: Callable[[], Iterator[bytes]],
     length: int,
@@ -407,13 +381,13 @@ def large_response(
 
     If the record needs a block digest, the payload is read once before that.
     """
-    fields = _response_fields(target, digest, truncated)
+    fields = _response_fields(of.target, digest, truncated)
     if block_digest:
         block = hashlib.sha1(head)
         for piece in pieces():
             block.update(piece)
         fields += _block_digest_line(block.digest())
-    top = _record_head(b"response", identity, date, fields, len(head) + length)
+    top = _record_head(b"response", of.identity, of.date, fields, len(head) + length)
     return LargeRecord(top + head, pieces)
 
 

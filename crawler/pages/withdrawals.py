@@ -2,11 +2,6 @@
 
     DIR/withdrawn.json    {"rules": [{"at": ..., "host": "h.example", "reason": ...}, ...]}
 
-One file holds the rules of all processes, so no process can miss a rule. The file is replaced atomically. So
-even after a kill, a rule is either fully in force or not at all. Readers leave out every copy that a rule
-covers. The bytes of these copies stay in the archive until they are erased (`erasure.py`). A rule can be
-undone until the bytes are erased.
-
     kind of rule     covers                                           stops new fetches
     url              copies of this URL                               yes
     host             copies of the URLs of this host                  yes
@@ -14,9 +9,9 @@ undone until the bytes are erased.
     these + before   the same copies, if fetched before an instant    no
     before alone     all copies fetched before an instant             no
 
-Rules ignore the scheme and a leading `www.`, so a rule covers all spellings of a URL that differ only in
-these. A rule for a host covers all ports of the host. A rule for a URL holds the URL and its digest. When the
-copies that the rule covers are erased, the URL is removed from the rule, and the digest remains.
+The bytes of the copies that a rule covers stay in the archive until they are erased (`erasure.py`). A rule can be
+undone until then. A rule for a URL holds the URL and its digest. When the copies that the rule covers are erased,
+the URL is removed from the rule, and the digest remains.
 """
 
 import hashlib
@@ -181,7 +176,7 @@ class Withdrawals:
             elif rule.host:
                 self._hosts.setdefault(rule.host, []).append(rule)
             elif rule.prefix:
-                self._prefixes.setdefault(_host_of_place(rule.prefix), []).append(rule)
+                self._prefixes.setdefault(hostname(f"http://{rule.prefix}"), []).append(rule)
             else:
                 self._everywhere.append(rule)
 
@@ -217,19 +212,11 @@ class Withdrawals:
         return f"Withdrawals({len(self.rules)} rules)"
 
 
-def _host_of_place(place: str) -> str:
-    return hostname(f"http://{place}")
-
-
 # -- the file
 
 
 def load_rules(directory: Path) -> tuple[Withdrawal, ...]:
-    """Return the rules of a crawl directory.
-
-    Raises:
-        DamageError: the file cannot be read.
-    """
+    """Return the rules of a crawl directory."""
     path = directory / FILE
     try:
         return tuple(msgspec.json.decode(path.read_bytes(), type=dict[str, list[Withdrawal]])["rules"])

@@ -50,7 +50,7 @@ class LiveServices:
         self.vital_signs = VitalSigns(process, stages)
         self.urgent = UrgentFetches(process, stages)
         self.counts = RequestCounts(
-            stages.config.serve, stages.store, stages.refresh, queue=process.changes.queue, now=self._now
+            stages.config.serve, stages.store, stages.refresh, queue=process.commits.queue, now=self._now
         )
         self.commands = LiveCommands(process, stages, self.vital_signs.errors)
         self.crawl = StoredCrawl(
@@ -91,8 +91,8 @@ class LiveServices:
             HttpError: 503, the disk is too slow.
         """
         said = Signalled()
-        self._process.changes.queue(partial(self._signal_intake.decide, raw_urls, source, said))
-        if not await self._process.changes.kept():
+        self._process.commits.queue(partial(self._signal_intake.decide, raw_urls, source, said))
+        if not await self._process.commits.kept():
             raise HttpError(503, "late", "the signals are not on disk yet; send them again")
         return said
 
@@ -103,8 +103,8 @@ class LiveServices:
         from crawler.serve.page_handler import PageHandler
         from crawler.serve.representation import CopyForm
         from crawler.serve.rewriting import rewriter
-        from crawler.serve.server import SOCKET, PageServer
-        from crawler.serve.sibling_client import SiblingClient
+        from crawler.serve.server import PageServer
+        from crawler.serve.sibling_client import SOCKET, SiblingClient
         from crawler.serve.subscriber import Subscriber, read_topics
 
         config = self._config.serve
@@ -163,8 +163,8 @@ class LiveServices:
                 self._store,
                 self._fingerprinter.fingerprint,
                 self._signal_intake,
-                self._process.changes.queue,
-                self._process.changes.kept,
+                self._process.commits.queue,
+                self._process.commits.kept,
             ),
             processes=self._context.topology.names,
             me=self._context.name,

@@ -1,4 +1,4 @@
-"""One crawling process: connects the loops that drive the stages.
+"""One crawling process: connects the loops that drive the stages (`process/README.md` has the picture).
 
     schedule      frontier.claim_next -> a fetch task for each free slot      fetch_slots.py
     commit        decisions on results, their writes, flushes of the DUE      commit_loop.py
@@ -6,13 +6,8 @@
     seeds         piece by piece, never far ahead of the commits              seed_feed.py
     watch         time, disk space                                            limits.py
 
-Any part may stop the run (`run_end.py`) or queue a change (`queued_changes.py`). `fetch_tasks.py` runs fetch
-tasks, `result_processor.py` turns their results into changes, and `stages.py` opens the stages. The stages
-make all decisions, synchronously and in the thread of the event loop.
-
-    run: schedule until there is a reason to stop
-         -> drain: fetches in flight end, all results are committed
-         -> part: peers learn of it -> everything is closed, each step within its time limit
+Any part may stop the run (`run_end.py`) or queue a change (`commit_loop.py`). The stages make all decisions,
+synchronously and in the thread of the event loop.
 """
 
 import asyncio
@@ -27,11 +22,11 @@ from crawler.fetcher.fetch_request import FetchRequest
 from crawler.forked_children import ForkedChild
 from crawler.process.answering.commands import Commands
 from crawler.process.committing.commit_loop import CommitLoop
-from crawler.process.committing.queued_changes import QueuedChanges
 from crawler.process.exchange.exchange import Loops, Member
 from crawler.process.exchange.peer_exchange import make_exchange
+from crawler.process.fetching.fetch_requests import FetchParts
 from crawler.process.fetching.fetch_slots import FetchSlots
-from crawler.process.fetching.fetch_tasks import FetchTasks, LoopCalls, Network, Sink
+from crawler.process.fetching.fetch_tasks import FetchTasks, Network, Sink
 from crawler.process.fetching.reader import Extractor, Reader
 from crawler.process.lifecycle.background_tasks import Tasks, wait_for
 from crawler.process.lifecycle.disk_watch import DiskWatch
@@ -88,14 +83,13 @@ class Process:
         self.commits = CommitLoop(
             stages.commits, config, pages_file, self, self.run_end, self._environment.in_thread
         )
-        self.changes = QueuedChanges(stages.commits, self.commits, self.run_end)
         self.seed_feed = SeedFeed(
             _seeds(stages, seeds, shared=member.supervised),
-            self.changes.queue,
+            self.commits.queue,
             lambda: len(self.point) <= SEEDS_AHEAD and not self._due.full,
             self.run_end,
         )
-        self.fetch_tasks = self._fetch_tasks(stages, network, sink)
+        self.fetch_tasks = FetchTasks(self._fetch_parts(stages, network), sink)
         self._fetching = asyncio.Event()  # set once the fetcher has started
         self.exchange = make_exchange(stages, member, self._loops())
         self.fetch_slots = FetchSlots(
@@ -115,33 +109,36 @@ class Process:
             self.run_end,
         )
         cleaner = make_cleaner(stages.context, stages.pages)
-        self._old_copies = OldCopies(cleaner, self.changes.queue, self.run_end) if cleaner.has_work else None
-        self.commands = Commands(stages, self.changes.queue, self.exchange.status)
+        self._old_copies = OldCopies(cleaner, self.commits.queue, self.run_end) if cleaner.has_work else None
+        self.commands = Commands(stages, self.commits.queue, self.exchange.status)
         self.last_changes: list[Callable[[], None]] = []  # the functions that queue the last changes of a run
         # called when no URL can be fetched now; if it returns True, it may have queued work, and the run
         # continues
         self.before_end: Callable[[], Awaitable[bool]] | None = None
 
-    def _fetch_tasks(self, stages: Stages, network: Network, sink: Sink | None) -> FetchTasks:
-        return FetchTasks(
+    def _fetch_parts(self, stages: Stages, network: Network) -> FetchParts:
+        decisions = stages.decisions
+        return FetchParts(
             stages.config,
-            clock=stages.clock,
-            frontier=stages.frontier,
-            network=network,
+            stages.clock,
+            stages.frontier,
+            *network,
             store=stages.store,
-            results=stages.decisions.results,
-            earlier=stages.decisions.earlier,
-            key=stages.fingerprinter.key,
-            trusts=stages.decisions.knowledge.trusts,
-            loops=LoopCalls(self.changes.queue, self.commits.queue_heavy, self.run_end.wake),
             files=make_file_bodies(stages.context, stages.pages),
-            sink=sink,
+            results=decisions.results,
+            earlier=decisions.earlier,
+            key=stages.fingerprinter.key,
+            trusts=decisions.knowledge.trusts,
+            in_scope=decisions.admission.in_scope,
+            queue=self.commits.queue,
+            queue_heavy=self.commits.queue_heavy,
+            wake=self.run_end.wake,
         )
 
     def _loops(self) -> Loops:
         """Return the parts of this process's loops that the exchange uses."""
         return Loops(
-            queue=self.changes.queue,
+            queue=self.commits.queue,
             wake=self.run_end.wake,
             fail=self.run_end.fail,
             idle=lambda: not self.busy() and bool(self._frontier.finished(self._clock.now())),
@@ -161,7 +158,6 @@ class Process:
         """
         watchdog = self._environment.watchdog(self.context.config.crawl.stall_max)
         watchdog.start()
-        self.changes.loop_runs = True
         loops = Tasks(self.run_end.fail)
         loops.start(self.commits.run())
         loops.start(self._watch())
@@ -296,7 +292,8 @@ class Process:
             self.run_end.fail(StoreError(f"disk: accepted results could not be committed within {limit:g} s"))
 
     def _end_grace_later(self) -> asyncio.TimerHandle:
-        return asyncio.get_running_loop().call_later(max(0.0, self.run_end.time_left()), self._end_grace)
+        left = max(0.0, self.run_end.time_left())
+        return asyncio.get_running_loop().call_later(left, self._end_grace)
 
     def _end_grace(self) -> None:
         """Leave heavy results and pending links to the next run, unless a limit of pages or bytes ended this run."""
@@ -332,8 +329,7 @@ class Process:
         await self.commits.close(limit)
         if self.commits.writing:
             self.run_end.failure = self.run_end.failure or StoreError("disk: a write did not finish")
-        self.changes.commit_rest()
-        self.changes.loop_runs, self.changes.over = False, True
+        self.commits.commit_rest()
 
 
 def _seeds(stages: Stages, pieces: Pieces, *, shared: bool) -> Iterator[Maker]:

@@ -251,10 +251,7 @@ class Browser:
         return {pid: _private_bytes(pid) for pid in _processes_of(group)} if group else {}
 
     def relieve(self, memory: Mapping[int, int]) -> bool:
-        """End the renderer that uses the most memory; return whether this was done.
-
-        Nothing is done if the browser's other processes together use more memory than this renderer.
-        """
+        """End the renderer that uses the most memory, unless the other processes use more; return whether it ended."""
         sizes = {pid: memory[pid] for pid in self._work.renderers() if pid in memory}
         largest = max(sizes, key=sizes.__getitem__, default=0)
         if not largest or sizes[largest] < sum(memory.values()) - sum(sizes.values()):
@@ -300,10 +297,7 @@ def _why_not(program: str, config: RenderConfig) -> str:
 
 
 def _processes_of(group: int) -> list[int]:
-    """Return the processes of the browser's session.
-
-    The process group is not enough, because some helper processes may have left it.
-    """
+    """Return the processes of the browser's session. Some helper processes leave its process group."""
     found = []
     for name in os.listdir("/proc"):
         if name.isdigit():

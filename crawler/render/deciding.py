@@ -1,21 +1,14 @@
-"""Decides, for `render.when = "auto"`, which pages are worth rendering, and learns from earlier renderings.
+"""Decides, for `render.when = "auto"`, which pages are worth rendering (`render/README.md`, "Which pages").
 
-A page is a *candidate* if its static answer has a real script, and also has either little visible text or the
-marks of a framework that builds pages in the browser. Candidates are rendered until it is known whether
-rendering is worth its cost for their *pattern*. A pattern is a host and a path in which numbers, and segments
-that look like the name of a single page, are replaced by placeholders. So that no site is overlooked, any
-other page with a script is rendered with the probability `render.chance`.
+A *candidate* has a real script, and also little visible text or the marks of a framework. A *pattern* is a
+host and a path in which numbers, and segments that look like the name of a single page, are replaced.
 
     P(a rendering of the pattern adds something) ~ Beta(a + successes, b + failures)
 
-The prior probability of a gain is one half for a candidate that was recognized by its marks, and one in
-twenty for any other page. The prior is combined with the counts of earlier renderings on the host, separately
-for candidates and other pages. The pages of a pattern are rendered as long as the estimated probability of a
-gain is at least `WORTH`. A rendering costs as much CPU time as about 200 fetches, but it usually shows a
-whole site that the crawl would miss otherwise.
-
-What was learned is stored by host (prefix `R/`), in the batch that commits the rendered page. So this
-knowledge survives a restart, and moves to another process together with the host.
+The prior probability of a gain is one half for a candidate, and one in twenty for any other page. The prior is
+combined with the counts of earlier renderings on the host, separately for candidates and other pages. A
+rendering costs as much CPU time as about 200 fetches, but it usually shows a whole site that the crawl would
+miss otherwise. What was learned is stored by host (prefix `R/`).
 """
 
 import re
@@ -174,10 +167,7 @@ class Deciding:
             batch.delete(self._seen.popitem(last=False)[0])
 
     def _is_drawn(self, url: str) -> bool:
-        """Return whether the URL's hash is below `render.chance`.
-
-        So every run and every process draws the same pages.
-        """
+        """Return whether the URL's hash is below `render.chance`. All runs and processes draw the same pages."""
         return self._chance > 0.0 and mmh3.hash(url, signed=False) < self._chance * 2.0**32
 
 

@@ -45,13 +45,13 @@ class BrowserError(CrawlerError):
 
 
 class Pipe:
-    """The two pipes of one browser. `on_event` is called with the session, method and params of every event."""
+    """The two pipes of one browser. `listeners` maps sessions to functions that get the method and params of events."""
 
     def __init__(self, read: int, write: int, ended: Callable[[], None]) -> None:
         self._read, self._write = read, write
         self._ended = ended
         self._calls: dict[int, asyncio.Future[Params]] = {}
-        self._listeners: dict[str, OnEvent] = {}
+        self.listeners: dict[str, OnEvent] = {}
         self._received: list[bytes] = []
         self._received_bytes = 0
         self._unsent = bytearray()
@@ -62,14 +62,7 @@ class Pipe:
         self._loop = asyncio.get_running_loop()
         self._loop.add_reader(read, self._readable)
 
-    def listen(self, session: str, on_event: OnEvent | None) -> None:
-        """Pass the events of a session to `on_event`. If `on_event` is None, drop the events."""
-        if on_event is None:
-            self._listeners.pop(session, None)
-        else:
-            self._listeners[session] = on_event
-
-    async def call(self, method: str, params: Params | None = None, session: str = "") -> Params:
+    async def call(self, session: str, method: str, params: Params) -> Params:
         """Make a call and return its result.
 
         Raises:
@@ -77,23 +70,20 @@ class Pipe:
         """
         if not self.open:
             raise BrowserError("the browser has ended")
-        self._last += 1
-        number = self._last
-        self._send(number, method, params, session)
+        number = self._last + 1
         future = self._calls[number] = self._loop.create_future()
         try:
+            self.tell(session, method, params)
             return await future
         finally:
             self._calls.pop(number, None)
 
-    def tell(self, method: str, params: Params | None = None, session: str = "") -> None:
+    def tell(self, session: str, method: str, params: Params) -> None:
         """Make a call whose result does not matter."""
-        if self.open:
-            self._last += 1
-            self._send(self._last, method, params, session)
-
-    def _send(self, number: int, method: str, params: Params | None, session: str) -> None:
-        message: Params = {"id": number, "method": method, "params": params or {}}
+        if not self.open:
+            return
+        self._last += 1
+        message: Params = {"id": self._last, "method": method, "params": params}
         if session:
             message["sessionId"] = session
         waiting = bool(self._unsent)
@@ -139,7 +129,7 @@ class Pipe:
     def _dispatch(self, data: bytes) -> None:
         message = _decode(data)
         if not message.id:
-            if (listener := self._listeners.get(message.session)) is not None:
+            if (listener := self.listeners.get(message.session)) is not None:
                 listener(message.method, message.params)
             return
         future = self._calls.get(message.id)
@@ -173,12 +163,15 @@ class Session:
 
     async def call(self, method: str, **params: object) -> Params:
         """Make a call and return its result; see `Pipe.call`."""
-        return await self.pipe.call(method, params, self.identity)
+        return await self.pipe.call(self.identity, method, params)
 
     def tell(self, method: str, **params: object) -> None:
         """Make a call whose result does not matter."""
-        self.pipe.tell(method, params, self.identity)
+        self.pipe.tell(self.identity, method, params)
 
     def listen(self, on_event: OnEvent | None) -> None:
         """Pass the target's events to `on_event`. If `on_event` is None, drop the events."""
-        self.pipe.listen(self.identity, on_event)
+        if on_event is None:
+            self.pipe.listeners.pop(self.identity, None)
+        else:
+            self.pipe.listeners[self.identity] = on_event

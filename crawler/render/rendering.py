@@ -4,15 +4,12 @@
                     -> navigate: the page's own answer, then its requests, one answer each
                     -> the page is over (`visit.py`) -> its DOM as HTML, a picture if wanted
 
-Only one browser at a time receives new pages. This browser is replaced after `render.pages_per_browser`
-pages. The browser is also replaced when it ends by itself, or when its memory exceeds
-`render.memory_bytes_max` although no single page is to blame.
+Only one browser at a time receives new pages. It is replaced after `render.pages_per_browser` pages, when it
+ends by itself, or when its memory exceeds `render.memory_bytes_max` although no single page is to blame.
 
-When a browser ends, each of its open pages is suspected of having caused the end. A suspect gets one more
-try, in a browser of its own. So a hostile page only delays the other pages in its browser. If the browser of
-the second try ends, too, or if the page has no DOM after its visit, the static answer of the page is used.
-The `Rendering` of a page without a DOM contains only the reason and the answers that were fetched for the
-page.
+When a browser ends, each of its open pages is suspected of having caused the end. A suspect gets one more try,
+in a browser of its own. So a hostile page only delays the other pages in its browser. If the page still has no
+DOM after its visit, its `Rendering` contains only the reason and the answers that were fetched.
 """
 
 import asyncio
@@ -22,6 +19,7 @@ import os
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from crawler.config import Config, RenderConfig
@@ -93,10 +91,7 @@ MakeRenderer = Callable[[Config, Stored, Callable[[], float], Unexpected], Rende
 
 
 class BrowserRenderer:
-    """The renderer with real browsers: one for most pages, and one for pages that may have crashed a browser.
-
-    A browser is started when it is first needed.
-    """
+    """Renders in two kinds of browsers, started when needed: one for most pages, one for suspects of a crash."""
 
     def __init__(
         self, config: RenderConfig, user_agent: str, unexpected: Unexpected, shared: SharedAnswers
@@ -116,14 +111,10 @@ class BrowserRenderer:
 
     @property
     def given_up(self) -> bool:
-        """True after several starts of a browser in a row have failed."""
+        """True after `_STARTS_MAX` starts of a browser in a row have failed."""
         return self._failures >= _STARTS_MAX
 
     async def render(self, page: StaticPage) -> Rendering | None:
-        """Return the page as a browser renders it; None if there is no browser.
-
-        If the page could not be rendered, the result has no DOM.
-        """
         async with self._places:
             browser = await self._ready()
             if browser is None:
@@ -146,10 +137,7 @@ class BrowserRenderer:
         return rendering
 
     async def _run(self, page: StaticPage, browser: Browser) -> Rendering:
-        """Render a page in a browser; return its rendering.
-
-        The rendering has no DOM if the page could not be rendered.
-        """
+        """Render a page in a browser. The rendering has no DOM if the page could not be rendered."""
         browser.in_use += 1
         run = PageRun(page, browser, self._config, self._shared)
         try:
@@ -220,10 +208,7 @@ class BrowserRenderer:
             await self._discard_retired()
 
     async def _limit_memory(self, browser: Browser) -> None:
-        """If a browser exceeds its memory limit, end the page that uses the most memory.
-
-        If no page is to blame, end the browser.
-        """
+        """If a browser exceeds its memory limit, end its largest page or, if no page is to blame, the browser."""
         memory = await asyncio.to_thread(browser.memory)
         used = sum(memory.values())
         if used <= self._config.memory_bytes_max:
@@ -269,7 +254,8 @@ class PageRun:
         self._news = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._children = 0
-        self._target = ""
+        self._sessions: list[Session] = []  # the session of the page, then those of its frames and workers
+        self._target = self._context = ""
         self._frames: list[PageFrame] = []
         self._has_frames = False
         self._cpu = 0.0
@@ -283,32 +269,28 @@ class PageRun:
         Raises:
             BrowserError: the browser has ended, or has no DOM for the page.
         """
-        session, self._target, context = await self._browser.open_page()
-        sessions = [session]
+        session, self._target, self._context = await self._browser.open_page()
+        self._sessions.append(session)
         try:
-            await self._show(session, sessions, context)
+            await self._show(session)
             dom, view = await self._read(session)
-            await self._measure(context)
+            await self._measure()
         finally:
             for task in self._tasks:
                 task.cancel()
             for delivery in self._delivering.values():
                 delivery.timer.cancel()
-            for attached in sessions:
+            for attached in self._sessions:
                 attached.listen(None)
             if session.pipe.open:
-                self._browser.close_page(context)
+                self._browser.close_page(self._context)
         if len(dom) + sum(len(frame.html) for frame in self._frames) > self._config.bytes_max:
             self._visit.end("bytes")
             raise BrowserError("the DOM is larger than render.bytes_max")
         return self._rendering(dom, view)
 
     def without_dom(self) -> Rendering:
-        """Return a rendering without a DOM.
-
-        The rendering contains the answers that were fetched for the page, and the reason why there is no DOM
-        (`broke`).
-        """
+        """Return a rendering without a DOM: the answers that were fetched, and the reason (`broke`)."""
         self._visit.end("crash")
         return self._rendering(b"", b"")
 
@@ -330,11 +312,11 @@ class PageRun:
 
     # -- showing
 
-    async def _show(self, session: Session, sessions: list[Session], context: str) -> None:
+    async def _show(self, session: Session) -> None:
         """Navigate to the page, and answer requests until the visit is over."""
-        await self._listen(session, sessions)
+        await self._listen(session)
         self._start(self._navigate(session))
-        self._start(self._watch_work(context))
+        self._start(self._watch_work())
         while not self._visit.is_over(now := self._time()):
             self._news.clear()
             with suppress(TimeoutError):
@@ -342,34 +324,29 @@ class PageRun:
             if not session.pipe.open:
                 raise BrowserError("the browser has ended")
 
-    async def _listen(self, session: Session, sessions: list[Session]) -> None:
+    async def _listen(self, session: Session) -> None:
         """Handle the requests and events of a page, or of one of its frames or workers."""
-
-        def on_event(method: str, params: Params) -> None:
-            self._on_event(session, sessions, method, params)
-
-        session.listen(on_event)
-        is_page = session is sessions[0]
-        calls = [
+        session.listen(partial(self._on_event, session))
+        is_page = session is self._sessions[0]
+        enabled = ("Network.enable", "Page.enable", "Inspector.enable") if is_page else ("Network.enable",)
+        results = await asyncio.gather(
             session.call("Fetch.enable", patterns=[{"urlPattern": "*"}]),
             session.call("Target.setAutoAttach", autoAttach=True, waitForDebuggerOnStart=True, flatten=True),
-        ]
-        calls.append(session.call("Network.enable"))
-        if is_page:
-            calls += [session.call(method) for method in ("Page.enable", "Inspector.enable")]
-        results = await asyncio.gather(*calls, return_exceptions=True)
+            *map(session.call, enabled),
+            return_exceptions=True,
+        )
         if is_page and (wrong := [result for result in results if isinstance(result, BaseException)]):
             raise wrong[0]
         if is_page:
             session.tell("Network.setBypassServiceWorker", bypass=True)
         session.tell("Runtime.runIfWaitingForDebugger")
 
-    def _on_event(self, session: Session, sessions: list[Session], method: str, params: Params) -> None:
+    def _on_event(self, session: Session, method: str, params: Params) -> None:
         match method:
             case "Fetch.requestPaused":
                 self._paused(session, params)
             case "Target.attachedToTarget":
-                self._attached(session, sessions, params)
+                self._attached(session, params)
             case "Page.frameAttached":
                 self._has_frames = True
             case "Page.loadEventFired":
@@ -379,11 +356,11 @@ class PageRun:
             case "Page.javascriptDialogOpening":
                 session.tell("Page.handleJavaScriptDialog", accept=False)
             case "Inspector.targetCrashed" | "Inspector.detached":
-                if session is sessions[0]:
+                if session is self._sessions[0]:
                     self._visit.end("crash")
         self._news.set()
 
-    def _attached(self, session: Session, sessions: list[Session], params: Params) -> None:
+    def _attached(self, session: Session, params: Params) -> None:
         """Intercept the requests of a new worker or foreign frame, and then let it run. Service workers never run."""
         kind, target = params["targetInfo"]["type"], params["targetInfo"]["targetId"]
         self._children += 1
@@ -393,8 +370,8 @@ class PageRun:
                 self._browser.session.tell("Target.closeTarget", targetId=target)
             return
         child = Session(session.pipe, params["sessionId"])
-        sessions.append(child)
-        self._start(self._listen(child, sessions))
+        self._sessions.append(child)
+        self._start(self._listen(child))
 
     async def _navigate(self, session: Session) -> None:
         try:
@@ -405,19 +382,19 @@ class PageRun:
             self._visit.end("navigation")
             self._news.set()
 
-    async def _watch_work(self, context: str) -> None:
+    async def _watch_work(self) -> None:
         """At intervals, report the CPU time of the page, with its frames and workers, to the visit."""
         while True:
             await asyncio.sleep(WATCH_INTERVAL)
-            self._cpu = self._browser.worked(context)
+            self._cpu = self._browser.worked(self._context)
             self._visit.worked(self._cpu)
             self._news.set()
 
-    async def _measure(self, context: str) -> None:
+    async def _measure(self) -> None:
         """Measure the total CPU time of the page, which is written to the page's metadata record."""
         with suppress(BrowserError, TimeoutError):
             await asyncio.wait_for(self._browser.measure(), WATCH_INTERVAL)
-        self._cpu = self._browser.worked(context)
+        self._cpu = self._browser.worked(self._context)
 
     # -- requests
 
@@ -595,10 +572,7 @@ def _fulfil(session: Session, identity: str, fetch: Fetch) -> None:
 
 
 def _empty(session: Session, identity: str, kind: str) -> None:
-    """Answer a request for an image: send an image of one pixel, so that the page loads it.
-
-    Refuse requests for other media.
-    """
+    """Answer a request for an image with one pixel, so that the page loads it; refuse requests for other media."""
     if kind != "Image":
         return _refuse(session, identity, "BlockedByClient")
     session.tell(

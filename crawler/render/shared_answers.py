@@ -1,10 +1,6 @@
-"""Answers that pages share. An answer comes from memory or the archive, or is fetched once for all waiting pages.
+"""Answers that pages share (`render/README.md`, "A visit"). The archive serves as the cache on disk.
 
-    fresh in memory (`shared_cache.py`) -> the newest copy in the archive, if it is still fresh -> a request
-
-The archive serves as the cache on disk. An answer is stored in a WARC file of the archive, once, when the
-page that requested it is committed. So the cache needs no disk space of its own, survives a restart, and
-never contains withdrawn or erased answers.
+fresh in memory (`shared_cache.py`) -> the newest copy in the archive, if it is still fresh -> a request
 """
 
 import asyncio

@@ -70,10 +70,7 @@ class Visit:
         self.broke = ""  # the limit or failure that ended the visit; "" if none did
 
     def decide(self, request: Paused, now: float) -> Answering:
-        """Return how a paused request is to be answered.
-
-        If the answer is FETCH, the caller must also call `answered` later.
-        """
+        """Return how a paused request is to be answered. After FETCH, the caller must also call `answered`."""
         if request.kind == "Document" and request.main_frame:
             return self._navigate(request)
         self._last = now
@@ -109,10 +106,7 @@ class Visit:
             self.end("bytes")
 
     def loaded(self, now: float) -> None:
-        """Note that the page's load event has fired.
-
-        The load event of the empty page before this page does not count.
-        """
+        """Note that the page's load event has fired. The event of the empty page before it does not count."""
         if self._navigated:
             self._loaded_at = self._loaded_at or now
 

@@ -1,20 +1,14 @@
-"""Caches the robots.txt of each authority, in memory and in the store.
+"""Caches the robots.txt of each authority, in memory and in the store (`robots/README.md`, "Answers").
 
-An authority ("scheme://host[:port]") is in one of these states, which determines the
-answer of `verdict`:
+An authority ("scheme://host[:port]") is in one of these states, which determines the answer of `verdict`:
 
     nothing known ------ FETCH
-    a good answer ------ 2xx: its rules; 4xx and endless redirects: all allowed;
-                         for `copy_max_age` (24 h, RFC 9309, 2.4), then FETCH
-    unreachable -------- an earlier good answer applies until it expires; then nothing is
-                         requested: WAIT until the next try (1, 5, 30 min, then hourly), then
-                         FETCH; after `unreachable_max` (30 days, 2.3.1.4) all is allowed,
-                         and the file is tried again once per `copy_max_age`
+    a good answer ------ its rules, or all allowed, for `copy_max_age`; then FETCH
+    unreachable -------- an earlier good answer applies until it expires; then WAIT until the next try, then
+                         FETCH; after `unreachable_max`, all is allowed
 
-A stored copy holds only the lines that apply to our product token (`rules.Parsed`), with a checksum, under
-the key `r/<authority>`. A stored copy takes a few hundred bytes. Parsed copies of the most recently used
-authorities stay in memory: at most `entries_max` copies, with at most 4 KiB each on average. So one huge file
-cannot displace thousands of others.
+Parsed copies of the most recently used authorities stay in memory: at most `entries_max` copies, with at most 4
+KiB each on average. So one huge file cannot displace thousands of others.
 
 The cache takes part in the commit in three steps. `record` immediately changes the copy in memory (loop
 thread). `stage` puts everything recorded since its last call into the batch (writer thread). After the
@@ -142,14 +136,7 @@ NO_RULES = RobotsRules(Parsed())
 
 
 class RobotsCache:
-    """The robots.txt of all authorities, for one product token.
-
-    Args:
-        store: holds the copies, under `r/`.
-        config: the section `[robots]`.
-        token: our product token (RFC 9309, 2.2.1).
-        entries_max: the largest number of parsed copies in memory.
-    """
+    """The robots.txt of all authorities, for one product token; at most `entries_max` parsed copies in memory."""
 
     def __init__(self, store: KeyValue, config: RobotsConfig, token: str, entries_max: int) -> None:
         assert entries_max > 0
@@ -220,7 +207,7 @@ class RobotsCache:
         else:
             parsed = Parsed()
             if result is RobotsResult.RULES:
-                parsed = self._bounded((yield from self._read(self._whole_lines(body, complete))))
+                parsed = yield from self._read(self._whole_lines(body, complete))
             digest = hashlib.sha256(body).digest() if result is RobotsResult.RULES else b""
             source = RobotsSource(url or f"{authority}/robots.txt", asked_at or now, status, digest)
             copy = RobotsCopy(parsed, fetched_at=now, status=status, outcome=outcome, source=source)
@@ -245,19 +232,15 @@ class RobotsCache:
 
     def crawl_delay(self, authority: str) -> float | None:
         """Return the Crawl-delay of the last good copy in seconds, or None if it states none."""
-        rules = self._entry(authority).rules
-        return rules.crawl_delay if rules is not None else None
+        return self.rules(authority).crawl_delay
 
-    def sitemaps(self, authority: str) -> tuple[str, ...]:
-        """Return the URLs of the `Sitemap` lines in the last good copy, as the file spells them."""
-        rules = self._entry(authority).rules
-        return rules.sitemaps if rules is not None else ()
+    def line(self, authority: str, target: str) -> str:
+        """Return the line of the last good copy that decides on `target`; "" if none does."""
+        rule = self.rules(authority).rule(target)
+        return "" if rule is None else rule.line
 
     def names(self, authority: str, map_url: str) -> bool:
-        """Return whether the last good copy lists the sitemap `map_url`, which is in request form.
-
-        The request forms of a copy's Sitemap lines are computed only once while the copy is in memory.
-        """
+        """Return whether the last good copy lists the sitemap `map_url` (request form). Their forms are computed once."""
         entry = self._entry(authority)
         if entry.rules is None:
             return False
@@ -265,15 +248,6 @@ class RobotsCache:
             lines = entry.rules.sitemaps[: self._config.sitemaps_max]
             entry.named = frozenset(filter(None, map(canonical, lines)))
         return map_url in entry.named
-
-    def line(self, authority: str, target: str) -> str:
-        """Return the line of robots.txt that decides on `target`.
-
-        Returns "" if no line decides on it, or if there are no rules.
-        """
-        rules = self._entry(authority).rules
-        rule = rules.rule(target) if rules is not None else None
-        return "" if rule is None else f"{'Allow' if rule.allow else 'Disallow'}: {rule.pattern}"
 
     def copy(self, authority: str) -> RobotsCopy:
         """Return the stored state of `authority`, or `RobotsCopy()` if there is none."""
@@ -305,10 +279,7 @@ class RobotsCache:
             batch.put(*self._recorded.popleft())
 
     def committed(self) -> None:
-        """Remove those copies from `_unsaved` that are in the store now.
-
-        Call this in the loop thread, at any time.
-        """
+        """Remove those copies from `_unsaved` that are in the store now. Loop thread, at any time."""
         for key, value in list(self._unsaved.items()):
             if self._store.get(key) == value:
                 del self._unsaved[key]
@@ -331,21 +302,14 @@ class RobotsCache:
         )
 
     def _read(self, body: bytes) -> Generator[None, None, Parsed]:
-        """Read the rules of a file up to the limits, and count the rules beyond them."""
+        """Read a file up to the limits, and count the rules and sitemaps beyond them."""
         config = self._config
         parsed = yield from reading(
             body, self._token, rules_max=config.rules_max, wildcards_max=config.wildcards_max
         )
         self.rules_ignored += parsed.ignored
-        return parsed
-
-    def _bounded(self, parsed: Parsed) -> Parsed:
-        """Return `parsed` with at most `sitemaps_max` sitemaps. Count the sitemaps that are left out."""
-        ignored = len(parsed.sitemaps) - self._config.sitemaps_max
-        if ignored <= 0:
-            return parsed
-        self.sitemaps_ignored += ignored
-        return msgspec.structs.replace(parsed, sitemaps=parsed.sitemaps[: self._config.sitemaps_max])
+        self.sitemaps_ignored += max(0, len(parsed.sitemaps) - config.sitemaps_max)
+        return msgspec.structs.replace(parsed, sitemaps=parsed.sitemaps[: config.sitemaps_max])
 
     def _wait_behind(self, copy: RobotsCopy) -> float:
         """Return the longest possible time until `retry_at`.
@@ -353,14 +317,9 @@ class RobotsCache:
         This time is the delay that followed the last failure, plus one second. If `retry_at` is further
         ahead, the clock was wrong when `retry_at` was set.
         """
-        return 1.0 + max(
-            self._delay(copy.failures - 1, copy.outcome), self._delay_beyond(copy.retry_at, copy)
-        )
-
-    def _delay_beyond(self, instant: float, copy: RobotsCopy) -> float:
-        """Return the daily retry delay if, at `instant`, the file had been unreachable for too long; otherwise 0."""
         day = float(self._config.copy_max_age)
-        return day if instant - day - copy.unreachable_since >= self._config.unreachable_max else 0.0
+        is_daily = copy.retry_at - day - copy.unreachable_since >= self._config.unreachable_max
+        return 1.0 + max(self._delay(copy.failures - 1, copy.outcome), day if is_daily else 0.0)
 
     def _delay(self, failures: int, outcome: str) -> float:
         """Return the retry delay after a failure that follows `failures` consecutive failures."""
@@ -394,10 +353,7 @@ class RobotsCache:
         return entry
 
     def _load(self, key: bytes) -> RobotsCopy | None:
-        """Return the stored copy, or None if there is none.
-
-        A damaged copy counts as missing, so the file is fetched again.
-        """
+        """Return the stored copy; None if there is none, or if it is damaged and must be fetched again."""
         value = self._unsaved.get(key) or self._store.get(key)
         if value is None:
             return None

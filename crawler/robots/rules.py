@@ -1,34 +1,28 @@
-"""The rules of one robots.txt for one product token (RFC 9309, sections 2.2.1 to 2.2.4).
+"""The rules of one robots.txt for one product token (RFC 9309, 2.2; `robots/README.md`, "The file").
 
-A file is read line by line into groups. A group begins with one or more user-agent lines, followed by rule
-lines. Only the lines that apply to our token are kept: the lines of all groups that name the token or, if
-there are no such groups, of all `*` groups. So a parsed file usually takes a few hundred bytes, even if the
-file is long.
+Only the lines that apply to our token are kept. So a parsed file usually takes a few hundred bytes, even if
+the file is long.
 
-Matching follows section 2.2.2. Of all patterns that match the path and query, the longest one (in octets)
-decides. If an allow pattern and a disallow pattern are equally long, allow wins. If no pattern matches, the
-URL is allowed. Patterns and targets are first converted to one spelling of percent-encoding (`spelling`).
-Patterns without `*` and `$` are prefixes. These prefixes are kept in a dict. To find the longest pattern that
-a target begins with, the beginnings of the target are looked up in this dict, the longest first. Only
-beginnings as long as some prefix in the dict are looked up. A wildcard pattern is looked up in the same way,
-by the part before its first wildcard. Then the parts between the wildcards are matched from the left, in time
-linear in the target, without regular expressions. `wildcards_max` bounds the cost of a verdict, and
-`rules_max` bounds the cost of a file. Rules beyond one of these two limits are ignored, and their number is
-counted.
-
-The parser also accepts lines without a colon (`disallow /x`) and common misspellings of disallow, which the
-RFC does not require. So a disallow line still forbids its pages if it contains such an error.
+Patterns and targets are first converted to one spelling of percent-encoding (`spelling`). Patterns without `*`
+and `$` are prefixes, kept in a dict. To find the longest pattern that a target begins with, the beginnings of
+the target are looked up in this dict, the longest first. Only beginnings as long as some prefix in the dict are
+looked up. A wildcard pattern is looked up in the same way, by the part before its first wildcard. Then the
+parts between the wildcards are matched from the left, in time linear in the target, without regular
+expressions. `wildcards_max` bounds the cost of a verdict, and `rules_max` bounds the cost of a file. Rules
+beyond one of these two limits are ignored, and their number is counted.
 """
 
 import re
 from collections.abc import Generator, Iterator
 from typing import Generic, TypeVar
+from urllib.parse import quote
 
 import msgspec
 
+from crawler.urls.canonical import normal_escapes
+
 SLICE_BYTES = 16 << 10  # number of bytes read between two pauses; reading them takes 0.2 ms, at worst 5 ms
 BOM = b"\xef\xbb\xbf"
-UNRESERVED = frozenset(b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 
 # Limits for the Content-Usage, Content-Signal and License lines, which are kept as text for `consent/`. If a
 # file has more lines of a kind, one line beyond the limit is kept. If a line is longer, one octet beyond the
@@ -70,7 +64,7 @@ _RULE_LINES = re.compile(rb"(?:[Dd]isallow%b)++|(?:[Aa]llow%b)++" % (_REST, _RES
 _VALUE = re.compile(r":[ \t]*+([!-~]++)")
 _PLAIN_FIELDS = {name.encode(): field for name, field in _FIELDS.items()}
 _BLANK = " \t\x0b\x0c\x00"
-_ESCAPE = re.compile(r"%([0-9A-Fa-f]{2})")
+_PRINTABLE = "".join(map(chr, range(0x21, 0x7F)))
 _PLAIN_TARGET = re.compile(r"[!-#&-)+-~]*")  # printable ASCII except % $ *; such a text has only one spelling
 _PLAIN_PATTERN = re.compile(r"[!-#&-~]*\$?")
 _NUMBER = re.compile(r"[0-9]+(?:\.[0-9]*)?|\.[0-9]+")
@@ -82,6 +76,11 @@ class Rule(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
     pattern: str
     allow: bool
+
+    @property
+    def line(self) -> str:
+        """The rule as a line of robots.txt."""
+        return f"{'Allow' if self.allow else 'Disallow'}: {self.pattern}"
 
 
 class Parsed(msgspec.Struct, frozen=True, gc=False, array_like=True):
@@ -185,11 +184,7 @@ class RobotsRules:
 
 
 def _rank(rule: Rule) -> int:
-    """Return the rank of a rule.
-
-    The matching rule of the lowest rank decides. Longer patterns have lower ranks, and allow has a lower rank
-    than disallow.
-    """
+    """Return the rank of a rule. The lowest decides: longer patterns first, allow before disallow."""
     return -2 * len(rule.pattern) - rule.allow
 
 
@@ -257,11 +252,7 @@ class _Choice(msgspec.Struct, eq=False):
             self.rules[Rule(pattern, allow)] = None
 
     def _possible(self, values: list[str]) -> list[str]:
-        """Return the values without those that are certainly beyond a limit, and count the latter.
-
-        Most lines of a hostile file are beyond a limit. Skipping them here takes half as long as parsing
-        them.
-        """
+        """Return the values not certainly beyond a limit; count the others. This halves the time of hostile files."""
         if not self.rules_left:
             possible = []
         elif not self.wildcards_left:
@@ -411,18 +402,7 @@ def pattern_of(value: str) -> str:
 
 
 def _encode(text: str) -> str:
-    encoded = "".join(
-        char
-        if "!" <= char <= "~"
-        else "".join(f"%{octet:02X}" for octet in char.encode("utf-8", "surrogatepass"))
-        for char in text
-    )
-    return _ESCAPE.sub(_unescape, encoded)
-
-
-def _unescape(match: re.Match[str]) -> str:
-    octet = int(match[1], 16)
-    return chr(octet) if octet in UNRESERVED else match[0].upper()
+    return normal_escapes(quote(text, safe=_PRINTABLE, errors="surrogatepass"))
 
 
 def _is_wildcard(pattern: str) -> bool:

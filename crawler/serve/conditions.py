@@ -2,13 +2,18 @@
 
 The order is that of RFC 9110, 13.2.2: If-Match or If-Unmodified-Since, then If-None-Match or
 If-Modified-Since, then Range with If-Range. Conditions apply only to a copy with status 200.
+
+A request for one range gets that range (RFC 9110, section 14). A request for a list of ranges gets the whole
+representation, as the RFC allows, because clients need only one range, and lists of overlapping ranges could
+overload the server.
 """
 
+import re
 from collections.abc import Mapping
 
 from crawler import http_dates
 from crawler.pages.stored_bodies import part
-from crawler.serve import header_fields, ranges
+from crawler.serve import header_fields
 from crawler.serve.http_error import HttpError
 from crawler.serve.reply import Reply
 from crawler.serve.representation import Representation, whole_length
@@ -17,6 +22,7 @@ CONDITIONS = frozenset(
     ("If-Match", "If-Unmodified-Since", "If-None-Match", "If-Modified-Since", "If-Range", "Range")
 )
 _NOT_MODIFIED = header_fields.head(304, "Not Modified", [])
+_RANGE = re.compile(r"bytes=[ \t]*([0-9]{0,18})-([0-9]{0,18})[ \t]*", re.IGNORECASE)
 _PARTIAL = header_fields.head(206, "Partial Content", [])
 
 
@@ -44,9 +50,8 @@ def conditional(ready: Representation, headers: Mapping[str, str], extra: bytes,
 def _check_preconditions(ready: Representation, headers: Mapping[str, str], modified: float) -> None:
     since = _instant(headers, "If-Unmodified-Since")
     if not header_fields.still_matches(headers.get("If-Match", ""), since, ready.etag, modified):
-        refusal = HttpError(412, "changed", "the newest copy is not the one that the request names")
-        refusal.fields = (("ETag", ready.etag),)
-        raise refusal
+        why = "the newest copy is not the one that the request names"
+        raise HttpError(412, "changed", why, fields=(("ETag", ready.etag),))
 
 
 def _instant(headers: Mapping[str, str], name: str) -> float | None:
@@ -59,19 +64,18 @@ def _whole(ready: Representation, extra: bytes) -> Reply:
 
 
 def _wants_range(ready: Representation, headers: Mapping[str, str], field: str) -> bool:
-    if not field or not ranges.is_single(field):
+    if not field or not is_single(field):
         return False
-    return ranges.allowed_by_if_range(headers.get("If-Range", ""), ready.etag, ready.modified)
+    return allowed_by_if_range(headers.get("If-Range", ""), ready.etag, ready.modified)
 
 
 def _range(ready: Representation, field: str, extra: bytes) -> Reply:
     length = whole_length(ready)
     try:
-        span = ranges.resolve(field, length)
-    except ranges.Unsatisfiable:
-        refusal = HttpError(416, "bad_request", f"the representation has {length} bytes")
-        refusal.fields = (("Content-Range", f"bytes */{length}"),)
-        raise refusal from None
+        span = resolve(field, length)
+    except Unsatisfiable:
+        why, fields = f"the representation has {length} bytes", (("Content-Range", f"bytes */{length}"),)
+        raise HttpError(416, "bad_request", why, fields=fields) from None
     if span is None:
         return _whole(ready, extra)
     first, end = span
@@ -81,3 +85,43 @@ def _range(ready: Representation, field: str, extra: bytes) -> Reply:
         return Reply(206, head, end - first, content)
     pieces = ready.pieces
     return Reply(206, head, end - first, None, lambda: part(pieces(), first, end))
+
+
+class Unsatisfiable(Exception):
+    """The range contains no byte of the representation; the answer is 416."""
+
+
+def is_single(field: str) -> bool:
+    """Return whether the field requests exactly one byte range."""
+    match = _RANGE.fullmatch(field)
+    return match is not None and bool(match[1] or match[2])
+
+
+def resolve(field: str, length: int) -> tuple[int, int] | None:
+    """Return the range as (first byte, byte after the last) of `length` bytes, or None if all bytes are to be served.
+
+    Raises:
+        Unsatisfiable: the range starts after the end, or is an empty suffix.
+    """
+    match = _RANGE.fullmatch(field)
+    if match is None or not (match[1] or match[2]):
+        return None
+    if not match[1]:
+        suffix = int(match[2])
+        if suffix == 0 or length == 0:
+            raise Unsatisfiable
+        return max(0, length - suffix), length
+    first = int(match[1])
+    last = int(match[2]) if match[2] else length - 1
+    if match[2] and last < first:
+        return None  # the field is invalid, and so ignored (RFC 9110, 14.1.1)
+    if first >= length:
+        raise Unsatisfiable
+    return first, min(last + 1, length)
+
+
+def allowed_by_if_range(field: str, etag: str, modified: str) -> bool:
+    """Return whether an If-Range field permits the range: it must equal a strong validator (RFC 9110, 13.1.5)."""
+    if not field:
+        return True
+    return field == etag if field.startswith(('"', "W/")) else field == modified

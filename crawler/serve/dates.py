@@ -1,7 +1,4 @@
-"""Formats times for header fields and for the addresses of copies.
-
-The text for each day is cached, so formatting costs little.
-"""
+"""Formats times for header fields and for the addresses of copies."""
 
 from datetime import UTC, datetime
 from email.utils import formatdate
@@ -9,31 +6,6 @@ from functools import lru_cache
 from typing import NamedTuple
 
 _DAY = 86_400
-
-
-def http_date(second: int) -> str:
-    """Format a time, in whole seconds, as an HTTP date."""
-    day, rest = divmod(second, _DAY)
-    return f"{_day(day)[0]} {rest // 3600:02}:{rest // 60 % 60:02}:{rest % 60:02} GMT"
-
-
-def stamp(instant: float) -> str:
-    """Return a time as 14 digits, in UTC."""
-    day, rest = divmod(int(instant), _DAY)
-    return f"{_day(day)[1]}{rest // 3600:02}{rest // 60 % 60:02}{rest % 60:02}"
-
-
-def rfc3339(instant: float) -> bytes:
-    """Format a time in UTC, to the second."""
-    day, rest = divmod(int(instant), _DAY)
-    return b"%bT%02d:%02d:%02dZ" % (_day(day)[2], rest // 3600, rest // 60 % 60, rest % 60)
-
-
-@lru_cache(maxsize=4096)
-def _day(number: int) -> tuple[str, str, bytes]:
-    """Format the day with this number since the epoch in three ways: for HTTP dates, as 8 digits, and for RFC 3339."""
-    date = datetime.fromtimestamp(number * _DAY, UTC).strftime("%Y-%m-%d").zfill(10)
-    return formatdate(number * _DAY, usegmt=True)[:16], date.replace("-", ""), date.encode()
 
 
 class Dates(NamedTuple):
@@ -55,5 +27,16 @@ def dates_of(second: int) -> Dates:
 
     Pages that were fetched in the same second share one object.
     """
-    text = http_date(second)
-    return Dates(text, text.encode(), rfc3339(second), stamp(second))
+    day, rest = divmod(second, _DAY)
+    name, date = _day(day)
+    clock = f"{rest // 3600:02}:{rest // 60 % 60:02}:{rest % 60:02}"
+    http = f"{name} {clock} GMT"
+    stamp = date.replace("-", "") + clock.replace(":", "")
+    return Dates(http, http.encode(), f"{date}T{clock}Z".encode(), stamp)
+
+
+@lru_cache(maxsize=4096)
+def _day(number: int) -> tuple[str, str]:
+    """Format the day with this number since the epoch in two ways: for HTTP dates, and for RFC 3339."""
+    date = datetime.fromtimestamp(number * _DAY, UTC).strftime("%Y-%m-%d").zfill(10)
+    return formatdate(number * _DAY, usegmt=True)[:16], date

@@ -70,7 +70,9 @@ class Demand:
         weight = self._weight(now)
         count = self._counts.get(fingerprint)
         if count is None:
-            count = self._admit(fingerprint)
+            if len(self._counts) >= self.pages_max:
+                self._shrink()
+            count = self._from_sketch(fingerprint)
         self._counts[fingerprint] = count + weight
         self._dirty.add(fingerprint)
         self.requests += 1
@@ -120,12 +122,6 @@ class Demand:
         self._counts = {fingerprint: count for fingerprint, count in counts if count >= _FORGOTTEN}
         if self._sketch is not None:
             self._sketch /= weight
-
-    def _admit(self, fingerprint: int) -> float:
-        """Make room for a page in the exact table, and return the page's count in the sketch."""
-        if len(self._counts) >= self.pages_max:
-            self._shrink()
-        return self._from_sketch(fingerprint)
 
     def _shrink(self) -> None:
         """Move the quarter of the pages that has the smallest counts into the sketch."""

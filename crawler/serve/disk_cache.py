@@ -3,15 +3,11 @@
     file, a ring:   | newest | free ... | oldest | ... | newest but one |
     index:          16 bytes of a hash of the copy's place and digest -> offset, length, checksum
 
-A new body takes the place of the oldest bodies. The file has no name, so no other program sees the file, no
-backup copies the file, and the kernel frees its disk space when the server ends, even by SIGKILL. A server
-therefore starts with an empty cache, and nothing is synchronized to the disk.
-
-The page handler reads the body of a copy from this cache only after it has decided that the copy may be
+A new body takes the place of the oldest bodies. The file has no name, so the kernel frees its disk space when the
+server ends, even by SIGKILL. A server therefore starts with an empty cache, and nothing is synchronized to the
+disk. The page handler reads the body of a copy from this cache only after it has decided that the copy may be
 shown. An erased copy must leave the disk as well, so each change of the withdrawals empties the file
 (`CopyReader.open`).
-
-Once the file is full, a body is stored only at its second request (`AskedBefore`).
 """
 
 import errno

@@ -5,10 +5,9 @@
                                                                           or pages are fetched: rest on
 
 The answers are first prepared for clients that name this server by its address and accept no content coding,
-then for the clients that really come. A pass goes through all pages once. A pass ends early if both the cache
-on disk and the cache of heads in memory are full. A pass replaces no answer that a client has requested. A
-withdrawal empties the cache on disk, so all pages are prepared again after a withdrawal. While a crawl stores
-pages, further passes prepare the new pages of the crawl.
+then for the clients that really come. A pass goes through all pages once. A pass ends early if both caches are
+full. A pass replaces no answer that a client has requested. After a withdrawal, all pages are prepared again.
+While a crawl stores pages, further passes prepare the new pages of the crawl.
 """
 
 import asyncio

@@ -72,11 +72,6 @@ def passed_on(headers: Iterable[Field]) -> list[Field]:
     ]
 
 
-def first(headers: Iterable[Field], name: bytes) -> bytes:
-    """Return the first value of a field (`name` in lower case), or b"" if there is none."""
-    return next((value for field, value in headers if field.lower() == name), b"")
-
-
 @lru_cache(maxsize=256)
 def accepted(field: str) -> frozenset[bytes]:
     """Return those of the usual content codings that an Accept-Encoding field accepts.
@@ -138,13 +133,10 @@ def still_matches(if_match: str, if_unmodified_since: float | None, etag: str, m
 
 def head(status: int, reason: str, fields: Iterable[Field]) -> bytes:
     """Return the status line and the fields as bytes to send, without the final empty line."""
-    return b"HTTP/1.1 %d %s\r\n%s" % (status, _reason(reason), lines(fields))
+    text = BAD_VALUE.sub(b"", reason.encode("latin-1", "replace"))[:256]
+    return b"HTTP/1.1 %d %s\r\n%s" % (status, text, lines(fields))
 
 
 def lines(fields: Iterable[Field]) -> bytes:
     """Return the fields as bytes to send."""
     return b"".join([b"%s: %s\r\n" % field for field in fields])
-
-
-def _reason(text: str) -> bytes:
-    return BAD_VALUE.sub(b"", text.encode("latin-1", "replace"))[:256]

@@ -50,14 +50,15 @@ class HttpError(Exception):
     """An error response: a status, a JSON object with the reason, and additional header `fields`.
 
     Such an error is expected: it is caused by the client or by the state of the crawl.
-
     """
 
-    def __init__(self, status: int, state: str, why: str, **more: object) -> None:
+    def __init__(
+        self, status: int, state: str, why: str, *, fields: tuple[tuple[str, str], ...] = (), **more: object
+    ) -> None:
         super().__init__(f"{status} {state}: {why}")
         self.status = status
         self.body = {"state": state, "why": why, **more}
-        self.fields: tuple[tuple[str, str], ...] = ()
+        self.fields = fields
 
     def content(self) -> bytes:
         """Return the JSON text."""

@@ -441,16 +441,14 @@ class HttpListener:
             )
         except OSError as error:
             raise cannot_listen(*address, key, error) from error
-        self._sockets.append(server)
+        self._add(server)
         self.address = server.sockets[0].getsockname()[:2]
-        self._sweep_from_now_on()
 
     async def start_on(self, sock: socket.socket) -> None:
         """Accept clients on a socket that already listens, including the clients in its queue."""
         server = await asyncio.get_running_loop().create_server(self._connection, sock=sock, backlog=BACKLOG)
-        self._sockets.append(server)
+        self._add(server)
         self.address = sock.getsockname()[:2]
-        self._sweep_from_now_on()
 
     async def start_unix(self, folder: Path, name: str) -> None:
         """Also listen on a Unix socket for sibling processes. Replace a socket that a dead process has left."""
@@ -460,10 +458,10 @@ class HttpListener:
         with short_path(folder, name) as path:
             made.bind(path)
         (folder / name).chmod(0o600)
-        self._sockets.append(await loop.create_unix_server(self._connection, sock=made))
-        self._sweep_from_now_on()
+        self._add(await loop.create_unix_server(self._connection, sock=made))
 
-    def _sweep_from_now_on(self) -> None:
+    def _add(self, server: asyncio.AbstractServer) -> None:
+        self._sockets.append(server)
         if self._sweeper is None:
             self._sweeper = asyncio.get_running_loop().create_task(self._sweep())
 

@@ -5,9 +5,8 @@
 
 The key K proves that the sender owns the site, because the file `http://H/K.txt` contains the key. (Instead,
 a file L on the same host may contain the key, for URLs below L's directory.) The crawl fetches the file
-politely, once per host and day. Until the file has been fetched, the answer is 202, and the URLs wait in
-memory and in the store. All waiting URLs together may use `pending_bytes_max` bytes, and the URLs of one site
-may use 1/`SITE_PART` of that. So the notices of other sites are still accepted if the key file of one site
+politely, once per host and day. All waiting URLs together may use `pending_bytes_max` bytes, and the URLs of one
+site may use 1/`SITE_PART` of that. So the notices of other sites are still accepted if the key file of one site
 never arrives. If a file is missing or lacks the key, it is fetched again for the first notice after
 `REFUSED_AGE_MAX`.
 
@@ -25,7 +24,7 @@ import msgspec
 
 from crawler.records import UNDECODABLE
 from crawler.serve.http_error import HttpError
-from crawler.urls.canonical import canonical, hostname
+from crawler.urls.canonical import authority, canonical, hostname
 from crawler.urls.suffixes import registrable_domain
 
 KEY_AGE_MAX = 86_400.0  # number of seconds for which a key file that contains the key is trusted
@@ -96,21 +95,13 @@ def _notice(host: str, key: str, location: str, raw_urls: list[str]) -> Notice:
     if not all(url is not None and hostname(url) == host for url in urls):
         raise HttpError(422, "refused", f"all URLs must be on the host {host}")
     whole = tuple(url for url in urls if url is not None)
-    place = (
-        canonical(location)
-        if location
-        else f"{whole[0].partition('://')[0]}://{_authority(whole[0])}/{key}.txt"
-    )
+    place = canonical(location) if location else f"{authority(whole[0])}/{key}.txt"
     if place is None or hostname(place) != host:
         raise HttpError(422, "refused", f"keyLocation must be a URL on the host {host}")
     folder = urlsplit(place).path.rpartition("/")[0] + "/"
     if not all(urlsplit(url).path.startswith(folder) for url in whole):
         raise HttpError(422, "refused", f"the key file is valid only for URLs below {folder}")
     return Notice(host, key, place, whole)
-
-
-def _authority(url: str) -> str:
-    return url.partition("://")[2].partition("/")[0]
 
 
 def contains(text: bytes | None, key: str) -> bool:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator
 from urllib.parse import quote
 
 from crawler.records import Capture
-from crawler.serve.dates import dates_of, http_date
+from crawler.serve.dates import dates_of
 from crawler.serve.header_fields import Field
 
 _PLAIN = re.compile(r"[-.0-9:A-Z_a-z/~]*")  # text that `quote` would not change
@@ -72,14 +72,14 @@ def timemap(base: str, url: str, oldest_first: Iterable[Capture]) -> Iterator[by
     safe = _in_link(url)
     span = ""
     if captures:
-        first, last = http_date(int(captures[0].fetched_at)), http_date(int(captures[-1].fetched_at))
+        first, last = (dates_of(int(captures[at].fetched_at)).http for at in (0, -1))
         span = f'; from="{first}"; until="{last}"'
     yield (f'<{base}/timemap/link/{safe}>; rel="self"; type="application/link-format"{span},\n').encode()
     yield f'<{safe}>; rel="original",\n'.encode()
     yield f'<{base}/timegate/{safe}>; rel="timegate"'.encode()
     for number, capture in enumerate(captures):
         rel = _relation(number, len(captures))
-        date = http_date(int(capture.fetched_at))
+        date = dates_of(int(capture.fetched_at)).http
         yield (f',\n<{base}{page_path(url, capture.fetched_at)}>; rel="{rel}"; datetime="{date}"').encode()
     yield b"\n"
 

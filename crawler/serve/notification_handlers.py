@@ -2,7 +2,6 @@
 
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Protocol
-from urllib.parse import parse_qsl
 
 import msgspec
 
@@ -13,7 +12,7 @@ from crawler.serve.http_server import json_reply
 from crawler.serve.interfaces import ServedCrawl
 from crawler.serve.page_handler import OwnedByOther
 from crawler.serve.reply import Reply
-from crawler.serve.request_parsing import ParsedRequest, Route
+from crawler.serve.request_parsing import ParsedRequest, Route, query_fields
 from crawler.serve.signal_handler import Signal, SignalHandler, parse
 from crawler.serve.websub import Subscriptions, slot_of
 
@@ -88,10 +87,10 @@ class NotificationHandlers:
         method = request.method
         if asked.door is Route.SIGNAL:
             if method != "POST":
-                raise _only("POST")
+                raise HttpError(405, "bad_request", "only POST", fields=(("Allow", "POST"),))
             said = await self.signals.handle(*parse(body, self.signals.urls_max), self._now())
             return json_reply(200, msgspec.json.encode(said) + b"\n")
-        fields = _fields(request.raw_path)
+        fields = query_fields(request.raw_path.partition("?")[2])
         if asked.door is Route.INDEXNOW:
             posted = method == "POST"
             limit = self._config.signal_urls_max
@@ -143,19 +142,3 @@ class NotificationHandlers:
         links = self._item_links(body, subscription.topic)[: self._config.signal_urls_max]
         said = await self.signals.handle(links, f"websub:{subscription.hub}", self._now(), whole=True)
         return json_reply(202, msgspec.json.encode(said) + b"\n")
-
-
-def _fields(target: str) -> dict[str, str]:
-    try:
-        pairs = parse_qsl(
-            target.partition("?")[2], keep_blank_values=True, max_num_fields=16, errors="strict"
-        )
-    except ValueError:
-        raise HttpError(400, "bad_request", "the query cannot be parsed") from None
-    return dict(reversed(pairs))
-
-
-def _only(methods: str) -> HttpError:
-    refusal = HttpError(405, "bad_request", f"only {methods}")
-    refusal.fields = (("Allow", methods),)
-    return refusal

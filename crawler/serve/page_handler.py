@@ -11,7 +11,7 @@ store, the record of a cached answer is read once to check that it is unchanged.
 """
 
 import math
-from collections.abc import Hashable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -29,7 +29,7 @@ from crawler.serve.conditions import conditional
 from crawler.serve.dates import dates_of
 from crawler.serve.disk_cache import BODY_BYTES_MIN, open_disk_cache
 from crawler.serve.http_error import HttpError
-from crawler.serve.interfaces import Ahead, AheadState, Located, ServedCrawl
+from crawler.serve.interfaces import AheadState, Located, ServedCrawl
 from crawler.serve.reply import Reply
 from crawler.serve.representation import CopyForm, Rewriter, represent, represent_view
 from crawler.serve.request_parsing import ParsedRequest, Route, accept_datetime
@@ -120,7 +120,7 @@ class PageHandler:
         form = self.latest_form = plain_form
         if asked.at is not None or asked.rewrite or asked.static:
             form = replace(form, at=asked.at, rewrite=asked.rewrite, static=asked.static)
-        shown = self._shown(located.archive, located, asked, form)
+        shown = self._shown(located, asked, form)
         self._check_allowed(asked.url)
         reply = self._made_at_once(shown, client_headers, conditions, now)
         if shown.counted:
@@ -148,28 +148,25 @@ class PageHandler:
             DamageError: the stored bytes cannot be read.
         """
         located = self._crawl.locate(asked.url)
-        archive = located.archive
-        if archive is None:
+        if located.archive is None:
             raise OwnedByOther(located.owner)
         if asked.door is Route.TIMEMAP:
-            return self._timemap(archive, located, asked.url, client_headers.base)
+            return self._timemap(located.archive, located.fingerprint, asked.url, client_headers.base)
         if asked.door is Route.VIEW:
-            return self._view(archive, located, asked, client_headers)
+            return self._view(located, asked, client_headers)
         self._count(located, client_headers)
         if asked.door is Route.TIMEGATE:
-            return self._timegate(archive, located, asked, client_headers)
+            return self._timegate(located, asked, client_headers)
         proxied = asked.door is Route.PROXY
         at = _accepted_instant(client_headers) if proxied else asked.at
         form = replace(
             client_headers.form, at=at, rewrite=asked.rewrite, static=asked.static, proxied=proxied
         )
-        shown = self._shown(archive, located, asked, form)
+        shown = self._shown(located, asked, form)
         self._check_allowed(asked.url)
         return self._copy(asked, client_headers.headers, now, shown, located)
 
-    def _shown(
-        self, archive: Archive, located: Located, asked: ParsedRequest, form: CopyForm
-    ) -> CachedResponse:
+    def _shown(self, located: Located, asked: ParsedRequest, form: CopyForm) -> CachedResponse:
         """Return the copy and its representation, cached or newly built.
 
         If the representation is new, `_conditional` caches it later.
@@ -177,22 +174,13 @@ class PageHandler:
         Raises:
             HttpError: there is no copy, or it may not be shown.
         """
-        key = located.fingerprint, form
         for cache in (self.response_cache, self.head_cache):
-            shown = cache.find(key)
+            shown = cache.find((located.fingerprint, form))
             if shown is not None and _is_current(shown):
                 cache.use(shown)
                 return shown
         self.response_cache.misses += 1
-        return self._built(archive, located, asked, form, key)
-
-    def _built(
-        self, archive: Archive, located: Located, asked: ParsedRequest, form: CopyForm, key: Hashable
-    ) -> CachedResponse:
-        writes, revision, releases = archive.store.writes, archive.withdrawals.revision, archive.releases
-        shown = self._show(archive, located, asked, form, key)
-        shown.writes, shown.revision, shown.releases = writes, revision, releases
-        return shown
+        return self._built(located, asked, form)
 
     def has_room(self) -> bool:
         """Return whether a cache can take more prepared answers without dropping others."""
@@ -205,14 +193,14 @@ class PageHandler:
         The head is kept only if the body can be read again from the archive, and is not too long for memory.
         """
         located = self._crawl.locate(url)
-        archive, key = located.archive, (located.fingerprint, form)
-        if archive is None:
+        key = located.fingerprint, form
+        if located.archive is None:
             return
         found = self.response_cache.find(key) or self.head_cache.find(key)
         if found is not None and _is_current(found):
             return
         try:
-            shown = self._built(archive, located, ParsedRequest(Route.PAGE, url=url), form, key)
+            shown = self._built(located, ParsedRequest(Route.PAGE, url=url), form)
             self._check_allowed(url)
             shown.ready.prepare()
         except (HttpError, CrawlerError):  # a client that asks for the page gets the error
@@ -251,24 +239,27 @@ class PageHandler:
             self._crawl.note_request(located.fingerprint)
 
     def _chosen(
-        self, archive: Archive, asked: ParsedRequest, fingerprint: int, at: float | None, proof: bytes
-    ) -> tuple[PageRecord | None, Capture | None]:
-        """Return the URL's record and the copy for the time `at`; each may be None.
-
-        `proof` is the stored value from which the record is decoded, or b"" if there is none.
+        self, located: Located, asked: ParsedRequest, at: float | None, base: str
+    ) -> tuple[bytes, PageRecord | None, Capture]:
+        """Return the URL's record, as it is stored (b"" if there is none) and decoded, and the copy for the time `at`.
 
         Raises:
-            HttpError: 451, no copy of this page may be shown.
+            HttpError: there is no copy, or no copy of this page may be shown (451).
         """
+        archive, fingerprint = located.archive, located.fingerprint
+        assert archive is not None
+        proof = archive.store.get(record_key(fingerprint)) or b""
         record = unpack_record(record_key(fingerprint), proof) if proof else None
         if at is None:
             capture = archive.newest_capture(fingerprint, record)
         else:
             capture = copy_selection.nearest_copy(archive.captures(fingerprint), at)
         copy_selection.check_shown(record, capture, archive.withdrawn(fingerprint, asked.url, capture))
-        if capture is not None and (why := self._refusal(archive, fingerprint, capture, record)):
+        if capture is None:
+            raise self._missing(asked, located, base)
+        if why := self._refusal(archive, fingerprint, capture, record):
             raise HttpError(451, "consent", why)
-        return record, capture
+        return proof, record, capture
 
     def _refusal(
         self, archive: Archive, fingerprint: int, capture: Capture, record: PageRecord | None
@@ -279,23 +270,16 @@ class PageHandler:
             found = self._use_rule.refusal(archive.store, fingerprint, capture, record)
         return "" if found is None else found.why
 
-    def _show(
-        self,
-        archive: Archive,
-        located: Located,
-        asked: ParsedRequest,
-        form: CopyForm,
-        key: Hashable,
-    ) -> CachedResponse:
+    def _built(self, located: Located, asked: ParsedRequest, form: CopyForm) -> CachedResponse:
         """Choose a copy and build its representation.
 
         Raises:
             HttpError: there is no copy, or it may not be shown.
         """
-        proof = archive.store.get(record_key(located.fingerprint)) or b""
-        record, capture = self._chosen(archive, asked, located.fingerprint, form.at, proof)
-        if capture is None:
-            raise self._missing(asked, located, form.base)
+        archive = located.archive
+        assert archive is not None
+        writes, revision, releases = archive.store.writes, archive.withdrawals.revision, archive.releases
+        proof, record, capture = self._chosen(located, asked, form.at, form.base)
         if form.static:
             capture = static_form(capture)
         copy = self.copies.open(archive, capture)
@@ -312,7 +296,10 @@ class PageHandler:
         tried_at = None
         if form.at is None and record is not None and record.state is PageState.STORED:
             tried_at = record.fetched_at
-        return CachedResponse(key, located, 0, proof, tried_at, capture.fetched_at, ready)
+        key = located.fingerprint, form
+        return CachedResponse(
+            key, located, revision, proof, tried_at, capture.fetched_at, ready, writes, releases
+        )
 
     def _consent_line(self, archive: Archive, fingerprint: int, digest: bytes) -> bytes:
         """Return the header line that states the consent in a receipt, or b"" if there is none.
@@ -329,32 +316,22 @@ class PageHandler:
                 self._consent_lines[digest] = line
         return line
 
-    def _view(
-        self, archive: Archive, located: Located, asked: ParsedRequest, client_headers: ClientHeaders
-    ) -> Reply:
+    def _view(self, located: Located, asked: ParsedRequest, client_headers: ClientHeaders) -> Reply:
         """Return the picture that a browser took of a copy. If the copy is withheld, so is the picture."""
-        proof = archive.store.get(record_key(located.fingerprint)) or b""
-        _, capture = self._chosen(archive, asked, located.fingerprint, asked.at, proof)
-        if capture is None:
-            raise self._missing(asked, located, client_headers.base)
+        _, _, capture = self._chosen(located, asked, asked.at, client_headers.base)
         self._check_allowed(asked.url)
-        picture = archive.view(capture)
+        assert located.archive is not None
+        picture = located.archive.view(capture)
         if not picture:
             why = "no browser took a picture of this copy (render.screenshot)"
             raise HttpError(404, "no_picture", why, url=asked.url)
         ready = represent_view(picture, capture)
         return conditional(ready, client_headers.headers, b"", capture.fetched_at)
 
-    def _timegate(
-        self, archive: Archive, located: Located, asked: ParsedRequest, client_headers: ClientHeaders
-    ) -> Reply:
+    def _timegate(self, located: Located, asked: ParsedRequest, client_headers: ClientHeaders) -> Reply:
         """Redirect to the copy nearest to Accept-Datetime (RFC 7089, 4.2.1)."""
-        base = client_headers.base
-        proof = archive.store.get(record_key(located.fingerprint)) or b""
-        instant = _accepted_instant(client_headers)
-        _, capture = self._chosen(archive, asked, located.fingerprint, instant, proof)
-        if capture is None:
-            raise self._missing(asked, located, base)
+        base, instant = client_headers.base, _accepted_instant(client_headers)
+        _, _, capture = self._chosen(located, asked, instant, base)
         self._check_allowed(asked.url)
         fields = memento.redirect_fields(base, asked.url, capture.fetched_at)
         return Reply(302, header_fields.head(302, "Found", fields), 0, b"")
@@ -363,13 +340,16 @@ class PageHandler:
         """Queue a page that has no copy if the client requests this. Return the error."""
         ahead = self._crawl.request_fetch(asked.url, located.fingerprint) if asked.refresh else None
         if ahead is not None and ahead.state in _AHEAD:
-            return _said_ahead(ahead)
+            status, wait = _AHEAD[ahead.state], str(math.ceil(ahead.wait))
+            retry = (("Retry-After", wait),) if ahead.wait > 0.0 else ()
+            return HttpError(status, ahead.state, ahead.why, fields=retry, queued=ahead.queued)
         state, why = self._crawl.missing(asked.url, located.fingerprint)
-        refusal = HttpError(404, state, why, url=asked.url)
+        fields: tuple[tuple[str, str], ...] = ()
+        if asked.door in (Route.TIMEGATE, Route.PROXY):
+            fields = ("Vary", "Accept-Datetime"), ("Link", memento.link_field(base, asked.url))
+        refusal = HttpError(404, state, why, fields=fields, url=asked.url)
         if ahead is not None:
             refusal.body["refresh"] = ahead.state
-        if asked.door in (Route.TIMEGATE, Route.PROXY):
-            refusal.fields = (("Vary", "Accept-Datetime"), ("Link", memento.link_field(base, asked.url)))
         return refusal
 
     def _copy(
@@ -411,26 +391,23 @@ class PageHandler:
             refusal.body["queued"] = self._crawl.request_fetch(asked.url, located.fingerprint).queued
             raise
 
-    def _timemap(self, archive: Archive, located: Located, url: str, base: str) -> Reply:
+    def _timemap(self, archive: Archive, fingerprint: int, url: str, base: str) -> Reply:
         """Return the list of copies; 404 if there are none."""
         captures, refusal = [], ""
-        record = Archive.record(archive, located.fingerprint)
-        for capture in archive.captures(located.fingerprint):
-            if why := self._refusal(archive, located.fingerprint, capture, record):
+        record = Archive.record(archive, fingerprint)
+        for capture in archive.captures(fingerprint):
+            if why := self._refusal(archive, fingerprint, capture, record):
                 refusal = refusal or why
                 continue
             captures.append(capture)
             if len(captures) >= copy_selection.CAPTURES_MAX:
                 break
-        copy_selection.check_shown(
-            record,
-            captures[0] if captures else None,
-            archive.withdrawn(located.fingerprint, url),
-        )
+        newest = captures[0] if captures else None
+        copy_selection.check_shown(record, newest, archive.withdrawn(fingerprint, url))
         if not captures and refusal:
             raise HttpError(451, "consent", refusal)
         if not captures:
-            state, why = self._crawl.missing(url, located.fingerprint)
+            state, why = self._crawl.missing(url, fingerprint)
             raise HttpError(404, state, why, url=url)
         self._check_allowed(url)
         body = b"".join(memento.timemap(base, url, reversed(captures)))
@@ -484,13 +461,6 @@ _AHEAD = {
     AheadState.RETIRED: 410,
     AheadState.FULL: 503,
 }
-
-
-def _said_ahead(ahead: Ahead) -> HttpError:
-    refusal = HttpError(_AHEAD[ahead.state], ahead.state, ahead.why, queued=ahead.queued)
-    if ahead.wait > 0.0:
-        refusal.fields = (("Retry-After", str(math.ceil(ahead.wait))),)
-    return refusal
 
 
 def _accepted_instant(client_headers: ClientHeaders) -> float | None:

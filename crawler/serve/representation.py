@@ -7,18 +7,13 @@ A copy has up to four representations, each with its own entity tag:
     decoded      the client does not accept its coding, or requests a range  "<digest>-d"
     rewritten    links point to /page                                      "<digest>-r"
 
-The Location of a stored redirect is changed to lead to the stored copy of its target, as of the same time, so
-that a reader stays within the stored copies. If the client uses the server as a proxy, the Location is the
-target itself, which the client requests through the proxy. A copy whose server said nothing about caching
-gets `Cache-Control: no-cache`. Without this field, a cache would derive a lifetime from Last-Modified (RFC
-9111, 4.2.2). For a copy of last year, this lifetime would be several weeks or more.
+A copy whose server said nothing about caching gets `Cache-Control: no-cache`. Without this field, a cache would
+derive a lifetime from Last-Modified (RFC 9111, 4.2.2). For a copy of last year, this lifetime would be several
+weeks or more.
 
 A `Representation` holds the header fields that are the same in every reply. Once the body is needed, the
 `Representation` also holds the body if it is short. A `Representation` may be cached and sent again. The age,
 the probability of being fresh and the date are added each time a `Representation` is sent.
-
-The compressed body consists of the bytes in the segment, so nothing is compressed or inflated for it
-(`pages/gzip_members.py`).
 """
 
 from collections.abc import Callable, Sequence
@@ -190,6 +185,7 @@ def represent(
     line = header_fields.head(status, copy.head.reason, ())
     ready.fields_at = len(line)
     ready.lasting_at = len(line) + len(passed.of_body) + len(coding)
+    links = memento.link_field(form.base, capture.url, capture.fetched_at).encode("latin-1", "replace")
     location = _location(copy, capture.url, form) if status in REDIRECT_STATUSES else b""
     ready.head = b"".join(
         (
@@ -200,7 +196,7 @@ def represent(
             note,
             b"" if passed.has_lifetime else b"Cache-Control: no-cache\r\n",
             b"ETag: %b\r\nLast-Modified: %b\r\nMemento-Datetime: %b\r\nX-Crawled-At: %b\r\nLink: %b\r\n"
-            % (ready.etag.encode(), dates.field, dates.field, dates.rfc3339, _link(form, capture)),
+            % (ready.etag.encode(), dates.field, dates.field, dates.rfc3339, links),
             vary,
             b"Accept-Ranges: bytes\r\n",
             sandbox,
@@ -254,10 +250,6 @@ def _digest(capture: Capture) -> str:
     if capture.dom_length:  # the DOM may differ although the answer of the server is the same
         return f"{capture.segment}-{capture.offset}"
     return capture.digest.hex() or f"{capture.segment}-{capture.offset}"
-
-
-def _link(form: CopyForm, capture: Capture) -> bytes:
-    return memento.link_field(form.base, capture.url, capture.fetched_at).encode("latin-1", "replace")
 
 
 def _rewrite(ready: Representation, rewriter: Rewriter, passed: PassedLines, url: str) -> bytes:

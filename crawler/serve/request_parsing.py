@@ -88,10 +88,8 @@ def _parse(target: str) -> ParsedRequest:
     path, _, query = target.partition("?")
     if path == "/":
         return ParsedRequest(Route.FRONT)
-    if path == "/page":
-        return _page(query)
-    if path == "/view":
-        return _view(query)
+    if path in ("/page", "/view"):
+        return _page(Route(path[1:]), query)
     if target.startswith("/timegate/"):
         return ParsedRequest(Route.TIMEGATE, url=_url(_embedded(target[len("/timegate/") :])))
     if target.startswith("/timemap/link/"):
@@ -117,19 +115,22 @@ def _proxy(target: str) -> ParsedRequest:
     return ParsedRequest(Route.PROXY, url=_url(target))
 
 
-def _page(query: str) -> ParsedRequest:
+def _page(door: Route, query: str) -> ParsedRequest:
     if match := _ONLY_A_URL.fullmatch(query):
-        return ParsedRequest(Route.PAGE, url=_url(match[1]))
-    fields = _fields(query)
+        return ParsedRequest(door, url=_url(match[1]))
+    fields = query_fields(query)
     if not fields.get("url"):
-        raise HttpError(400, "bad_request", "name the page: /page?url=URL, with the URL percent-encoded")
-    at, stale = fields.get("at"), fields.get("max-stale")
+        raise HttpError(400, "bad_request", f"name the page: /{door}?url=URL, with the URL percent-encoded")
+    at = instant(fields["at"]) if "at" in fields else None
+    if door is Route.VIEW:
+        return ParsedRequest(door, url=_url(fields["url"]), at=at)
+    stale = fields.get("max-stale")
     if stale is not None and not _SECONDS.fullmatch(stale):
         raise HttpError(400, "bad_request", "max-stale must be a number of seconds")
     return ParsedRequest(
-        Route.PAGE,
+        door,
         url=_url(fields["url"]),
-        at=None if at is None else instant(at),
+        at=at,
         max_stale=None if stale is None else float(stale),
         refresh=_flag(fields, "refresh"),
         rewrite=_flag(fields, "rewrite"),
@@ -137,24 +138,13 @@ def _page(query: str) -> ParsedRequest:
     )
 
 
-def _view(query: str) -> ParsedRequest:
-    fields = _fields(query)
-    if not fields.get("url"):
-        raise HttpError(400, "bad_request", "name the page: /view?url=URL, with the URL percent-encoded")
-    at = fields.get("at")
-    return ParsedRequest(Route.VIEW, url=_url(fields["url"]), at=None if at is None else instant(at))
-
-
-def _fields(query: str) -> dict[str, str]:
+def query_fields(query: str) -> dict[str, str]:
     """Return the fields of a query; if a field is repeated, return its first value."""
     try:
         pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=_FIELDS_MAX, errors="strict")
     except ValueError as error:
         raise HttpError(400, "bad_request", f"the query cannot be parsed: {error}") from None
-    fields: dict[str, str] = {}
-    for name, value in pairs:
-        fields.setdefault(name, value)
-    return fields
+    return dict(reversed(pairs))
 
 
 def _flag(fields: dict[str, str], name: str) -> bool:

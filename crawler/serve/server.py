@@ -1,11 +1,8 @@
 """The page server: answers GET with pages, and accepts notifications by POST; `page_handler.py` decides the answers."""
 
-import asyncio
 import logging
 import re
-import socket
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 
 from crawler.config import ServeConfig
 from crawler.config.forms import http_origin
@@ -23,13 +20,12 @@ from crawler.serve.http_server import (
     json_reply,
     read_body,
     whole,
-    whole_error,
 )
 from crawler.serve.page_handler import OwnedByOther, PageHandler
 from crawler.serve.reply import Reply
 from crawler.serve.request_parsing import ParsedRequest, Route, parse
 from crawler.serve.request_reader import ServedRequest
-from crawler.unix_sockets import short_path
+from crawler.serve.sibling_client import HOP
 
 log = logging.getLogger("crawler")
 
@@ -87,10 +83,6 @@ class PageServer:
         )
         return self.listener.address
 
-    async def start_on(self, listening: socket.socket) -> None:
-        """Accept clients on a socket that already listens."""
-        await self.listener.start_on(listening)
-
     async def close(self) -> None:
         await self.listener.close()
         self._handler.copies.close()
@@ -101,7 +93,7 @@ class PageServer:
         try:
             reply = await self._reply(request, connection)
         except OwnedByOther as elsewhere:
-            if self._forward is not None and _HOP not in request.headers:
+            if self._forward is not None and HOP not in request.headers:
                 passed_on = self._forward(elsewhere.owner, elsewhere.body)
                 if passed_on is not None:
                     return passed_on
@@ -147,7 +139,7 @@ class PageServer:
     async def _reply(self, request: ServedRequest, connection: ServedConnection) -> Reply:
         method = request.method
         if method not in ("GET", "HEAD", "POST"):
-            raise _not_allowed("GET, HEAD")
+            raise _not_allowed()
         target = request.raw_path
         host = ""
         if target[:1] == "/":
@@ -158,7 +150,7 @@ class PageServer:
                 request.headers, host, "a page of another origin may not request fetches"
             )
         if method == "POST" and asked.door in _READS:
-            raise _not_allowed("GET, HEAD")
+            raise _not_allowed()
         if asked.door in _PAGES:
             base = f"http://{host}" if host else http_origin(*self.listener.address)
             client_headers = read_fields(request.headers, base)
@@ -168,7 +160,8 @@ class PageServer:
         if asked.door is Route.FRONT:
             return front_page()
         if asked.door in (Route.HEALTHZ, Route.READYZ):
-            return self._health(asked.door)
+            why = self._ready() if asked.door is Route.READYZ else ""
+            return json_reply(503 if why else 200, b'{"ok": %s}\n' % (b"false" if why else b"true"))
         if self._receive is None:
             raise HttpError(503, "at_rest", "notifications are not accepted while the crawl is not running")
         body = b""
@@ -183,107 +176,12 @@ class PageServer:
         if _PLAIN_LINE.fullmatch(request.raw[:line_end]):
             self._client_headers.put(request.raw[line_end:], client_headers)
 
-    def _health(self, door: Route) -> Reply:
-        why = self._ready() if door is Route.READYZ else ""
-        return json_reply(503 if why else 200, b'{"ok": %s}\n' % (b"false" if why else b"true"))
-
 
 _PLAIN_LINE = re.compile(rb"GET (/page\?[!\"$-~]{1,500}) HTTP/1\.1")
 _PAGES = (Route.PAGE, Route.VIEW, Route.PROXY, Route.TIMEGATE, Route.TIMEMAP)
 _READS = (*_PAGES, Route.FRONT, Route.HEALTHZ, Route.READYZ)
 
 
-def _not_allowed(methods: str) -> HttpError:
-    refusal = HttpError(405, "bad_request", f"only {methods} allowed; the server never fetches for a client")
-    refusal.fields = (("Allow", methods),)
-    return refusal
-
-
-_HOP = "X-Crawler-Hop"  # marks a request that a sibling forwarded; such a request is never forwarded again
-SOCKET = "serve.sock"
-# maximum number of seconds until the owner's first byte arrives; the owner is on a nearby network
-CONNECT_TIMEOUT = 5.0
-SILENCE_TIMEOUT = 30.0  # maximum number of seconds without a byte of the owner's answer
-
-
-Connect = Callable[[], Awaitable[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]
-
-
-def forward_to_sibling(folder: Path, body: bytes = b"") -> "Forwarded":
-    """Forward a request to the process of this machine with the folder `folder`; stream its answer."""
-
-    async def connect() -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        with short_path(folder, SOCKET) as path:
-            return await asyncio.open_unix_connection(path)
-
-    return Forwarded(folder.name, connect, body)
-
-
-def forward_to_node(name: str, address: tuple[str, int], body: bytes = b"") -> "Forwarded":
-    """Forward a request to the node whose page server listens at `address`; stream its answer."""
-    return Forwarded(name, lambda: asyncio.open_connection(*address), body)
-
-
-class Forwarded(Sending):
-    """The answer of the process `owner`, which receives the request over a separate connection."""
-
-    def __init__(self, owner: str, connect: Connect, body: bytes = b"") -> None:
-        super().__init__(Reply(200, b"", 0), close=True)
-        self._body = body
-        self._owner = owner
-        self._connect = connect
-
-    def _head(self, request: ServedRequest) -> bytes:
-        """Return the head of the forwarded request.
-
-        The head makes the sibling close the connection after the answer.
-        """
-        kept = [
-            f"{name}: {value}"
-            for name, value in request.headers.items()
-            if name.lower() not in _NOT_PASSED_ON
-        ]
-        lines = [
-            f"{request.method} {request.raw_path} HTTP/1.1",
-            *kept,
-            *([f"Content-Length: {len(self._body)}"] if request.method == "POST" else []),
-            f"{_HOP}: 1",
-            "Connection: close",
-            "",
-            "",
-        ]
-        return "\r\n".join(lines).encode("utf-8", "surrogateescape") + self._body
-
-    async def write(self, request: ServedRequest) -> None:
-        """Stream the owner's answer to the client."""
-        writer, began = None, False
-        try:
-            async with asyncio.timeout(CONNECT_TIMEOUT):
-                reader, writer = await self._connect()
-                writer.write(self._head(request))
-                data = await reader.read(1 << 16)
-            while data:
-                self._connection.write(data)
-                began = True
-                await self._connection.room()
-                async with asyncio.timeout(SILENCE_TIMEOUT):
-                    data = await reader.read(1 << 16)
-        except (OSError, TimeoutError) as error:
-            if began or self._connection.gone:
-                raise ConnectionResetError(str(error)) from error  # the client gets a truncated body
-            cause = getattr(error, "strerror", None) or "no answer in time"
-            why = f"process {self._owner}, which has the page, does not answer: {cause}"
-            self._connection.write(whole_error(HttpError(503, "elsewhere", why)))
-        finally:
-            if writer is not None:
-                writer.close()
-
-
-_NOT_PASSED_ON = (
-    "connection",
-    "keep-alive",
-    "proxy-connection",
-    "transfer-encoding",
-    "content-length",
-    "expect",
-)
+def _not_allowed() -> HttpError:
+    why = "only GET, HEAD allowed; the server never fetches for a client"
+    return HttpError(405, "bad_request", why, fields=(("Allow", "GET, HEAD"),))

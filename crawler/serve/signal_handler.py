@@ -75,23 +75,18 @@ class SignalHandler:
         if raw_urls and (not passed or (whole and passed < len(raw_urls))):
             self._buckets.give_back(source, own)
             self._all.give_back("", passed)
-            raise _too_many(len(raw_urls))
+            raise HttpError(
+                429,
+                "too_many",
+                "too many signals from this source or from all sources together; send these again later",
+                fields=(("Retry-After", str(RETRY_AFTER)),),
+                urls=len(raw_urls),
+            )
         self._buckets.give_back(source, own - passed)
         said = await self._signal(raw_urls[:passed], source) if passed else Signalled()
         if passed < len(raw_urls):
             said.refuse("too_many", len(raw_urls) - passed)
         return said
-
-
-def _too_many(n: int) -> HttpError:
-    refusal = HttpError(
-        429,
-        "too_many",
-        "too many signals from this source or from all sources together; send these again later",
-        urls=n,
-    )
-    refusal.fields = (("Retry-After", str(RETRY_AFTER)),)
-    return refusal
 
 
 def parse(body: bytes, urls_max: int) -> tuple[list[str], str]:

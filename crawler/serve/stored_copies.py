@@ -9,7 +9,9 @@ system call if it has at most `MEMBER_BYTES_MAX` bytes. Longer members, and memb
 or earlier versions, are read piece by piece. So a body of any size needs only the memory of a few pieces.
 """
 
+import os
 import sys
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -17,18 +19,73 @@ import msgspec
 from msgspec.structs import replace
 
 from crawler.errors import DamageError
-from crawler.pages import gzip_members, stored_bodies
+from crawler.pages import gzip_members, segments, stored_bodies
 from crawler.pages.archive import Archive
 from crawler.pages.captures import shown_fields
 from crawler.pages.gzip_members import MemberParts
 from crawler.records import Capture
 from crawler.serve.disk_cache import DiskCache, KeptBody
-from crawler.serve.segment_files import SegmentFiles
 from crawler.serve.stored_head import StoredHead, of_fields, parse_head
 
 MEMBER_BYTES_MAX = 64 << 10  # longer members are read piece by piece
+_CHECK_INTERVAL = 256  # number of reads between two checks for deleted files
 
 Pieces = Callable[[], Iterator[bytes]]
+
+
+class SegmentFiles:
+    """Descriptors of at most `files_max` segments. The least recently used descriptor is closed first.
+
+    Reading a copy of an open segment takes one system call. An open descriptor of a segment stays valid, because a
+    segment grows only at its end, is renamed only once, and has its erased records overwritten in place. Only
+    `crawler ship` and the cleaning of old copies delete segments. Descriptors of deleted files are closed within
+    `_CHECK_INTERVAL` reads, because an open descriptor keeps the disk space of its file in use.
+    """
+
+    def __init__(self, files_max: int) -> None:
+        self._files_max = files_max
+        self._open: OrderedDict[tuple[Path, str], int] = OrderedDict()
+        self._reads = 0
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def read(self, folder: Path, segment: str, length: int, offset: int) -> bytes:
+        """Return `length` bytes of a segment, finished or still open; return fewer at the end of the segment.
+
+        Raises:
+            DamageError: there is no such segment, or it cannot be read.
+        """
+        self._reads += 1
+        if self._reads % _CHECK_INTERVAL == 0:
+            self._close_deleted()
+        key = folder, segment
+        file = self._open.get(key)
+        if file is None:
+            file = self._enter(key)
+        elif len(self._open) > 1:
+            self._open.move_to_end(key)
+        try:
+            return os.pread(file, length, offset)
+        except OSError as error:
+            raise DamageError(f"{folder / segment}: {error.strerror}") from error
+
+    def _enter(self, key: tuple[Path, str]) -> int:
+        file = segments.open_segment(*key)
+        self._open[key] = file
+        if len(self._open) > self._files_max:
+            os.close(self._open.popitem(last=False)[1])
+        return file
+
+    def _close_deleted(self) -> None:
+        for key, file in list(self._open.items()):
+            if os.fstat(file).st_nlink == 0:
+                os.close(self._open.pop(key))
+
+    def close(self) -> None:
+        """Close all descriptors; `read` opens segments again."""
+        while self._open:
+            os.close(self._open.popitem()[1])
 
 
 class OpenedCopy(msgspec.Struct):
@@ -45,7 +102,10 @@ class OpenedCopy(msgspec.Struct):
 
 
 class StoredParts:
-    """The parts of a member in a segment. After `release`, they are read again when needed."""
+    """The parts of a member in a segment. After `release`, they are read again when needed.
+
+    The methods raise DamageError if the bytes are broken.
+    """
 
     __slots__ = (
         "_disk_cache", "_files", "_folder", "_length", "_offset", "_parts", "_segment", "gzip_length", "length",
@@ -69,19 +129,11 @@ class StoredParts:
         return KeptBody(self._disk_cache, place)
 
     def payload(self) -> Iterator[bytes]:
-        """Yield the payload.
-
-        Raises:
-            DamageError: the bytes are broken.
-        """
+        """Yield the payload."""
         yield self.start(self.length)
 
     def start(self, length: int) -> bytes:
-        """Return the first `length` bytes of the payload.
-
-        Raises:
-            DamageError: the bytes are broken.
-        """
+        """Return the first `length` bytes of the payload."""
         try:
             return self._whole().payload(length)
         except DamageError as error:

@@ -90,5 +90,5 @@ def passed_lines(fields: tuple[Field, ...]) -> PassedLines:
         tuple(codings_of(fields)),
         _values(fields, b"content-type"),
         only_value(_values(fields, b"location")),
-        header_fields.first(fields, b"refresh"),
+        next(iter(_values(fields, b"refresh")), b""),
     )

@@ -43,7 +43,6 @@ class Subscription(msgspec.Struct):
     topic: str
     secret: str
     until: float = 0.0
-    wanted: bool = True
     lease: float = LEASE_DEFAULT  # length of the granted lease, in seconds
     ask_at: float = 0.0
     tries: int = 0  # number of requests sent since the hub last verified the subscription
@@ -77,42 +76,38 @@ class Subscriptions:
     def __len__(self) -> int:
         return len(self._by_token)
 
-    def begin(self, hub: str, topic: str, callback: str, lease: float = LEASE_DEFAULT) -> dict[str, str]:
-        """Return the form that requests a subscription from a hub; `callback` is the callback URL without the token.
+    def want(self, topics: Iterable[tuple[str, str]]) -> None:
+        """Add a subscription for each (topic, hub) that has none yet. `due` will return the requests to send for them.
 
         Raises:
             HttpError: 429, the maximum number of subscriptions is reached.
         """
-        if len(self._by_token) >= SUBSCRIPTIONS_MAX:
-            raise HttpError(429, "too_many", f"at most {SUBSCRIPTIONS_MAX} subscriptions are possible")
-        token, secret = self._place + self._random(16).hex(), self._random(32).hex()
-        self._by_token[token] = Subscription(hub, topic, secret)
-        return self._form(token, callback, lease)
-
-    def _form(self, token: str, callback: str, lease: float) -> dict[str, str]:
-        subscription = self._by_token[token]
-        return {
-            "hub.mode": "subscribe",
-            "hub.topic": subscription.topic,
-            "hub.callback": f"{callback}/websub/{token}",
-            "hub.lease_seconds": str(int(lease)),
-            "hub.secret": subscription.secret,
-        }
-
-    def want(self, topics: Iterable[tuple[str, str]]) -> None:
-        """Add a subscription for each (topic, hub) that has none yet. `due` will return the requests to send for them."""
         known = {(each.topic, each.hub) for each in self._by_token.values()}
         for topic, hub in topics:
-            if (topic, hub) not in known:
-                self.begin(hub, topic, "")
+            if (topic, hub) in known:
+                continue
+            if len(self._by_token) >= SUBSCRIPTIONS_MAX:
+                raise HttpError(429, "too_many", f"at most {SUBSCRIPTIONS_MAX} subscriptions are possible")
+            token, secret = self._place + self._random(16).hex(), self._random(32).hex()
+            self._by_token[token] = Subscription(hub, topic, secret)
 
     def due(self, callback: str, now: float) -> list[tuple[str, dict[str, str]]]:
-        """Return the forms to send now, as (hub, form): for topics not verified yet and for leases about to end."""
+        """Return the forms to send now, as (hub, form): for topics not verified yet and for leases about to end.
+
+        `callback` is the callback URL without the token.
+        """
         forms = []
         for token, each in self._by_token.items():
-            if each.wanted and each.ask_at <= now:
+            if each.ask_at <= now:
                 each.asked(now)
-                forms.append((each.hub, self._form(token, callback, LEASE_DEFAULT)))
+                form = {
+                    "hub.mode": "subscribe",
+                    "hub.topic": each.topic,
+                    "hub.callback": f"{callback}/websub/{token}",
+                    "hub.lease_seconds": str(int(LEASE_DEFAULT)),
+                    "hub.secret": each.secret,
+                }
+                forms.append((each.hub, form))
         return forms
 
     def verify(self, token: str, fields: dict[str, str], now: float) -> str:
@@ -128,12 +123,9 @@ class Subscriptions:
         if mode == "denied":
             del self._by_token[token]
             return ""
-        if not fields.get("hub.challenge") or mode != ("subscribe" if subscription.wanted else "unsubscribe"):
+        if not fields.get("hub.challenge") or mode != "subscribe":
             raise HttpError(404, "unknown", "this subscription was not requested")
-        if mode == "unsubscribe":
-            del self._by_token[token]
-        else:
-            subscription.verified(_lease(fields.get("hub.lease_seconds", "")), now)
+        subscription.verified(_lease(fields.get("hub.lease_seconds", "")), now)
         return fields["hub.challenge"]
 
     def deliver(self, token: str, body: bytes, signature: str, now: float) -> Subscription | None:

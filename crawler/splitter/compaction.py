@@ -1,8 +1,4 @@
-"""Rewrites an outbox queue, while the peer is not connected.
-
-A queue is rewritten for one of two reasons. A queue that has become too long loses its repeated links. After
-`crawler retire`, no link is removed, but the queued links to retired URLs are marked. So the process that
-owns these URLs learns that they are known and not wanted.
+"""Rewrites an outbox queue, while the peer is not connected (`splitter/README.md`, "Unreachable peers").
 
 A worker thread reads the committed entries and chooses the links that are kept: all links, or in a long
 queue, those whose fingerprint did not occur earlier. The thread writes these links, in the order of their

@@ -29,12 +29,10 @@ may hold an older w_i. So in its own share of this part, a process uses, as its 
 that any peer might hold. The processes also send the levels of their refresh schedules, and each schedule
 adjusts its weight to the levels of the others.
 
-**Addresses.** Each process takes 1/N of the rate of an IP address. The rate depends on the number of domains at the
-address, and the processes tell each other the domains that they know (`shared_addresses.py`).
+**Addresses.** Each process takes 1/N of the rate of an IP address (`shared_addresses.py`).
 
-**Limits.** To check the limits of pages and bytes, each process adds up the numbers that it received last
-from all processes. These numbers include fetches in flight. So a limit is exceeded at most by the fetches
-that all processes can begin in one interval.
+**Limits.** To check the limits of pages and bytes, each process adds up the numbers that it received last from all
+processes. These numbers include fetches in flight (`splitter/README.md`, "Coordination without a central process").
 
 **The end.** To find out whether the crawl has ended, each process compares the latest messages of all
 processes twice, in two rounds. A round is good if all processes, including itself, are idle with empty
@@ -43,9 +41,7 @@ first, in messages that were written after the first round was complete. A messa
 after the first round by echoing a number that was sent after the first round. If the values are the same, no
 link was left or in transit between the rounds, because an entry leaves an outbox only after its owner has
 applied it. A process that finds the values of both rounds equal tells the others that the crawl has ended
-(`ended`). A missing peer sends nothing, so it delays the end, but not the crawl. A process may exit once it
-knows of the end. Therefore, a process announces the end only after it has durably stored that the crawl has
-ended (`tells_end`).
+(`ended`), once it has stored that durably (`tells_end`). A missing peer delays the end, but not the crawl.
 
 A process whose peers have left cannot make a second round. Instead, the last message of each process can
 prove the end (the vector method of Mattern 1987). Every process must be idle with an empty outbox, and every

@@ -1,15 +1,13 @@
 """Stores links to other processes durably until the owners of the links have confirmed them.
 
-There is one `Spool` per peer. `spool.py` describes keys, numbers and epochs. A group of
-results is committed in three phases:
+There is one `Spool` per peer. `spool.py` describes keys, numbers and epochs. A group of results is committed in
+three phases:
 
     write(items)   [writer thread]  encode the links of the group, at most `entry_bytes` per entry
     stage(batch)   [writer thread]  put the entries, delete the entries that peers have confirmed
     committed()    [loop thread]    from here on the entries may be sent
 
-The queue of an unreachable peer grows. When a queue reaches `spool_bytes_max`, it is rewritten without
-repeated links (`compaction`). When a queue reaches twice `spool_bytes_max`, `full` becomes True, and the
-caller must not fetch more pages. Links from other processes are still accepted.
+`splitter/README.md`, "Unreachable peers", says when a queue is rewritten (`compaction`), and when it is `full`.
 """
 
 import logging

@@ -577,15 +577,11 @@ class Doorkeeper:
     session replaces the old one, because the old connection must have broken unnoticed.
 
     Two processes with the same name would lose links and send requests to the same hosts, for example if one
-    of them runs on a copy of the folder. So only the newest start of a name has sessions, in both directions:
+    of them runs on a copy of the folder. So only the newest start of a name has sessions, in both directions
+    (`splitter/README.md`, "Protocol"):
 
-    * The first session of a newer start ends all sessions of the older start. A session that this process has
-      dialled ends, too. Otherwise, the older start would confirm further links, which the newer one lacks, so
-      the newer one would be refused when it connects again.
-    * An older start is refused. If no process of this name is connected, the refusal contains the number of
-      the newest start.
-    * Two starts with the same number are ordered by their boot ids. So all peers refuse the same one of the two, and
-      the other one continues. The first one that connects is admitted, and replaced if the other one is newer.
+    * The first session of a newer start ends all sessions of the older start, also those that this process has
+      dialled. An older start is refused. Of two starts with the same number, the one with the larger boot id is newer.
     * A process that has lost links after it confirmed them is also refused, and the existing sessions of its
       name stay. The same holds for a newer start that has applied fewer links than the connected process of its
       name: it runs on a copy of an earlier state, and another peer may miss links that it lacks. If it replaced

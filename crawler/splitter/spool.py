@@ -15,19 +15,9 @@ An entry is deleted from the store after the peer has confirmed that it holds th
 the number of the last entry that was confirmed. The delete and the new `acked` are part of the next commit
 group. `acked` is stored, so even an empty queue keeps its position.
 
-A fresh epoch begins in four cases (`splitter/README.md`, "Protocol"):
-* The peer has a later entry than this queue, or other entries under the same numbers. Then this process has
-  lost the end of the queue, or a copy of this store has sent entries under the name of this process. A
-  checksum of all entries of the epoch (`wire.chained`) detects both.
-* `crawler recover` has queued the links of a peer that lost data again.
-* The last stop was unclean, and writes are not synced.
-* A compaction has replaced entries of the queue.
-Until the fresh epoch is durable, the queue holds it in the field `wanted`, and the peer is not dialled.
-
-Both ends count the links that were ever durable at the peer (`Confirmed.applied`). If the peer counts fewer
-links than it had confirmed, its store was restored from an earlier state or its disk was lost. This process
-cannot send the missing links again, because it deleted them from the queue when they were confirmed. So
-nothing is sent until `crawler recover` has run.
+`splitter/README.md`, "Protocol", says when a queue gets a fresh epoch, and how both ends find out that the
+peer has lost links that it had confirmed (`Confirmed.applied`). Until a fresh epoch is durable, the queue
+holds it in the field `wanted`, and the peer is not dialled.
 
 Threads: `stage` runs in the writer thread and owns the fields that it sets. All other code of this module
 runs in the loop thread. In memory, the queue holds at most `window_bytes` of entries for a connected peer,

@@ -1,9 +1,7 @@
 """The commit point of a process (`storage/README.md`, "The commit point").
 
 Results are queued in FIFO order, either as `Change`s or as functions that make `Change`s. All queued changes,
-up to a limit, form one group. The commit loop may wait briefly for more results, because a commit for one
-page costs as much as a commit for thirty pages. A commit has the following steps. Step 0 of a group may run
-before the previous group is committed:
+up to a limit, form one group. Step 0 of a group may run before the previous group is committed:
 
     0  make       make decisions, in order: filter links, ask the caches, update the hosts
     1  write      append and sync the WARC records and the links log
@@ -13,19 +11,14 @@ before the previous group is committed:
     3  committed  only after the batch: free fetch slots, send acknowledgements and the links
                   in the outbox, and add the group's links to the pending links of the DUE
 
-A page's record and its links form one change, so neither is ever stored without the other. Steps 0 and 3 run
-in the loop thread. Steps 1 and 2 run in the only writer thread or, if the loop thread has nothing else to do,
-in the loop thread. Two groups never run at once. An exception in step 1 or 2 ends the process. No change of a
-group is acknowledged before step 3, so the restarted process repeats the work since the last commit.
+Steps 0 and 3 run in the loop thread. Steps 1 and 2 run in the only writer thread or, if the loop thread has
+nothing else to do, in the loop thread. Two groups never run at once. An exception in step 1 or 2 ends the process.
 
 A change with very many links is made by a generator (`Making`) that pauses at intervals: `step` resumes the
 generator, and the commit loop may let the event loop run between the calls. The next change is started only
 when this change is complete, so the caches receive the links in queue order. A group contains only complete
-changes.
-
-In step 0, links are filtered and decisions are made for many pages in a row. Step 0 for many pages in a row
-costs a fifth less than step 0 for each page right after the page is parsed, because parsing displaces other
-data from the processor's caches.
+changes. Step 0 for many pages in a row costs a fifth less than step 0 for each page right after the page is
+parsed, because parsing displaces other data from the processor's caches.
 """
 
 from collections import Counter, deque

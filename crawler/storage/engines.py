@@ -12,7 +12,7 @@ from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from crawler.errors import DamageError, DirectoryError, UsageError
 from crawler.storage.kv import DiskStore
@@ -83,22 +83,15 @@ def open_store(path: Path, engine: Choice = AUTO, **options: int) -> DiskStore:
     if found and engine not in (AUTO, found):
         raise another_engine(path, found, engine)
     name = found or chosen(engine)
-    return _class(name, path)(path, **options)
+    if (module := _module(name)) is None:
+        raise DirectoryError(f'store {path}: has store.engine = "{name}", not installed: {_PACKAGES[name]}')
+    return getattr(module, _CLASSES[name])(path, **options)
 
 
 def another_engine(where: Path, found: str, wanted: str) -> DirectoryError:
     """Return the exception to raise if the crawl or store in `where` has the engine `found` instead of `wanted`."""
     change = f"`crawler reshard --to N --set store.engine={wanted}` converts it; N is its number of processes"
     return DirectoryError(f'{where}: was created with store.engine = "{found}"; {change}')
-
-
-def _class(engine: Engine, path: Path) -> Any:
-    module = _module(engine)
-    if module is None:
-        raise DirectoryError(
-            f'store {path}: has store.engine = "{engine}", not installed: {_PACKAGES[engine]}'
-        )
-    return getattr(module, _CLASSES[engine])
 
 
 def repair(path: Path, engine: Choice = AUTO, before: Callable[[], None] = lambda: None) -> tuple[str, bool]:

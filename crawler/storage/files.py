@@ -8,6 +8,9 @@ The guarantee of each operation after a crash:
     new_file         gets its name once its content is on the disk; until then it is `NAME~`
     atomic_write     the old content or the new one, never a mixture
 
+All functions raise StoreError if the disk fails. After an error of `new_file`, `atomic_write` or `new_folder`, the
+old file or folder is unchanged.
+
 An `AppendFile` is cut to its committed length when it is opened: later bytes belong to a group that never
 committed. The first failed write closes the file permanently, because it is unknown how many bytes were
 written. After a failed write, the process ends with StoreError and is restarted
@@ -57,11 +60,7 @@ def opened(path: Path, flags: int, mode: int = 0o644) -> Iterator[int]:
 
 
 def sync_directory(path: Path) -> None:
-    """Make the names in the directory `path` durable.
-
-    Raises:
-        StoreError: the disk failed.
-    """
+    """Make the names in the directory `path` durable."""
     with store_errors(path, "sync directory"), opened(path, os.O_RDONLY | os.O_DIRECTORY) as descriptor:
         os.fsync(descriptor)
 
@@ -90,9 +89,6 @@ def mapped_file(path: Path, size: int) -> mmap.mmap:
     """Map a file for reading and writing. A new file, or a shorter one, is filled with zeros up to `size` bytes.
 
     A kill of the process loses no byte that was written to the map. A power cut may lose any of them.
-
-    Raises:
-        StoreError: the disk failed.
     """
     with store_errors(path, "map"), opened(path, os.O_RDWR | os.O_CREAT) as descriptor:
         length = os.lseek(descriptor, 0, os.SEEK_END)
@@ -112,9 +108,6 @@ def new_file(
 
     If the program is killed, `NAME~` stays on the disk. The next writer of the same file overwrites it.
     `reached` is called with the name of each step, so that tests can crash there.
-
-    Raises:
-        StoreError: the disk failed; `path` is unchanged.
     """
     draft = path.with_name(path.name + UNFINISHED)
     with store_errors(path, "write"):
@@ -191,9 +184,6 @@ def new_folder(path: Path, *, replace: bool = False) -> Iterator[Path]:
     With `replace`, the folder replaces an existing one. Without `replace`, `path` must be an empty folder, or
     must not exist. If the program is killed, the folder stays on the disk under the name `NAME~`. The next writer
     deletes it and starts again.
-
-    Raises:
-        StoreError: the disk failed; `path` is unchanged.
     """
     draft, former = path.with_name(path.name + UNFINISHED), path.with_name(path.name + _FORMER)
     with store_errors(path, "write"):
@@ -222,21 +212,13 @@ def new_folder(path: Path, *, replace: bool = False) -> Iterator[Path]:
 
 
 def atomic_write(path: Path, data: bytes, *, mode: int = 0o644) -> None:
-    """Replace the content of `path` by `data` durably, or leave the old content.
-
-    Raises:
-        StoreError: the disk failed; `path` is unchanged.
-    """
+    """Replace the content of `path` by `data` durably, or leave the old content."""
     with new_file(path, mode=mode) as file:
         file.write(data)
 
 
 def rename(old: Path, new: Path) -> None:
-    """Rename a file durably. The new name may be in another directory of the same disk.
-
-    Raises:
-        StoreError: the disk failed.
-    """
+    """Rename a file durably. The new name may be in another directory of the same disk."""
     with store_errors(old, f"rename to {new.name}"):
         os.rename(old, new)
     sync_directory(new.parent)
@@ -284,9 +266,6 @@ def reserve(path: Path, length: int) -> None:
     """Allocate `length` bytes of disk space to the file `path`.
 
     The file is called the ballast. A repair may free this space.
-
-    Raises:
-        StoreError: the disk is too full.
     """
     flags = os.O_WRONLY | os.O_CREAT
     with store_errors(path, f"reserve {length} bytes"), opened(path, flags, 0o600) as descriptor:
@@ -436,32 +415,32 @@ def is_held(path: Path, boot_id: str = "") -> bool:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
-        return not boot_id or boot_id in path.read_text(encoding="utf-8", errors="replace").split()
+        return not boot_id or boot_id in (_words(path) or ())
     finally:
         os.close(descriptor)
     return False
 
 
+def _words(path: Path) -> list[str] | None:
+    """Return the words in a lock file: name, process id, boot id, and "brief" for a brief lock; None if unreadable."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").split()
+    except OSError:
+        return None
+
+
 def lock_holder(path: Path) -> str:
     """Return a text for messages that names the present or last holder of the lock, as stated in the lock file."""
-    try:
-        fields = path.read_text(encoding="utf-8", errors="replace").split()
-    except OSError:
-        fields = []
-    if len(fields) not in (3, 4):
-        return "another process"
-    return f"process {fields[0]} (pid {fields[1]})"
+    words = _words(path) or []
+    return f"process {words[0]} (pid {words[1]})" if len(words) in (3, 4) else "another process"
 
 
 def _is_brief(path: Path) -> bool:
     """Return whether the lock will be released soon: it is brief, its file is empty, or its process has ended."""
-    try:
-        fields = path.read_text(encoding="utf-8", errors="replace").split()
-    except OSError:
+    words = _words(path)
+    if words is None:
         return False
-    if len(fields) == 4 or not fields:
-        return True
-    return len(fields) == 3 and not Path("/proc", fields[1]).exists()
+    return len(words) in (0, 4) or (len(words) == 3 and not Path("/proc", words[1]).exists())
 
 
 _held: weakref.WeakSet[Lock] = weakref.WeakSet()

@@ -18,6 +18,7 @@ import msgspec
 from isal.isal_zlib import crc32  # for short values, three times as fast as zlib's crc32
 
 from crawler.errors import CrawlerError, DamageError, DirectoryError, StoreError
+from crawler.storage.torn_log import cut_torn_tail, mend_logs
 
 VALUE_VERSION = 1
 SEAL_BYTES = 5  # number of bytes of the version and the checksum, which precede a sealed payload
@@ -255,15 +256,34 @@ class DiskStore(KeyValue):
         """Merge all data of the store into tables of the last level."""
         raise NotImplementedError
 
-    @staticmethod
-    def _unopened(path: Path, said: str, *, damaged: bool) -> CrawlerError:
+    def _open_mended(self, open_store: Callable[[], T], lost: str) -> T:
+        """Open the store, unless its bookkeeping has the loss `lost` ("" if there is none).
+
+        If the store cannot be opened only because the newest log has a torn tail, cut that tail first.
+        """
+        if lost:
+            raise self._unopened(lost, damaged=True)
+        self.mended = mend_logs(self.path, REMEDY)
+        try:
+            return open_store()
+        except self._errors as error:
+            if not self._is_damage(error) or not (mended := cut_torn_tail(self.path)):
+                raise
+            self.mended = mended
+            return open_store()
+
+    def _is_damage(self, error: BaseException) -> bool:
+        """Return whether the engine reports damaged files."""
+        raise NotImplementedError
+
+    def _unopened(self, said: str, *, damaged: bool) -> CrawlerError:
         """Return the error for a store that the engine cannot open; `said` is the engine's message."""
         if damaged:
-            return DamageError(f"store {path}: {said}; {REMEDY}")
+            return DamageError(f"store {self.path}: {said}; {REMEDY}")
         if "No space left" in said:
             room = "make room; `crawler check --repair` frees the ballast if there is one"
-            return StoreError(f"store {path}: cannot be opened: {said}; {room}")
-        return DirectoryError(f"store {path}: cannot be opened: {said}")
+            return StoreError(f"store {self.path}: cannot be opened: {said}; {room}")
+        return DirectoryError(f"store {self.path}: cannot be opened: {said}")
 
     def _unreadable(self, error: BaseException) -> DamageError:
         return DamageError(f"store: cannot read: {self._said(error)}; {REMEDY}")

@@ -1,13 +1,8 @@
 """An implementation of the `KeyValue` interface on LevelDB (plyvel).
 
-Known traps that this file handles; each was reproduced:
-
-* After a write error LevelDB acknowledges writes that it does not keep
-  (`DiskStore.write`).
-* A default open silently skips damaged log blocks, so the store is opened with
-  `paranoid_checks`; `torn_log.py` first checks for damage that these checks miss.
-* A default read returns a flipped byte of a table as data, or loses keys, so every
-  read verifies the checksum of its block (5 us more for a random read).
+`storage/README.md`, "Known traps of LevelDB", lists the traps that this file handles. A default read returns a
+flipped byte of a table as data, or loses keys, so every read verifies the checksum of its block (5 us more for a
+random read).
 
 LevelDB maps its open tables into memory. The mapped tables take at most `tables_max` (which is at least 64)
 times `table_bytes` of resident memory. Many small tables, of which few are open, take no more CPU time than a
@@ -23,9 +18,8 @@ import plyvel
 
 from crawler import bus_errors
 from crawler.errors import DamageError
-from crawler.storage.kv import REMEDY, DiskStore, StoreLimits
+from crawler.storage.kv import DiskStore, StoreLimits
 from crawler.storage.manifest import lost_by_leveldb
-from crawler.storage.torn_log import cut_torn_tail, mend_logs
 
 
 def _text(error: BaseException) -> str:
@@ -71,26 +65,12 @@ class LevelStore(DiskStore):
         bus_errors.install()
         try:
             path.mkdir(parents=True, exist_ok=True)
-            if lost := lost_by_leveldb(path):
-                raise DamageError(f"store {path}: {lost}; {REMEDY}")
-            self._db = self._open(path, options)
+            self._db = self._open_mended(lambda: plyvel.DB(str(path), **options), lost_by_leveldb(path))
         except (plyvel.Error, OSError) as error:
-            damaged = isinstance(error, plyvel.CorruptionError)
-            raise self._unopened(path, _text(error), damaged=damaged) from error
+            raise self._unopened(_text(error), damaged=self._is_damage(error)) from error
 
-    def _open(self, path: Path, options: dict[str, Any]) -> Any:
-        """Open the store.
-
-        If the store cannot be opened only because the newest log has a torn tail, cut that tail first.
-        """
-        self.mended = mend_logs(path, REMEDY)
-        try:
-            return plyvel.DB(str(path), **options)
-        except plyvel.CorruptionError:
-            self.mended = cut_torn_tail(path)
-            if not self.mended:
-                raise
-            return plyvel.DB(str(path), **options)
+    def _is_damage(self, error: BaseException) -> bool:
+        return isinstance(error, plyvel.CorruptionError)
 
     def get(self, key: bytes) -> bytes | None:
         try:

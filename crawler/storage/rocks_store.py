@@ -1,22 +1,11 @@
 """An implementation of the `KeyValue` interface on RocksDB (rocksdict), for machines without LevelDB.
 
-RocksDB's files are framed like those of LevelDB (`torn_log.py`, `manifest.py`).
-Known traps that this file handles; each was reproduced:
+RocksDB's files are framed like those of LevelDB (`torn_log.py`, `manifest.py`). `storage/README.md`, "Engines",
+lists the traps of rocksdict that this file handles. There are two more:
 
-* rocksdict holds the interpreter lock while it writes, so a synced write would stop
-  the loop for as long as the disk takes. So batches are written to the kernel without a sync, and `write`
-  syncs the log files itself. If RocksDB has begun a new log since the last sync, the older log is synced
-  first.
-* An iterator of rocksdict ends at a damaged block as if there were no more
-  keys, so the status is checked at the end of every scan.
-* The lower bound of `ReadOptions` differs from the key that was passed, so scans start with a
-  seek, and reverse scans compare keys to find their end.
-* RocksDB 10 accepts some garbage at the end of a log and reads it forever, and silently
-  skips a torn tail, so the headers of the logs are checked before the store is opened.
 * An iterator keeps the store open even after `close`, so closing ends all scans.
 * By default, RocksDB reads a log only up to the first damage, and drops the acknowledged writes after it.
-With the option `tolerate_corrupted_tail_records`, RocksDB instead refuses a log that is damaged before its
-end.
+  With the option `tolerate_corrupted_tail_records`, RocksDB instead refuses a log that is damaged before its end.
 """
 
 import os
@@ -28,11 +17,10 @@ from typing import Any
 
 import rocksdict
 
-from crawler.errors import CrawlerError, DamageError, DirectoryError, StoreError, reason_of
-from crawler.storage.files import opened, sync_directory
-from crawler.storage.kv import REMEDY, DiskStore, StoreLimits
+from crawler.errors import CrawlerError, DamageError, StoreError, reason_of
+from crawler.storage.files import closed_on_error, opened, sync_directory
+from crawler.storage.kv import DiskStore, StoreLimits
 from crawler.storage.manifest import lost_by_rocksdb
-from crawler.storage.torn_log import cut_torn_tail, mend_logs
 
 _NO_KEY = b"\x00"  # a key that the crawler does not use (`keys.py`)
 _LOG_BYTES_MAX = 1 << 20  # limit of `LOG`, RocksDB's own diagnostic log
@@ -85,36 +73,19 @@ class RocksStore(DiskStore):
         options = _options(StoreLimits(**limits))
         try:
             path.mkdir(parents=True, exist_ok=True)
-            if lost := lost_by_rocksdb(path):
-                raise DamageError(f"store {path}: {lost}; {REMEDY}")
-            self._db = self._open(path, options)
-            try:
-                self._mark_opening()
-            except CrawlerError:
-                self.close()  # if the store stayed open, the process could not rebuild it
-                raise
+            self._db = self._open_mended(lambda: rocksdict.Rdict(str(path), options), lost_by_rocksdb(path))
+        except CrawlerError:
+            raise
         except OSError as error:
-            raise DirectoryError(f"store {path}: cannot be opened: {reason_of(error)}") from error
-
-    def _open(self, path: Path, options: Any) -> Any:
-        """Open the store.
-
-        If the newest log ends with a torn record, and this alone prevents the opening, cut that record first.
-        """
-        self.mended = mend_logs(path, REMEDY)
-        try:
-            try:
-                return rocksdict.Rdict(str(path), options)
-            except Exception as error:
-                if not str(error).startswith(_DAMAGE):
-                    raise
-                self.mended = cut_torn_tail(path)
-                if not self.mended:
-                    raise
-                return rocksdict.Rdict(str(path), options)
+            raise self._unopened(reason_of(error), damaged=False) from error
         except Exception as error:
-            damaged = str(error).startswith(_DAMAGE) or "No such file" in str(error)
-            raise self._unopened(path, str(error), damaged=damaged) from error
+            damaged = self._is_damage(error) or "No such file" in str(error)
+            raise self._unopened(str(error), damaged=damaged) from error
+        with closed_on_error(self.close):  # if the store stayed open, the process could not rebuild it
+            self._mark_opening()
+
+    def _is_damage(self, error: BaseException) -> bool:
+        return str(error).startswith(_DAMAGE)
 
     def _mark_opening(self) -> None:
         """Write the first record of the log, which shows `manifest.py` that no earlier log is missing."""

@@ -37,7 +37,7 @@ class RotatingFile:
 
     A new file is started at `bytes_max`, or when the file is `age_max` seconds old (0: no limit). At most
     `kept` former files remain (0: all). The lines must contain a time in ISO form, from which their age is
-    computed.
+    computed. `write` and `reopen` raise OSError if the file cannot be opened, renamed or written.
     """
 
     def __init__(self, path: Path, *, bytes_max: int = 0, age_max: float = 0.0, kept: int = 0) -> None:
@@ -49,11 +49,7 @@ class RotatingFile:
         _files.add(self)
 
     def write(self, data: bytes, now: float) -> None:
-        """Append whole lines.
-
-        Raises:
-            OSError: the file cannot be opened, renamed or written.
-        """
+        """Append whole lines."""
         if data:
             with self._lock:
                 if not self._is_current():
@@ -63,11 +59,7 @@ class RotatingFile:
                 write_all(self._descriptor, data)
 
     def reopen(self) -> None:
-        """Open the file again if its name now belongs to another file or to none. A closed file stays closed.
-
-        Raises:
-            OSError: the file cannot be opened.
-        """
+        """Open the file again if its name now belongs to another file or to none. A closed file stays closed."""
         with self._lock:
             if not self.closed and not self._is_current():
                 self._opened()

@@ -72,11 +72,7 @@ def _logs(store: Path) -> list[Path]:
 
 
 def cut_torn_tail(store: Path) -> str:
-    """Cut the torn tail of the newest log of a store; return a description, or "" if there is no such tail.
-
-    Raises:
-        StoreError: the disk failed.
-    """
+    """Cut the torn tail of the newest log of a store; return a description, or "" if there is no such tail."""
     logs = _logs(store)
     if not logs:
         return ""

@@ -7,12 +7,9 @@
         pause      a child that receives `pause` or `resume` tells the supervisor, which tells all children
         stop       a first signal asks all children to stop, a second kills them
 
-Children start as forks (`forked_children.py`), so modules are imported only once. A child that dies is
-restarted as a separate program (see `restarts.py`). Meanwhile, the links for the child's hosts wait in the
-outboxes of the other children. If a child stops because of a limit or because of the disk, all children stop.
-If a child finds that the crawl has ended, the supervisor informs the others. The supervisor reaps its
-children, so that their CPU time is counted. Children whose parent has ended stop by themselves (`parent.py`).
-A child that does not stop when asked is killed.
+`supervision/README.md` states when children are restarted and stopped. While a child is restarted, the links
+for its hosts wait in the outboxes of the other children. The supervisor reaps its children, so that their CPU
+time is counted. A child that does not stop when asked is killed.
 """
 
 import asyncio

@@ -66,7 +66,8 @@ def _upgrade(directory: CrawlDirectory, number: int) -> None:
 
     try:
         with contextlib.ExitStack() as held:
-            for lock in [directory.path / "supervisor.lock", *_process_locks(directory)]:
+            processes = [directory.process(name) / "node.lock" for name in directory.process_names()]
+            for lock in [directory.path / "supervisor.lock", *processes]:
                 held.enter_context(Lock(lock, "upgrade", brief=True))
             for step in STEPS[directory.format() :]:  # another command may have upgraded the directory
                 step(directory)
@@ -83,10 +84,6 @@ def _upgrade(directory: CrawlDirectory, number: int) -> None:
             ) from error
         raise
     log.info("%s: upgraded to format %d", directory.path, FORMAT)
-
-
-def _process_locks(directory: CrawlDirectory) -> list[Path]:
-    return [directory.process(name) / "node.lock" for name in directory.process_names()]
 
 
 def _adopt_journal(directory: CrawlDirectory) -> None:

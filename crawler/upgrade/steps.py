@@ -61,12 +61,7 @@ _REFRESH_SIZES = {REFRESH_SITE: (24 * 8, 28 * 8), REFRESH_DIRECTORY: (8 + 3 * 8,
 
 
 def _stores(directory: CrawlDirectory) -> Iterator[tuple[Path, KeyValue]]:
-    """Yield the folder and the store of each process.
-
-    Raises:
-        DamageError: a store cannot be read.
-        StoreError: the disk failed.
-    """
+    """Yield the folder and the store of each process."""
     for name in directory.process_names():
         folder = directory.process(name)
         with closing(open_store(folder / "store")) as store:
@@ -140,11 +135,7 @@ def _coded(due: Path, entry: RunEntry, number: int) -> RunEntry | None:
 
 
 def _read_plain(due: Path, entry: RunEntry) -> Fingerprints:
-    """Return the keys of a plain run as a memory-mapped array, uint64 (n,).
-
-    Raises:
-        DamageError: the file is damaged.
-    """
+    """Return the keys of a plain run as a memory-mapped array, uint64 (n,)."""
     path = due / entry.name
     bus_errors.install()
     try:

@@ -11,12 +11,7 @@ result. With this table, a link costs one dictionary look-up. Three kinds of hre
 are resolved each time. An href that is empty or begins with `?` depends on the file name or the query of the
 base. The URL standard treats an href such as `http:x` as relative if the base has the same scheme. In an href
 with tabs or newlines, the parser removes these characters. There are separate tables for pages in an encoding
-other than UTF-8, and for links to requisites. All tables are emptied when the scope widens, or when
-fingerprints change because two authorities were proven to be one.
-
-`memo_bytes_max` bounds the size of all tables together. The table of the least recently used directory is
-evicted first. Results for up to `_JUDGED_MAX` recent URLs are shared by all directories that link to these
-URLs.
+other than UTF-8, and for links to requisites. `urlfilter/README.md`, "Bounds", states the limits of the memo.
 
 A rejected href counts once per page, under the rule that rejected it; its fragment is ignored. Links that
 consist only of a fragment are dropped earlier and do not count. A link to the page itself is treated like any
@@ -162,10 +157,7 @@ class LinkFilter:
     def filter_spelled(
         self, base_url: str, hrefs: Iterable[str], encoding: str = "utf-8", flags: int = 0
     ) -> tuple[Accepted, list[str]]:
-        """Return the result of `filter_links`, and the first spelling of each link, without its fragment.
-
-        The spellings are in the order of the links.
-        """
+        """Return the result of `filter_links`, and in its order the first spelling of each link, without fragment."""
         raw = _without_fragments(hrefs)
         results = self._results(base_url, raw, encoding, flags)
         spellings: dict[int, str] = {}
@@ -232,10 +224,7 @@ class LinkFilter:
         encoding: str,
         flags: int,
     ) -> None:
-        """Compute the results that are still None.
-
-        Store those that depend only on the directory.
-        """
+        """Compute the results that are still None. Store those that depend only on the directory."""
         form, verdict, fingerprint, above = self._form, self.filter.verdict, self._fingerprint, table.above
         size, length_max, depends_on_base = 0, self._length_max, _NOT_BY_DIRECTORY.match
         judged = self._judged
@@ -276,10 +265,7 @@ class LinkFilter:
             self._size -= self._tables.popitem(last=False)[1].size
 
     def _present_revision(self) -> int:
-        """Return a number that changes whenever results may change.
-
-        The number is the sum of two revisions that only grow.
-        """
+        """Return a number that changes whenever results may change: the sum of two revisions that only grow."""
         return self.filter.revision + self.fingerprinter.revision
 
     def _forget(self) -> None:
@@ -312,10 +298,7 @@ def _without_fragments(hrefs: Iterable[str]) -> Collection[str]:
 
 
 def _sort_out(results: list) -> Accepted:
-    """Return the accepted links, and the number of links rejected by each rule.
-
-    Of several links with the same fingerprint, the first one is kept.
-    """
+    """Return the accepted links, the first of each fingerprint, and the number of links rejected by each rule."""
     unique: dict[int, str] = {}
     rejected: dict[str, int] = {}
     for entry in results:

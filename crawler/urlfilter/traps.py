@@ -2,9 +2,7 @@
 """Recognizes traps by the path of a URL alone (`urlfilter/README.md`, "Traps"; Heritrix's decide rules).
 
 If a site answers any path with the same page, and the page has a wrong relative link, the link produces
-endless paths: `/a/a/a/...`, `/en/shop/en/shop/...`. Two rules stop such paths. One rule limits the number of
-segments (Heritrix: TooManyPathSegments). The other rule limits how often a unit of one or several segments is
-repeated in a row (Heritrix: PathologicalPath, whose pattern also matches units of several segments).
+endless paths: `/a/a/a/...`, `/en/shop/en/shop/...`.
 
 Segments are separated by slashes and may be empty. If a path ends with a slash, there is no segment after
 this slash: `/a//b/` has the three segments `a`, ``, `b`. All functions are pure, read the path of a request

@@ -75,12 +75,7 @@ PAGE = "page"  # the scope of a seed that consists of its page only; a crawl can
 
 
 class Scope:
-    """The part of the web defined by the seeds and their redirect targets.
-
-    prefix   below the directory of a seed, on its host and port, by either scheme
-    host     on the host of a seed; scheme, port and a leading `www.` are ignored
-    domain   within the registrable domain of a seed
-    any      everywhere
+    """The part of the web defined by the seeds and their redirect targets (`urlfilter/README.md`, "Scope").
 
     A seed may have a kind of its own (`kind_of`), for example `page`, which includes only the seed itself.
     URLs with one of the SURT prefixes are in scope, too.
@@ -140,10 +135,7 @@ class Scope:
         )
 
     def names(self, url: str) -> bool:
-        """Return whether the scope contains the URL itself; a directory of the URL is not enough.
-
-        The scope contains the URL itself if the URL is a seed of kind `page`, or if a SURT prefix covers it.
-        """
+        """Return whether the scope contains the URL itself: as a seed of kind `page`, or by a SURT prefix."""
         if PAGE in self._others and self._others[PAGE]._has(url):
             return True
         return bool(self._surts) and surt_of(url).startswith(self._surts)
@@ -178,11 +170,7 @@ class Scope:
         return False
 
     def state(self) -> dict[str, Any]:
-        """Return the state for a restart, as plain values.
-
-        The state consists of the kind of scope, its entries, the entries of other kinds of scope, and the
-        seeds that the user gave.
-        """
+        """Return the state for a restart as plain values: kind, entries by kind of scope, and given seeds."""
         state: dict[str, Any] = {"kind": self.kind, "entries": sorted(self._entries)}
         if self._others:
             state["others"] = {kind: sorted(other._entries) for kind, other in self._others.items()}
@@ -198,10 +186,7 @@ class Scope:
         return "; ".join(([own] if entries or not (others or surts) else []) + others + surts)
 
     def urls(self) -> list[str]:
-        """Return URLs from which the entries of this scope can be made again.
-
-        If these URLs are added to a scope of the same kinds, that scope includes this scope.
-        """
+        """Return URLs which, added to a scope of the same kinds, make that scope include this one."""
         own = ["http://" + entry if "/" in entry else f"http://{entry}/" for entry in sorted(self._entries)]
         return own + [url for other in self._others.values() for url in other.urls()]
 
@@ -265,9 +250,6 @@ class UrlFilter:
 
     Args:
         scope: the scope, which `widen` can widen; this changes `revision`.
-        config: include, exclude, extensions.
-        trap_limits: limits on the path.
-        allow_ports: ports of other protocols that are allowed.
         requisites: whether links with the flag REQUISITE are wanted.
         hook: the user's filter, called last; False rejects. It is not called for seeds and sitemaps.
         withdrawn: returns whether the operator has withdrawn a URL. Call `renew` after its answers change.
@@ -314,10 +296,7 @@ class UrlFilter:
         return widened
 
     def renew(self) -> None:
-        """Increase `revision`, because the set of withdrawn URLs has changed.
-
-        Callers then discard the verdicts that they have stored.
-        """
+        """Increase `revision`, because the set of withdrawn URLs has changed; callers discard stored verdicts."""
         self.revision += 1
 
     def verdict(self, url: str, flags: int = 0) -> str:
@@ -375,10 +354,7 @@ class UrlFilter:
         return rule
 
     def _port(self, url: str) -> str:
-        """Return PORT if the port of a URL is refused.
-
-        The argument is the request form of a URL (`urls/canonical.py`), or of its directory.
-        """
+        """Return PORT if the port of a request form, or of its directory, is refused."""
         return PORT if port_of(url) in self._bad_ports else ""
 
     def _pattern_verdict(self, url: str, flags: int) -> str:

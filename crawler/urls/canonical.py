@@ -5,22 +5,14 @@
     url       request form: sent and stored, ASCII            "http://h.example/A%7e?q=%C3%A9"
     key       duplicate key: only hashed, never sent          b"http://h.example/A~?q=%C3%A9"
 
-`resolve` makes the request form. `resolve` applies the WHATWG URL parser (ada) with the page's base, and
-encodes the query in the page's encoding. Then `resolve` removes the fragment, the credentials and one dot at
-the end of the host. The parser converts the host to lower case and A-labels (UTS 46), drops the default port
-and resolves dot segments. The path and the query stay as the parser returns them, so no escape is ever
-decoded or encoded again, and nothing is re-ordered. `canonical(canonical(u)) == canonical(u)`.
-
-`duplicate_key` returns the same key for all spellings that certainly mean the same resource. In a key,
-escapes of unreserved characters are decoded, the hex digits of other escapes are in upper case, and session
-identifiers are removed.
-
-The functions `hostname`, `authority`, `directory` and `target` return parts of a request form, without
-checking their argument.
+`resolve` makes the request form with the WHATWG URL parser (ada); `canonical(canonical(u)) == canonical(u)`.
+`duplicate_key` returns the same key for all spellings that certainly mean the same resource. The functions
+`hostname`, `authority`, `directory` and `target` return parts of a request form, without checking their
+argument.
 
 Most hrefs are plain: `../a/b.html?x=1`, or absolute and already in the final form. `plain_join` appends a
-plain href to the directory of the base, or to a directory above it. `plain_join` gives the same result as the
-parser in a fifth of the time. All other hrefs are left to the parser.
+plain href to the directory of the base, or to a directory above it, in a fifth of the parser's time. All other
+hrefs are left to the parser.
 
 The functions of this module raise no exception for any text. For a text that is not a usable http or https
 URL, the functions return None. `resolve_or_rule` instead returns the name of the rule that rejects the text.
@@ -168,10 +160,7 @@ def _encode_query(raw_url: str, encoding: str) -> str:
 
 
 def _reference(error: UnicodeError) -> tuple[str, int]:
-    """Handle an encoding error.
-
-    Returns percent-encoded decimal character references for the characters that cannot be encoded.
-    """
+    """Return decimal character references, percent-encoded, for characters that cannot be encoded."""
     assert isinstance(error, UnicodeEncodeError), error
     bad = error.object[error.start : error.end]
     return "".join(f"%26%23{ord(character)}%3B" for character in bad), error.end
@@ -210,6 +199,11 @@ _ESCAPE = re.compile(r"%[0-9A-Fa-f]{2}")
 _UNRESERVED = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~")
 
 
+def normal_escapes(text: str) -> str:
+    """Decode the escapes of unreserved characters, and write the hex digits of the others in upper case."""
+    return _ESCAPE.sub(_normal_escape, text)
+
+
 def _normal_escape(match: re.Match[str]) -> str:
     character = chr(int(match[0][1:], 16))
     return character if character in _UNRESERVED else match[0].upper()
@@ -231,7 +225,7 @@ _SESSION_QUERY = re.compile(
 def duplicate_key(url: str, *, strip_session_ids: bool = True) -> bytes:
     """Return the duplicate key of a URL (request form), as ASCII bytes. The key is hashed, and used for nothing else."""
     if "%" in url:
-        url = _ESCAPE.sub(_normal_escape, url)
+        url = normal_escapes(url)
     if strip_session_ids and ("?" in url or ";" in url or "(" in url):
         url = _without_session(url)
     return url.encode("ascii")
@@ -281,11 +275,9 @@ def ancestors(base: str) -> tuple[str, ...]:
 
 
 def plain_join(above: tuple[str, ...], href: str) -> str:
-    """Return the result of `resolve` for a plain `href`, or "" for an href that is not plain.
+    """Return the result of `resolve` for a plain `href`, or "" for other hrefs. The length is not checked.
 
     `above` are the base's `ancestors`.
-
-    The length of the result is not checked.
     """
     if ":" in href:
         return "" if (match := _PLAIN_ABSOLUTE.fullmatch(href)) is None else href if match[1] else href + "/"

@@ -125,10 +125,7 @@ class ClockCache:
     @cython.boundscheck(False)
     @cython.wraparound(False)
     def add_many(self, keys) -> bytearray:
-        """Call `add` for each key of a uint64 buffer, in order.
-
-        Returns one byte per key, which is 1 if the key was new.
-        """
+        """Call `add` for each key of a uint64 buffer, in order; return one byte per key, 1 if it was new."""
         i: cython.Py_ssize_t
         if not cython.compiled:
             keys = _as_words(keys)
@@ -188,10 +185,7 @@ class ClockCache:
         return self._misses
 
     def keys(self) -> list[int]:
-        """Return all keys in the cache, ordered by home slot.
-
-        The two low bits of a key, which are not stored, are 0 in the result.
-        """
+        """Return all keys, ordered by home slot. Their two low bits are not stored, and are 0 here."""
         self._check_idle()
         return [
             home << (64 - self._bits) | self._table[slot] >> (self._bits + 2) << 2
@@ -312,10 +306,7 @@ class ClockCache:
     @cython.inline
     @cython.exceptval(check=False)
     def _evict(self) -> cython.ulonglong:
-        """Evict the first unmarked key that the CLOCK hand reaches.
-
-        Returns the slot that becomes free.
-        """
+        """Evict the first unmarked key that the CLOCK hand reaches; return the slot that becomes free."""
         victim: cython.ulonglong
         while self._words[self._hand] & 1:
             self._words[self._hand] &= ~cython.cast(cython.ulonglong, 1)
@@ -348,10 +339,7 @@ class ClockCache:
     @cython.inline
     @cython.exceptval(check=False)
     def _move(self, source: cython.ulonglong, target: cython.ulonglong) -> cython.void:
-        """Move the key in slot `source` to the free slot `target`, together with its mark.
-
-        The key must not be in its home slot, where the first key of a circle has to stay.
-        """
+        """Move the key in slot `source`, which is not its home, to the free slot `target`, with its mark."""
         self._set_link(self._predecessor(source), target)
         self._words[target] = self._words[source]
 

@@ -1,21 +1,13 @@
 """Pairs of authorities that were proven to be the same site (`urls/README.md`, "Forms of a URL").
 
-Many sites answer `http://h/x` with a redirect to `https://h/x`, or redirect from the bare domain to `www` or
-back. An authority becomes an alias of another authority after it has redirected 5 requests, all of them to
-that other authority and without changing the path or the query. The URLs of an alias get the duplicate keys
-of the other authority. So a link to a known page is recognised without a request, even if the link names the
-alias.
-
     http -> https, www <-> apex, or both at once; default ports only
 
 An authority that has itself answered a request with a page never becomes an alias, because it may redirect
-only some pages, such as log-in pages. Once an authority is proven to be an alias, it stays an alias. No
-authority is both an alias and the target of an alias. Only duplicate keys change, never the URL that is
-requested.
+only some pages, such as log-in pages. An alias stays an alias. No authority is both an alias and the target of
+one. Only duplicate keys change, never the URL that is requested.
 
 Each process learns equivalences only from its own requests. A link from a peer carries the fingerprint that
-the peer computed. The owner of a domain fetches the domain's URLs and learns from their redirects, so it
-computes the fingerprints of received links again.
+the peer computed; the owner of a domain computes the fingerprints of received links again.
 """
 
 from collections import OrderedDict
@@ -56,10 +48,7 @@ class Equivalences:
         return False
 
     def answered(self, url: str) -> None:
-        """Record that a request form was answered with a page.
-
-        The authority of the URL will then never become an alias.
-        """
+        """Record that a request form was answered with a page, so its authority never becomes an alias."""
         self._note(authority(url), _ANSWERED)
 
     def state(self) -> dict[str, str]:

@@ -4,16 +4,8 @@
     fingerprint(url) = H(domain)[top 16 bits] << 48 | H(key)[low 48 bits]
 
 `key` is the duplicate key of the URL. `domain` is the registrable domain of the URL's host, or the host
-itself with `partition="host"`. H is a hash keyed by the seed of the crawl. The top 16 bits are the URL's
-bucket. All URLs of a domain have the same bucket, so they belong to one process and are close together in
-sorted files.
-
-The seed is secret. If the seed were known, an attacker could find, in seconds, a URL with the same
-fingerprint as another page. The other page with this fingerprint might then never be fetched.
-`method="blake2b"` is slower but safer, for crawls of hostile sites.
-
-Of N URLs that are evenly distributed over hosts, N^2/2^65 URLs are expected to be lost by collisions. A host
-with n URLs adds n^2/2^49 to the expected number of lost URLs.
+itself with `partition="host"`. H is a hash keyed by the secret seed of the crawl. The top 16 bits are the URL's
+bucket.
 """
 
 import hashlib
@@ -106,10 +98,7 @@ class Fingerprinter:
         return fingerprint & ~_LOW_48 | self._number(name.encode("ascii")) & _LOW_48
 
     def domain_key(self, domain: str) -> int:
-        """Return the `host_key` of a registrable domain.
-
-        This needs no look-up in the public suffix list, because the domain is known.
-        """
+        """Return the `host_key` of a registrable domain, without a look-up in the public suffix list."""
         return self.hash(domain.encode("ascii"))
 
     @property
@@ -173,10 +162,7 @@ def fingerprinter_of(
 
 
 def _remember(memo: dict[str, int], name: str, bits: int) -> int:
-    """Put `bits` into a bounded cache, and return them.
-
-    The cache is cleared when it is full.
-    """
+    """Put `bits` into a cache, which is cleared when it is full, and return them."""
     if len(memo) >= _HOSTS_MAX:
         memo.clear()
     memo[name] = bits
@@ -184,10 +170,7 @@ def _remember(memo: dict[str, int], name: str, bits: int) -> int:
 
 
 def _hash_function(method: str, seed: bytes) -> Callable[[bytes], int]:
-    """Return a function that maps bytes to a number.
-
-    The lowest 64 bits of the number are the first 8 bytes of the keyed digest, little-endian.
-    """
+    """Return a function that maps bytes to a number. Its low 64 bits are the keyed digest (little-endian)."""
     if method == "mmh3":
         number, digest = int.from_bytes(seed[:4], "little"), mmh3.mmh3_x64_128_uintdigest
         return lambda data: digest(data, number)
@@ -198,9 +181,6 @@ def _hash_function(method: str, seed: bytes) -> Callable[[bytes], int]:
 
 
 def cache_keys(fingerprints: NDArray[np.uint64] | Iterable[int]) -> NDArray[np.uint64]:
-    """Return the keys of fingerprints for the CLOCK cache.
-
-    A key is the fingerprint rotated left by 16 bits, so that the bucket is in the low bits.
-    """
+    """Return the keys for the CLOCK cache: fingerprints rotated left by 16 bits, so the bucket is at the end."""
     values = np.asarray(fingerprints, np.uint64)
     return values << _SIXTEEN | values >> _FORTY_EIGHT

@@ -24,10 +24,7 @@ def suffix_list() -> Any:
 
 
 def _both_forms(lines: Iterator[str]) -> Iterator[str]:
-    """Yield the rules of the file.
-
-    A rule that is not ASCII is yielded twice: as it is, and converted to A-labels.
-    """
+    """Yield the rules of the file. Rules that are not ASCII come as they are, and converted to A-labels."""
     for line in lines:
         rule = line.partition(" ")[0].strip().lower()
         if not rule or rule.startswith("//"):
@@ -50,10 +47,7 @@ def registrable_domain(name: str) -> str:
 
 
 def suffix_list_version() -> str:
-    """Return the version of the list.
-
-    A crawl keeps the version with which it began, because buckets depend on the list.
-    """
+    """Return the version of the list. A crawl keeps its first version, because buckets depend on it."""
     from publicsuffixlist import __version__
 
     return str(__version__)

@@ -84,10 +84,7 @@ class TraceWriter:
 
     @classmethod
     def next_in(cls, parent: Path, info: Mapping[str, Any], **bounds: int) -> "TraceWriter":
-        """Return a writer for the next run of a crawl.
-
-        The folder of the run is the next of `parent`/0001, `parent`/0002, ...
-        """
+        """Return a writer for the next run of a crawl, in the next of the folders `parent`/0001, `parent`/0002, ..."""
         numbers = [int(folder.name) for folder in parent.glob("[0-9][0-9][0-9][0-9]")]
         return cls(parent / f"{max(numbers, default=0) + 1:04}", info, **bounds)
 
@@ -120,10 +117,7 @@ class TraceWriter:
             self.flush()
 
     def flush(self) -> None:
-        """Write everything to the kernel.
-
-        Links are written before the pages that refer to them.
-        """
+        """Write everything to the kernel, links before the pages that refer to them."""
         self._links_file.append(bytes(self._links_buffer))
         self._pages_file.append(bytes(self._pages_buffer))
         self._links_buffer.clear()
@@ -148,10 +142,7 @@ class TraceWriter:
         return np.frombuffer(b"".join([known(word) or self._name(word) for word in parts]), LINK)
 
     def _name(self, word: bytes) -> bytes:
-        """Compute the name of a fingerprint, and cache the name.
-
-        The cache is useful because four of five links were seen a short time before.
-        """
+        """Compute and cache the name of a fingerprint. Four of five links were seen a short time before."""
         if len(self._names) >= _NAMES_MAX:
             self._names.clear()
         name = self._names[word] = blake2b(word, digest_size=8, key=self._key).digest()
@@ -167,8 +158,5 @@ def marked(names: NDArray[np.uint64], cross: ArrayLike) -> NDArray[np.uint64]:
 
 
 def is_cross(words: NDArray[np.uint64]) -> NDArray[np.bool_]:
-    """Return a bool for each link of a trace.
-
-    The bool is True if the link goes to another process.
-    """
+    """Return for each link of a trace whether it goes to another process."""
     return (words & _CROSS).astype(bool)

@@ -123,9 +123,13 @@ class Recording(Shipped):
 class Sampling(calibration.Calibration):
     """Lets a `Recording` record each sample with the truth. Deleted pages are not sampled."""
 
+    def __init__(self, recording: Recording, *args: Any) -> None:
+        super().__init__(recording.fresh, *args)
+        self._recording = recording
+
     def note(self, page: int, stated: tuple[float, float], current: bool) -> None:
         super().note(page, stated, current)
-        self._policy.note_sample(page, current)  # type: ignore[attr-defined]
+        self._recording.note_sample(page, current)
 
 
 # -- playing

@@ -29,7 +29,17 @@ async def serving(folder: Path, handler: Callable[[dict[str, Any]], Awaitable[An
     await server.close()
 
 
-@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+async def echo(request: dict[str, Any]) -> dict[str, Any]:
+    return request
+
+
+async def nothing(_: dict[str, Any]) -> None: ...
+
+
+LOOPS = pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+
+
+@LOOPS
 def test_the_socket_is_deleted_on_close_and_nothing_is_logged(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, new_loop: Callable[[], asyncio.AbstractEventLoop]
 ) -> None:
@@ -41,12 +51,10 @@ def test_the_socket_is_deleted_on_close_and_nothing_is_logged(
     other = tmp_path / "other"
     other.touch()
 
-    async def answer(_: dict[str, Any]) -> None: ...
-
     async def play() -> None:
         before = os.open(tmp_path, os.O_RDONLY)
         os.close(before)  # the descriptor of the folder will get the number that is freed here
-        async with serving(tmp_path, answer):
+        async with serving(tmp_path, nothing):
             taken = [os.open(other, os.O_RDONLY) for _ in range(20)]
             assert before in taken or os.path.exists(f"/proc/self/fd/{before}")
             assert (tmp_path / "control.sock").is_socket()
@@ -59,7 +67,7 @@ def test_the_socket_is_deleted_on_close_and_nothing_is_logged(
     assert not caplog.records and not (tmp_path / "control.sock").exists()
 
 
-@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+@LOOPS
 @pytest.mark.parametrize("sent", [b"", b'{"command": "slow"}\n'], ids=["idle", "in a command"])
 def test_nothing_is_logged_if_the_loop_ends_while_a_connection_is_open(
     tmp_path: Path,
@@ -95,16 +103,14 @@ def test_nothing_is_logged_if_the_loop_ends_while_a_connection_is_open(
     assert not caplog.records
 
 
-@pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+@LOOPS
 def test_two_servers_that_start_together_leave_the_umask_unchanged(
     tmp_path: Path, new_loop: Callable[[], asyncio.AbstractEventLoop]
 ) -> None:
     """Two servers that start together must not restore each other's temporary umask."""
 
-    async def answer(_: dict[str, Any]) -> None: ...
-
     async def play() -> None:
-        servers = [ControlServer(tmp_path / name, answer) for name in ("a", "b")]
+        servers = [ControlServer(tmp_path / name, nothing) for name in ("a", "b")]
         for name in ("a", "b"):
             (tmp_path / name).mkdir()
         await asyncio.gather(*(server.start() for server in servers))
@@ -125,11 +131,8 @@ def test_every_malformed_command_gets_an_error_line(tmp_path: Path) -> None:
     """
     malformed = [b"", b"{", b"[1]", b"null", b'"status"', b"\xff\xfe", b"[" * 5000, b'{"a": 1}{']
 
-    async def handler(request: dict[str, Any]) -> Any:
-        return request
-
     async def play() -> None:
-        async with serving(tmp_path, handler):
+        async with serving(tmp_path, echo):
             reader, writer = await asyncio.open_unix_connection(str(tmp_path / "control.sock"), limit=2 << 20)
             for line in malformed:
                 writer.write(line + b'\n{"command": "x"}\n')
@@ -258,16 +261,14 @@ def test_a_server_that_disconnects_or_does_not_answer(
 def test_a_server_without_folder_or_socket_leaves_nothing_open(tmp_path: Path) -> None:
     """If the folder or the socket is missing, closing gives no error, and the umask is unchanged."""
 
-    async def answer(_: dict[str, Any]) -> None: ...
-
     async def play() -> None:
-        server = ControlServer(tmp_path / "none", answer)
+        server = ControlServer(tmp_path / "none", nothing)
         before = len(os.listdir("/proc/self/fd"))
         with pytest.raises(FileNotFoundError):
             await server.start()
         assert len(os.listdir("/proc/self/fd")) == before
         await server.close()
-        async with serving(tmp_path, answer):
+        async with serving(tmp_path, nothing):
             (tmp_path / "control.sock").unlink()  # a user may delete the socket to clean up
         await asyncio.sleep(0.05)
         assert len(os.listdir("/proc/self/fd")) == before
@@ -278,10 +279,8 @@ def test_a_server_without_folder_or_socket_leaves_nothing_open(tmp_path: Path) -
 
 
 def test_a_file_system_without_sockets_is_refused_in_one_line() -> None:
-    async def answer(_: dict[str, Any]) -> None: ...
-
     with pytest.raises(DirectoryError, match=r"^/sys/control\.sock: cannot be created: .*; a crawl needs"):
-        asyncio.run(ControlServer(Path("/sys"), answer).start())
+        asyncio.run(ControlServer(Path("/sys"), nothing).start())
 
 
 def test_a_client_that_disconnects_does_not_affect_others(

@@ -27,15 +27,20 @@ def _door(folder: Path, source: Processes) -> LazyAdminServer:
     return LazyAdminServer(source, Config(), folder, lambda: 100.0, lambda url: {})
 
 
+def _started(folder: Path, source: Processes) -> tuple[LazyAdminServer, int]:
+    """Return a server that listens, and its port."""
+    door = _door(folder, source)
+    door.start("127.0.0.1:0")
+    return door, int(door.link().split(":")[2].split("/")[0])
+
+
 @pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
 def test_the_first_client_imports_the_server(tmp_path: Path, loop: object) -> None:
     """Clients that connect during the import have to wait. All clients are answered, including later ones."""
     source = Processes()
 
     async def play() -> None:
-        door = _door(tmp_path, source)
-        door.start("127.0.0.1:0")
-        port = int(door.link().split(":")[2].split("/")[0])
+        door, port = _started(tmp_path, source)
         assert (tmp_path / "admin-token").exists()
         while not source.asked:
             await asyncio.sleep(0)
@@ -57,9 +62,7 @@ async def test_closing_without_a_client(tmp_path: Path) -> None:
     The server is closed before its first client connects, or right after it has connected.
     """
     for comes in (False, True):
-        door = _door(tmp_path, Processes())
-        door.start("127.0.0.1:0")
-        port = int(door.link().split(":")[2].split("/")[0])
+        door, port = _started(tmp_path, Processes())
         if comes:
             client = socket.create_connection(("127.0.0.1", port))
             await asyncio.sleep(0)

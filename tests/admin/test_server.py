@@ -84,6 +84,12 @@ class Watched:
         writer.close()
         return Response(data)
 
+    async def events(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Ask for the stream of events."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        writer.write(f"GET /events HTTP/1.1\r\nHost: 127.0.0.1:{self.port}\r\n\r\n".encode())
+        return reader, writer
+
     async def do(self, command: dict[str, Any], *lines: str) -> Response:
         return await self.ask(
             "/do", "Content-Type: application/json", *lines, method="POST", body=msgspec.json.encode(command)
@@ -173,8 +179,7 @@ async def test_events_come_each_second(watched: Watched) -> None:
     async with watched:
         streams = []
         for _ in range(17):
-            reader, writer = await asyncio.open_connection("127.0.0.1", watched.port)
-            writer.write(f"GET /events HTTP/1.1\r\nHost: 127.0.0.1:{watched.port}\r\n\r\n".encode())
+            reader, writer = await watched.events()
             streams.append((await reader.readuntil(b"\r\n\r\n"), reader, writer))
         codes = [Response(head).status for head, _, _ in streams]
         assert codes.count(200) == 16 and codes[-1] == 503
@@ -203,8 +208,7 @@ async def test_a_stream_sends_heartbeats_and_reports_how_the_crawl_ended(
     monkeypatch.setattr(server, "BEAT", 0.02)
 
     async with watched:
-        reader, writer = await asyncio.open_connection("127.0.0.1", watched.port)
-        writer.write(f"GET /events HTTP/1.1\r\nHost: 127.0.0.1:{watched.port}\r\n\r\n".encode())
+        reader, writer = await watched.events()
         await reader.readuntil(b"\r\n\r\n")
         while (await _next_event(reader))[0] != "message":
             pass
@@ -230,8 +234,7 @@ async def test_an_idle_limit_does_not_end_a_stream(tmp_path: Path, monkeypatch: 
     monkeypatch.setattr("crawler.serve.http_server.SWEEP_INTERVAL", 0.01)
 
     async with Watched(tmp_path) as watched:
-        reader, writer = await asyncio.open_connection("127.0.0.1", watched.port)
-        writer.write(f"GET /events HTTP/1.1\r\nHost: 127.0.0.1:{watched.port}\r\n\r\n".encode())
+        reader, writer = await watched.events()
         kinds = [(await _next_event(reader))[0] for _ in range(40)]
         assert kinds.count("beat") >= 20
         writer.close()

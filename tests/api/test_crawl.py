@@ -18,7 +18,7 @@ from crawler.api.crawl import COMPLETE
 from crawler.config import convert
 from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import CrawlerError, DirectoryError, NoSeedError, StoreError, UsageError
-from crawler.process.committing.queued_changes import QueuedChanges
+from crawler.process.committing.commit_loop import CommitLoop
 from crawler.process.opening.stages import BALLAST
 from crawler.storage.engines import open_store
 from tests.end_to_end.web import SETTINGS, ReceivedRequest, Web, page
@@ -331,14 +331,14 @@ async def test_a_change_that_is_not_durable_is_an_error(
 ) -> None:
     """Commands that change nothing are answered even if the disk is slow."""
 
-    async def never(_: QueuedChanges) -> bool:
+    async def never(_: CommitLoop) -> bool:
         return False
 
     async with crawler.Crawl(SETTINGS, directory=tmp_path / "crawl", seeds=web.url("/")) as crawl:
         await crawl.run()
         block = {"command": "block", "host": "a.org"}
         assert await crawl.command(block) is not None
-        monkeypatch.setattr(QueuedChanges, "kept", never)
+        monkeypatch.setattr(CommitLoop, "kept", never)
         with pytest.raises(StoreError, match="not on disk yet"):
             await crawl.command(block)
         assert (await crawl.command({"command": "why", "url": web.url("/")}))["verdict"]

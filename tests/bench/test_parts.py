@@ -28,13 +28,12 @@ def test_the_loaded_queues_hold_exactly_the_loaded_urls(tmp_path: Path) -> None:
 
 def test_a_schedule_is_measured_per_page_and_per_pick() -> None:
     """The process is new: in the process of the tests, the schedule would reuse memory that other tests freed."""
-    found = parts._of("schedule", 20_000, 200)
+    found = parts._of(parts.schedule, numbers=(20_000, 200))
     assert 0.0 < found["pick_cpu"] < 0.1 and 20.0 < found["refreshed_memory"] < 2000.0
 
 
-def test_each_state_is_built_in_its_own_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert set(parts._of("run")) == {"bits"}
-    assert parts._of("queues", 3000, 300)["memory"] > 0.0
-    monkeypatch.setitem(parts.STEPS, "broken", ("no_step",))
-    with pytest.raises(CrawlerError):
-        parts._of("broken")
+def test_each_state_is_built_in_its_own_process() -> None:
+    assert set(parts._of(parts.run_bits)) == {"bits"}
+    assert parts._of(parts.fill_queues, parts.queues, numbers=(3000, 300))["memory"] > 0.0
+    with pytest.raises(CrawlerError, match="measuring schedule failed"):
+        parts._of(parts.schedule)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from crawler.bench import plan as command
 from crawler.bench.links import LinkCosts, LinkIntake, link_costs
@@ -19,6 +20,7 @@ from crawler.bench.planning import (
     REFERENCE,
     CostRange,
     Goal,
+    Plan,
     UnitCosts,
     exactly,
     host_rate,
@@ -28,17 +30,7 @@ from crawler.bench.planning import (
     unformed,
 )
 from crawler.bench.sample_crawl import facts
-from crawler.bench.units import (
-    LARGE,
-    MEASURED,
-    PARTS,
-    TAG_BYTES,
-    CrawlCost,
-    checks,
-    packed,
-    shapes,
-    units_of,
-)
+from crawler.bench.units import LARGE, PARTS, TAG_BYTES, CrawlCost, checks, packed, shapes, told, units_of
 from crawler.clock import VirtualClock
 from crawler.config import convert
 from crawler.errors import UsageError
@@ -79,8 +71,13 @@ GOAL = Goal(
 )  # fmt: skip
 
 
+def planned(**changes: float) -> Plan:
+    """Return the plan of `GOAL` with other values of the given fields."""
+    return plan(replace(GOAL, **changes), UNITS)
+
+
 def test_a_plan_equals_one_computed_by_hand() -> None:
-    found = plan(GOAL, UNITS)
+    found = planned()
     kept = (24 << 20) / (150 + 2 * 77) / 50  # the number of directories, out of 1e5, that the cache can hold
     forms = 3.0 + 47.0 * (1.0 - kept / 1e5)
     busy = 0.001 + 10 * 0.0001 + 50 * 0.00001 + forms * 0.000005 + 3 * 0.00002 + 0.5 * 0.002 + 0.5 * 0.0004
@@ -113,18 +110,18 @@ def test_a_small_crawl_keeps_its_writes_in_the_log() -> None:
 
     A crawl with more pages never takes less disk space.
     """
-    small = msgspec.structs.replace(GOAL, pages=1000.0, urls=1.0)
+    small = replace(GOAL, pages=1000.0, urls=1.0)
     known = (66.25 - math.log2(1000.0)) / 8
     assert plan(small, UNITS).other_disk.mid == pytest.approx(
         1000 * (400 + 2 * 77 + 150 + 77 + known + 30 + 77)
     )
-    sizes = [plan(msgspec.structs.replace(small, pages=1000.0 * 1.1**k), UNITS).other_disk for k in range(60)]
+    sizes = [plan(replace(small, pages=1000.0 * 1.1**k), UNITS).other_disk for k in range(60)]
     for less, more in pairwise(sizes):
         assert (less.low, less.mid, less.high) <= (more.low, more.mid, more.high)
 
 
 def test_refreshes_take_additional_cpu_disk_and_memory() -> None:
-    goal = msgspec.structs.replace(GOAL, refresh=1000.0, changed=0.5)
+    goal = replace(GOAL, refresh=1000.0, changed=0.5)
     found = plan(goal, UNITS)
     refresh = 0.0008 + 0.5 * 0.0004 + 0.5 * (10 * 0.0001 + 50 * 0.00001)
     busy = 100 * page_cpu(goal, UNITS).mid + 1000 * refresh
@@ -134,11 +131,11 @@ def test_refreshes_take_additional_cpu_disk_and_memory() -> None:
     assert found.refresh_warc.mid == pytest.approx(
         1000 * DAY * (900 + 0.5 * (0.25 * 1.1 + 0.75 * 1.2) * 0.2 * 10 * KIB)
     )
-    assert found.memory.mid > plan(GOAL, UNITS).memory.mid + 1e6 * 10
+    assert found.memory.mid > planned().memory.mid + 1e6 * 10
 
 
 def test_connections_without_tls_take_less_memory() -> None:
-    assert plan(msgspec.structs.replace(GOAL, secure=0.0), UNITS).memory.mid < plan(GOAL, UNITS).memory.mid
+    assert planned(secure=0.0).memory.mid < planned().memory.mid
 
 
 def test_the_time_of_a_process_adds_up() -> None:
@@ -150,35 +147,35 @@ def test_the_time_of_a_process_adds_up() -> None:
         idle = idle_share(busy, lone, processes)
         assert busy + lone * idle + processes * idle == pytest.approx(processes)
     assert idle_share(1.0, 0.5, 1.0) == 0.0
-    full = plan(msgspec.structs.replace(GOAL, rate=0.0, hosts=1e6, machines=1, cores=1, usable=1.0), UNITS)
-    assert full.page_cpu.mid == pytest.approx(page_cpu(msgspec.structs.replace(GOAL, hosts=1e6), UNITS).mid)
-    slow = plan(msgspec.structs.replace(GOAL, rate=0.01), UNITS)
+    full = planned(rate=0.0, hosts=1e6, machines=1, cores=1, usable=1.0)
+    assert full.page_cpu.mid == pytest.approx(page_cpu(replace(GOAL, hosts=1e6), UNITS).mid)
+    slow = planned(rate=0.01)
     assert slow.page_cpu.mid == pytest.approx(page_cpu(GOAL, UNITS).mid + 0.0015, rel=1e-3)
 
 
 def test_links_on_the_first_page_of_a_directory_miss_the_form_cache() -> None:
     def links_without(directories: float, hosts: float) -> float:
-        return unformed(msgspec.structs.replace(GOAL, directories=directories, hosts=hosts, pages=1000.0))
+        return unformed(replace(GOAL, directories=directories, hosts=hosts, pages=1000.0))
 
     assert links_without(1.0, 10.0) == pytest.approx(3.0 + 47.0 / 100)
     assert links_without(1000.0, 10.0) == 50.0
-    assert unformed(msgspec.structs.replace(GOAL, links=2.0)) == 3.0
+    assert unformed(replace(GOAL, links=2.0)) == 3.0
 
 
 def test_linked_hosts_take_memory() -> None:
-    less, more = (plan(msgspec.structs.replace(GOAL, known_hosts=known), UNITS) for known in (0.0, 3e3))
+    less, more = (planned(known_hosts=known) for known in (0.0, 3e3))
     assert more.memory.mid - less.memory.mid == pytest.approx(2e3 * (1200 + 90))
 
 
 def test_compressed_bodies_are_costed_as_compressed() -> None:
-    none, all_ = (plan(msgspec.structs.replace(GOAL, coded=share), UNITS) for share in (0.0, 1.0))
+    none, all_ = (planned(coded=share) for share in (0.0, 1.0))
     assert none.warc.mid - all_.warc.mid == pytest.approx(1e6 * 0.1 * 0.2 * 10 * KIB)
     assert none.bandwidth > all_.bandwidth
 
 
 def test_the_cost_of_the_largest_page_grows_with_bytes_and_tags_up_to_their_limits() -> None:
     def memory(size: float, tags: float) -> float:
-        return plan(msgspec.structs.replace(GOAL, largest_bytes=size, largest_tags=tags), UNITS).memory.mid
+        return planned(largest_bytes=size, largest_tags=tags).memory.mid
 
     assert memory(2e6, 0.0) - memory(1e6, 0.0) == pytest.approx(4e6)
     assert memory(1e6, 2e4) - memory(1e6, 1e4) == pytest.approx(5e6)
@@ -189,33 +186,33 @@ def test_politeness_bounds_a_crawl_of_few_hosts() -> None:
     """With a delay of 3 s after an answer of 0.3 s, a host delivers one page every 3.3 s."""
 
     def rate(latency: float, **how: float) -> float:
-        return host_rate(msgspec.structs.replace(GOAL, hosts=33.0, latency=latency, **how))
+        return host_rate(replace(GOAL, hosts=33.0, latency=latency, **how))
 
     assert rate(0.3) == pytest.approx(10.0)
     assert rate(0.01) == pytest.approx(33.0 / 1.01)
     assert rate(10.0) == pytest.approx(33.0 / 40.0)
     assert rate(0.5, delay=0.0, delay_factor=0.0) == pytest.approx(66.0)
     assert rate(0.0, delay=0.0, delay_factor=0.0) == math.inf
-    found = plan(msgspec.structs.replace(GOAL, hosts=33.0), UNITS)
+    found = planned(hosts=33.0)
     assert found.bottleneck == "hosts: politeness" and found.rate == pytest.approx(10.0)
 
 
 def test_a_given_number_of_machines_bounds_the_rate_by_cores_or_bandwidth() -> None:
-    goal = msgspec.structs.replace(GOAL, rate=0.0, machines=2, cores=4, hosts=1e9)
+    goal = replace(GOAL, rate=0.0, machines=2, cores=4, hosts=1e9)
     found = plan(goal, UNITS)
     assert found.bottleneck == "cores" and found.rate == pytest.approx(
         2 * 4 * 0.7 / page_cpu(goal, UNITS).mid
     )
-    narrow = plan(msgspec.structs.replace(goal, bandwidth=1e4), UNITS)
+    narrow = plan(replace(goal, bandwidth=1e4), UNITS)
     assert narrow.bottleneck == "bandwidth"
     assert narrow.rate == pytest.approx(2 * 1e4 / (10 * KIB * (0.25 * 0.2 + 0.75) + 1000))
 
 
 @pytest.mark.parametrize("field", ["pages", "links", "urls", "page_bytes", "directories"])
 def test_raising_any_goal_never_lowers_a_cost(field: str) -> None:
-    goal = msgspec.structs.replace(GOAL, rate=1000.0, hosts=1e6)
+    goal = replace(GOAL, rate=1000.0, hosts=1e6)
     less = plan(goal, REFERENCE)
-    more = plan(msgspec.structs.replace(goal, **{field: 10 * getattr(goal, field)}), REFERENCE)
+    more = plan(replace(goal, **{field: 10 * getattr(goal, field)}), REFERENCE)
     for name in ("processes", "disk", "memory", "machines"):
         a, b = getattr(less, name), getattr(more, name)
         assert (a.low, a.mid, a.high) <= (b.low, b.mid, b.high), name
@@ -231,25 +228,17 @@ def test_ranges_stay_in_order() -> None:
 
 def test_fitting_recovers_the_units_of_simulated_crawls() -> None:
     def cost(
-        fetches: float,
-        hosts: float,
-        size: float,
-        links: float,
-        *,
-        memory: float = 0.0,
-        new: float = 1.0,
-        packed: float = 1.2,
-        more: float = 0.0,
+        fetches: float, hosts: float, size: float, links: float, *, packed: float = 1.2, more: float = 0.0
     ) -> CrawlCost:
-        goal = msgspec.structs.replace(
-            GOAL, pages=fetches, hosts=hosts, page_bytes=size, links=links, urls=new, directories=1.0,
+        goal = replace(
+            GOAL, pages=fetches, hosts=hosts, page_bytes=size, links=links, urls=1.0, directories=1.0,
             handshakes=0.0, secure=0.0,
         )  # fmt: skip
         # in this crawl no directory is new
-        page = page_cpu(goal, UNITS).mid - 0.000005 * (unformed(goal) - new)
+        page = page_cpu(goal, UNITS).mid - 0.000005 * (unformed(goal) - 1.0)
         return CrawlCost(
             cpu=0.5 + hosts * 0.003 + fetches * page + more,
-            memory=1e8 + memory,
+            memory=1e8,
             warc=fetches * (1000 + packed * 0.25 * size),
             journal=fetches * (150 + 30),
             store=5000 + fetches * (400 + 2 * 30),
@@ -262,10 +251,11 @@ def test_fitting_recovers_the_units_of_simulated_crawls() -> None:
             links=links,
             packed=0.25 * size,
             url_bytes=30.0,
-            new=new,
+            new=1.0,
         )
 
     again = cost(500, 50, 1000, 5)._replace(cpu=0.5 + 500 * 0.0008, warc=500 * 900.0)
+    large, untagged_memory = cost(10, 2, 600_000, 5), 1e8 + 4.0 * LARGE
     lone_cpu = 500 * (0.0008 + 0.0015 * 0.75)  # the process is busy a quarter of the time
     costs = {
         "few": cost(200, 50, 1000, 5),
@@ -275,8 +265,8 @@ def test_fitting_recovers_the_units_of_simulated_crawls() -> None:
         "secure": cost(1000, 50, 101_000, 5, more=50 * 0.002 + 1000 * 0.0004)._replace(handshakes=50.0),
         "closed": cost(1000, 50, 1000, 5, more=1050 * 0.002)._replace(handshakes=1050.0),
         "scattered": cost(1100, 500, 1000, 5),
-        "large": cost(10, 2, 600_000, 5, memory=4.0 * LARGE + 500.0 * LARGE / TAG_BYTES),
-        "untagged": cost(10, 2, 600_000, 5, memory=4.0 * LARGE),
+        "large": large._replace(memory=untagged_memory + 500.0 * LARGE / TAG_BYTES),
+        "untagged": large._replace(memory=untagged_memory),
         "again": again,
         "lone": again._replace(cpu=0.5 + lone_cpu, seconds=4 * lone_cpu),
         "last": cost(1000, 50, 17_000, 25),
@@ -285,7 +275,9 @@ def test_fitting_recovers_the_units_of_simulated_crawls() -> None:
     links = LinkCosts(UNITS.link_cpu.mid, UNITS.form_cpu.mid, UNITS.new_cpu.mid)
     partly = {name: getattr(UNITS, name).mid for name in PARTS}
     units = units_of([costs], [links], [partly])
-    for name in MEASURED:
+    copied = {line.split()[0] for line in told(units).splitlines() if line.endswith("(reference)")}
+    assert copied == {"connection_memory", "render_cpu", "browser_memory"}
+    for name in set(units.__struct_fields__) - copied - {"machine"}:
         assert getattr(units, name).mid == pytest.approx(getattr(UNITS, name).mid), name
     for predicted, measured in checks([costs], units):
         assert predicted == pytest.approx(measured, rel=0.01)
@@ -324,16 +316,19 @@ def test_links_that_miss_the_caches_cost_more() -> None:
     assert all(cost >= 0.0 for cost in link_costs())
 
 
-def test_bodies_of_a_segment_are_compressed_one_by_one() -> None:
+def test_bodies_of_a_segment_are_compressed_one_by_one(tmp_path: Path) -> None:
     """Records of other kinds do not count. Seven bodies take seven times the compressed size of one body."""
 
-    def member(kind: str, body: bytes) -> bytes:
-        head = f"WARC/1.1\r\nWARC-Type: {kind}\r\n\r\n".encode()
-        return gzip.compress(head + b"HTTP/1.1 200 OK\r\n\r\n" + body + b"\r\n\r\n")
+    def segment(*kinds: str) -> Path:
+        block = b"HTTP/1.1 200 OK\r\n\r\n" + bytes(9000)
+        heads = (f"WARC/1.1\r\nWARC-Type: {kind}\r\nContent-Length: {len(block)}\r\n\r\n" for kind in kinds)
+        path = tmp_path / "segment.warc.gz"
+        path.write_bytes(b"".join(gzip.compress(head.encode() + block + b"\r\n\r\n") for head in heads))
+        return path
 
-    segment = b"".join(member(kind, bytes(9000)) for kind in ["warcinfo", *["response", "request"] * 7])
-    assert packed(segment) == pytest.approx(7 * len(zlib.compress(bytes(9000))))
-    assert packed(member("revisit", b"")) == 0.0
+    seven = segment("warcinfo", *["response", "request"] * 7)
+    assert packed(seven) == pytest.approx(7 * len(zlib.compress(bytes(9000))))
+    assert packed(segment("revisit")) == 0.0
 
 
 def test_the_command_reads_units_and_prints_a_table(
@@ -341,9 +336,8 @@ def test_the_command_reads_units_and_prints_a_table(
 ) -> None:
     path = tmp_path / "units.json"
     path.write_bytes(msgspec.json.encode(UNITS))
-    assert (
-        command.main("plan", ["--pages", "1e6", "--hosts", "1e4", "--rate", "100", "--units", str(path)]) == 0
-    )
+    options = ["--pages", "1e6", "--hosts", "1e4", "--rate", "100", "--units", str(path)]
+    assert command.main("plan", options) == 0
     found = capsys.readouterr().out
     assert "bounded by the rate asked for" in found
     assert (
@@ -361,14 +355,14 @@ def told_by(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, st
 
 def test_the_largest_host_bounds_the_rate() -> None:
     """At 1.1 s per page, 1,000 hosts allow 1,000 / 1.1 pages/s, but only 20 / 1.1 if one host has 5 % of the pages."""
-    goal = msgspec.structs.replace(GOAL, rate=300.0, latency=0.1, delay=1.0)
+    goal = replace(GOAL, rate=300.0, latency=0.1, delay=1.0)
     assert plan(goal, UNITS).rate == 300.0
-    skewed = plan(msgspec.structs.replace(goal, largest_host=0.05), UNITS)
+    skewed = plan(replace(goal, largest_host=0.05), UNITS)
     assert skewed.rate == pytest.approx(20 / 1.1)
     assert skewed.bottleneck == "the largest host: politeness"
     assert skewed.days.mid * DAY == pytest.approx(1e6 * 0.05 * 1.1)
     for share in (0.0, 0.0005, 0.001):
-        even = plan(msgspec.structs.replace(goal, rate=1e6, largest_host=share), UNITS)
+        even = plan(replace(goal, rate=1e6, largest_host=share), UNITS)
         assert even.bottleneck == "hosts: politeness" and even.rate == pytest.approx(host_rate(goal))
 
 
@@ -377,13 +371,13 @@ def test_shared_addresses_bound_the_rate() -> None:
 
     An address with 200 hosts counts as a CDN, and takes 16 requests a second.
     """
-    goal = msgspec.structs.replace(GOAL, pages=9000.0, hosts=1000.0, rate=1e6, latency=0.1, delay=1.0)
-    shared = plan(msgspec.structs.replace(goal, addresses=100.0), UNITS)
+    goal = replace(GOAL, pages=9000.0, hosts=1000.0, rate=1e6, latency=0.1, delay=1.0)
+    shared = plan(replace(goal, addresses=100.0), UNITS)
     assert shared.bottleneck == "addresses that hosts share: politeness"
     assert shared.rate == pytest.approx(0.9 * 100 / 0.6)
-    assert plan(msgspec.structs.replace(goal, addresses=5.0), UNITS).rate == pytest.approx(0.9 * 5 * 16)
+    assert plan(replace(goal, addresses=5.0), UNITS).rate == pytest.approx(0.9 * 5 * 16)
     for addresses in (0.0, 1000.0, 5000.0):
-        assert plan(msgspec.structs.replace(goal, addresses=addresses), UNITS).rate == plan(goal, UNITS).rate
+        assert plan(replace(goal, addresses=addresses), UNITS).rate == plan(goal, UNITS).rate
 
 
 @pytest.mark.parametrize(
@@ -487,18 +481,19 @@ def test_impossible_goals_are_rejected_with_one_line(arguments: list[str]) -> No
 def test_rendering_costs_are_those_of_the_rendered_share() -> None:
     """The costs of rendering are the differences in CPU, cores and memory from the same crawl without a browser."""
     goal = Goal(pages=1e6, hosts=5e4, rate=50.0)
-    without, half = plan(goal, REFERENCE), plan(msgspec.structs.replace(goal, rendered=0.5), REFERENCE)
+
+    def costs(**changes: float) -> Plan:
+        return plan(replace(goal, **changes), REFERENCE)
+
+    without, half = costs(), costs(rendered=0.5)
     assert half.cpu.mid - without.cpu.mid == pytest.approx(0.5e6 * REFERENCE.render_cpu.mid)
     assert half.render_cores.mid == pytest.approx(50.0 * 0.5 * REFERENCE.render_cpu.mid / goal.usable)
     assert half.memory.mid - without.memory.mid == pytest.approx(
         REFERENCE.browser_memory.mid * half.processes.mid
     )
-    assert plan(msgspec.structs.replace(goal, rendered=0.5, render_cpu=0.4), REFERENCE).cpu.mid > half.cpu.mid
-    bound = [
-        plan(msgspec.structs.replace(goal, rate=0.0, machines=1, rendered=share), REFERENCE)
-        for share in (0.0, 0.5)
-    ]
+    assert costs(rendered=0.5, render_cpu=0.4).cpu.mid > half.cpu.mid
+    bound = [costs(rate=0.0, machines=1, rendered=share) for share in (0.0, 0.5)]
     assert bound[1].bottleneck == "cores" and bound[1].rate < bound[0].rate
-    tenth = msgspec.structs.replace(goal, rendered=0.1)
+    tenth = replace(goal, rendered=0.1)
     assert "10.0% of the pages" in command.told(plan(tenth, REFERENCE), tenth, REFERENCE)
     assert "rendering" not in command.told(without, goal, REFERENCE)

@@ -52,7 +52,7 @@ def test_the_recorded_samples_are_those_of_the_calibration(script: ModuleType, d
     world = worlds.build([script.drawn(histories.read_folder(data)[0], 3)], "none", pages=PAGES)
     policy = Shipped(world, world.change_rate, Settings(), judged=True, born=world.born)
     seen = Calibration(
-        policy, world.changes, world.site, worlds.WARMUP * world.horizon, world.horizon, world.died
+        policy.fresh, world.changes, world.site, worlds.WARMUP * world.horizon, world.horizon, world.died
     )
     worlds.play(world, policy, world.change_rate, seen)
     copies, stated, current = seen.sums[:, 0].sum(axis=(0, 1))

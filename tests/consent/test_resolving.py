@@ -79,7 +79,6 @@ def test_a_page_with_statements_in_every_source() -> None:
         UseDecision(ALLOW, "tdmrep"),
     )
     assert said.usage_header.raw == ("train-ai=n",)
-    assert said.names.names == ("noindex",)
     assert said.usage_robots.raw == ("/a/b?c train-ai=n, search=y",)
 
 

@@ -7,10 +7,7 @@ from unittest import mock
 from crawler.due import eliminator, known_set, merging, runs
 from tests.forms import installed, interpreted
 
-SORTING = {
-    "installed": installed("crawler.due.sorting"),
-    "interpreted": interpreted("crawler.due.sorting"),
-}
+SORTING = {"installed": installed("crawler.due.sorting"), "interpreted": interpreted("crawler.due.sorting")}
 ELIAS_FANO = {
     "installed": installed("crawler.due.elias_fano"),
     "interpreted": interpreted("crawler.due.elias_fano"),

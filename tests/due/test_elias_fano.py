@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from crawler.due.block_fences import FENCE_STEP
+from crawler.due.elias_fano import FENCE_STEP
 from tests.due.arrays import ARRAYS, LAST, spread
 from tests.due.forms import ELIAS_FANO
 

@@ -4,6 +4,7 @@ import errno
 import math
 import os
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -31,8 +32,8 @@ def link(fingerprint: int, number: int = 0) -> Link:
 class Process:
     """Uses an Eliminator as the crawl does, but step by step. The frontier is the list `handed_out`."""
 
-    def __init__(self, directory: Path, store: MemoryStore, config: DueConfig = SMALL) -> None:
-        self.directory, self.store, self.config = directory, store, config
+    def __init__(self, directory: Path, config: DueConfig = SMALL) -> None:
+        self.directory, self.store, self.config = directory, MemoryStore(), config
         self.handed_out: list[Link] = []
         self.known: set[int] = set()
         self.open()
@@ -69,6 +70,12 @@ class Process:
         self.due.flushed(self.flush)
         self.flush = None
 
+    def learn(self, numbers: Iterable[int]) -> None:
+        """Submit a group of links and flush it."""
+        self.submit([link(number) for number in numbers])
+        self.begin_flush()
+        self.end_flush()
+
     def begin_compaction(self) -> None:
         self.compaction = self.due.compactor.begin()
         if self.compaction is not None:
@@ -94,6 +101,11 @@ class Process:
         return self.handed_out
 
 
+@pytest.fixture
+def process(tmp_path: Path) -> Process:
+    return Process(tmp_path)
+
+
 class EliminatorMachine(RuleBasedStateMachine):
     """Run groups, flushes, compactions and crashes, overlapping in any order, with installed and interpreted kernels."""
 
@@ -107,12 +119,9 @@ class EliminatorMachine(RuleBasedStateMachine):
         self.form.__enter__()
         self.folder = tempfile.TemporaryDirectory()
         config = DueConfig(
-            buffer_entries_max=buffer,
-            part_links_max=part,
-            merge_chunk_bytes=64,
-            log_bytes_max=300,
+            buffer_entries_max=buffer, part_links_max=part, merge_chunk_bytes=64, log_bytes_max=300
         )
-        self.process = Process(Path(self.folder.name), MemoryStore(), config)
+        self.process = Process(Path(self.folder.name), config)
         self.expected: list[Link] = []
         self.seen: set[int] = set()
         self.count = 0
@@ -200,8 +209,7 @@ TestEliminatorMachine.settings = settings(max_examples=40, stateful_step_count=2
 
 
 @pytest.mark.parametrize("count", [0, 1, 8, 9])
-def test_flushes_of_0_1_a_full_buffer_and_one_more(tmp_path: Path, form: str, count: int) -> None:
-    process = Process(tmp_path, MemoryStore())
+def test_flushes_of_0_1_a_full_buffer_and_one_more(process: Process, form: str, count: int) -> None:
     process.submit([link(number) for number in range(count)])
     assert (process.due.begin_flush(0.0) is None) == (count == 0)
     if process.due._flush is not None:
@@ -210,12 +218,11 @@ def test_flushes_of_0_1_a_full_buffer_and_one_more(tmp_path: Path, form: str, co
     assert process.due.pending == 0 and process.due.links == count
 
 
-def test_a_flush_takes_at_most_one_buffer(tmp_path: Path) -> None:
+def test_a_flush_takes_at_most_one_buffer(process: Process) -> None:
     """Test which links a flush takes if groups have 5 links and the buffer has room for 8.
 
     Each flush takes one group. The other groups wait for the next flush.
     """
-    process = Process(tmp_path, MemoryStore())
     for base in (0, 10, 20):
         process.submit([link(base + number) for number in range(5)])
     assert [process.due.pending, process.due.full] == [15, False]
@@ -227,8 +234,7 @@ def test_a_flush_takes_at_most_one_buffer(tmp_path: Path) -> None:
     assert process.due.pending == 11 and process.due.wants_flush(0.0)
 
 
-def test_all_in_one_bucket(tmp_path: Path, form: str) -> None:
-    process = Process(tmp_path, MemoryStore())
+def test_all_in_one_bucket(process: Process, form: str) -> None:
     links = [link(77 << 48 | number * number) for number in range(60)]
     for start in range(0, 60, 7):
         process.submit(links[start : start + 7])
@@ -237,8 +243,7 @@ def test_all_in_one_bucket(tmp_path: Path, form: str) -> None:
     assert list(process.due.known_set.slice(0, 77)) == list(process.due.known_set.slice(78, 65_536)) == []
 
 
-def test_repeated_waiting_links_are_not_appended(tmp_path: Path, form: str) -> None:
-    process = Process(tmp_path, MemoryStore())
+def test_repeated_waiting_links_are_not_appended(process: Process, form: str) -> None:
     assert len(process.submit([link(1), link(2), link(1)])) == 2
     assert len(process.submit([link(2), link(3)])) == 1
     assert process.due.repeats == 2 and process.due.links == 3
@@ -248,9 +253,8 @@ def test_repeated_waiting_links_are_not_appended(tmp_path: Path, form: str) -> N
     assert (process.due.known, process.due.new) == (1, 3)
 
 
-def test_the_first_of_repeated_links_in_a_flush_is_returned(tmp_path: Path, form: str) -> None:
+def test_the_first_of_repeated_links_in_a_flush_is_returned(process: Process, form: str) -> None:
     """All links are appended without `admit`, as if the pending set had forgotten them."""
-    process = Process(tmp_path, MemoryStore())
     links = [link(number, place) for place, number in enumerate([5, 3, 5, LAST, 3, 5, 0])]
     process.due.append(links)
     process.commit(process.due.stage)
@@ -261,7 +265,7 @@ def test_the_first_of_repeated_links_in_a_flush_is_returned(tmp_path: Path, form
 
 def test_a_large_flush_goes_in_parts(tmp_path: Path) -> None:
     """Each part of the flush is committed separately, and its counts include all links before its end."""
-    process = Process(tmp_path, MemoryStore(), DueConfig(buffer_entries_max=100, part_links_max=3))
+    process = Process(tmp_path, DueConfig(buffer_entries_max=100, part_links_max=3))
     process.submit([link(90), link(91)])
     process.drain()
     for number in range(0, 12, 2):
@@ -280,7 +284,7 @@ def test_a_large_flush_goes_in_parts(tmp_path: Path) -> None:
 
 
 def test_a_part_that_fails_leaves_the_rest_waiting(tmp_path: Path) -> None:
-    process = Process(tmp_path, MemoryStore(), DueConfig(buffer_entries_max=100, part_links_max=2))
+    process = Process(tmp_path, DueConfig(buffer_entries_max=100, part_links_max=2))
     for number in range(0, 8, 2):
         process.submit([link(number), link(number + 1)])
     process.begin_flush()
@@ -292,8 +296,7 @@ def test_a_part_that_fails_leaves_the_rest_waiting(tmp_path: Path) -> None:
     assert process.drain() == [link(number) for number in range(8)]
 
 
-def test_conditions_for_a_flush(tmp_path: Path) -> None:
-    process = Process(tmp_path, MemoryStore())
+def test_conditions_for_a_flush(process: Process) -> None:
     due = process.due
     assert not due.wants_flush(0.0, dry=True) and due.next_wakeup() == math.inf
     process.submit([link(1)])
@@ -308,11 +311,10 @@ def test_conditions_for_a_flush(tmp_path: Path) -> None:
     assert not due.wants_flush(200.0, dry=True)
 
 
-def test_a_failed_flush_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_flush_is_tried_again(process: Process, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*arguments: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    process = Process(tmp_path, MemoryStore())
     process.submit([link(1), link(2)])
     flush = process.due.begin_flush(10.0)
     with monkeypatch.context() as patched:
@@ -326,16 +328,13 @@ def test_a_failed_flush_is_tried_again(tmp_path: Path, monkeypatch: pytest.Monke
     assert process.drain() == [link(1), link(2)]
 
 
-def test_a_compaction_that_a_flush_overtakes_replaces_exactly_its_inputs(tmp_path: Path) -> None:
-    process = Process(tmp_path, MemoryStore())
-    for base in (0, 10):
-        process.submit([link(base + number) for number in range(4)])
-        process.begin_flush()
-        process.end_flush()
+def test_a_compaction_that_a_flush_overtakes_replaces_exactly_its_inputs(
+    tmp_path: Path, process: Process
+) -> None:
+    process.learn(range(4))
+    process.learn(range(10, 14))
     process.begin_compaction()
-    process.submit([link(3), link(30)])
-    process.begin_flush()
-    process.end_flush()
+    process.learn([3, 30])
     process.end_compaction()
     assert [run.count for run in process.due.known_set.runs] == [8, 1]
     process.due._check()
@@ -345,12 +344,9 @@ def test_a_compaction_that_a_flush_overtakes_replaces_exactly_its_inputs(tmp_pat
     assert len(list((tmp_path / "due").iterdir())) == 2
 
 
-def test_a_join_under_way_when_its_runs_are_merged_and_unlinked(tmp_path: Path) -> None:
-    process = Process(tmp_path, MemoryStore())
-    for base in (0, 10):
-        process.submit([link(base + number) for number in range(4)])
-        process.begin_flush()
-        process.end_flush()
+def test_a_join_under_way_when_its_runs_are_merged_and_unlinked(process: Process) -> None:
+    process.learn(range(4))
+    process.learn(range(10, 14))
     process.submit([link(0), link(13), link(40)])
     flush = process.due.begin_flush(0.0)
     process.begin_compaction()
@@ -359,16 +355,13 @@ def test_a_join_under_way_when_its_runs_are_merged_and_unlinked(tmp_path: Path) 
     assert flush.new_links == [link(40)]
 
 
-def test_the_next_flush_frees_what_a_compaction_replaced(tmp_path: Path) -> None:
+def test_the_next_flush_frees_what_a_compaction_replaced(process: Process) -> None:
     """The flush unmaps the files, because unmapping takes too long for the event loop.
 
     A file that is still being read is kept.
     """
-    process = Process(tmp_path, MemoryStore())
-    for base in (0, 10):
-        process.submit([link(base + number) for number in range(4)])
-        process.begin_flush()
-        process.end_flush()
+    process.learn(range(4))
+    process.learn(range(10, 14))
     first, second = process.due.known_set.runs
     maps = [first._data, second._data]
     del second
@@ -382,17 +375,16 @@ def test_the_next_flush_frees_what_a_compaction_replaced(tmp_path: Path) -> None
 
 
 def test_consumed_logs_are_unlinked_by_the_next_flush(tmp_path: Path) -> None:
-    process = Process(tmp_path, MemoryStore(), DueConfig(buffer_entries_max=8, log_bytes_max=1))
+    process = Process(tmp_path, DueConfig(buffer_entries_max=8, log_bytes_max=1))
     for number in range(4):
-        process.submit([link(number)])
-        process.begin_flush()
-        process.end_flush()
+        process.learn([number])
         assert len(list((tmp_path / "links").iterdir())) <= 2
 
 
 @pytest.mark.parametrize(("check_value", "method"), [(8, "mmh3"), (7, "blake2b")])
-def test_another_seed_or_method_is_refused(tmp_path: Path, check_value: int, method: str) -> None:
-    process = Process(tmp_path, MemoryStore())
+def test_another_seed_or_method_is_refused(
+    tmp_path: Path, process: Process, check_value: int, method: str
+) -> None:
     process.submit([link(1)])
     process.due.close()
     with pytest.raises(DirectoryError, match="another fingerprint seed or method"):
@@ -401,12 +393,9 @@ def test_another_seed_or_method_is_refused(tmp_path: Path, check_value: int, met
 
 @pytest.mark.parametrize("key", [DUE_RUNS, DUE_LINKS, DUE_FLUSHED])
 @pytest.mark.parametrize("damage", ["flipped", "other", "lost"])
-def test_damaged_store_values_are_named(tmp_path: Path, key: bytes, damage: str) -> None:
-    process = Process(tmp_path, MemoryStore())
+def test_damaged_store_values_are_named(process: Process, key: bytes, damage: str) -> None:
     for number in range(3):
-        process.submit([link(number)])
-        process.begin_flush()
-        process.end_flush()
+        process.learn([number])
     value = bytearray(process.store.get(key))
     value[-1] ^= 1
     batch = process.store.batch()
@@ -420,12 +409,9 @@ def test_damaged_store_values_are_named(tmp_path: Path, key: bytes, damage: str)
         process.open()
 
 
-def test_check_reports_damaged_files(tmp_path: Path) -> None:
+def test_check_reports_damaged_files(tmp_path: Path, process: Process) -> None:
     """One flipped bit in a run and one in the links log are reported, each with the name of its file."""
-    process = Process(tmp_path, MemoryStore())
-    process.submit([link(number) for number in range(8)])
-    process.begin_flush()
-    process.end_flush()
+    process.learn(range(8))
     process.submit([link(100)])
     (run,) = (tmp_path / "due").iterdir()
     logs = sorted((tmp_path / "links").iterdir())
@@ -438,8 +424,7 @@ def test_check_reports_damaged_files(tmp_path: Path) -> None:
     assert any(logs[-1].name in problem and "checksum" in problem for problem in problems)
 
 
-def test_contains_and_waits(tmp_path: Path) -> None:
-    process = Process(tmp_path, MemoryStore())
+def test_contains_and_waits(process: Process) -> None:
     process.submit([link(5)])
     assert process.due.waits(5) and 5 not in process.due.known_set
     process.begin_flush()
@@ -451,7 +436,7 @@ def test_contains_and_waits(tmp_path: Path) -> None:
 def test_thousands_of_links_in_one_group(tmp_path: Path) -> None:
     """A long list of seeds fills several blocks of the log, and each flush takes one buffer."""
     config = DueConfig(buffer_entries_max=2000)
-    process = Process(tmp_path, MemoryStore(), config)
+    process = Process(tmp_path, config)
     links = [link(number * 7919 % 2**64, number) for number in range(5000)]
     process.submit(links)
     process.due.close()

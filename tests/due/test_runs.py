@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 import pytest
 
-from crawler.due.block_fences import FENCE_STEP
+from crawler.due.elias_fano import FENCE_STEP
 from crawler.due.merging import merge
 from crawler.due.runs import DiskRuns
 from crawler.errors import DamageError, StoreError

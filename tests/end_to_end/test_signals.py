@@ -183,7 +183,7 @@ async def test_a_signalled_url_survives_a_kill(
     tree = SETTINGS | {"politeness": {"delay": 0, "delay_factor": 0}}
     async with Crawl(tree, directory=tmp_path / "crawl", seeds=[HOME]) as crawl:
         stages = crawl.stages
-        crawl.process.changes.loop_runs = True  # the test does the work of the commit loop
+        crawl.process.commits.running = True  # the test does the work of the commit loop
         stages.point.add(page_of(crawl))
         stages.point.step()
         assert stages.point.made == 0, "the page pauses"
@@ -200,8 +200,8 @@ async def test_a_signalled_url_survives_a_kill(
         shutil.copytree(tmp_path / "crawl", tmp_path / "killed", ignore=shutil.ignore_patterns("*.sock"))
         stages.point._group_entries_max = 1024
         stages.point.committed(group)
-        crawl.process.changes.loop_runs = False
-        crawl.process.changes.commit_rest()
+        crawl.process.commits.running = False
+        crawl.process.commits.commit_rest()
         await signalling
     directory = CrawlDirectory(tmp_path / "killed")
     with at_rest(Crawl(SETTINGS).config, directory, "p0", clock=SystemClock()) as reopened:

@@ -175,10 +175,7 @@ def soup(seed: int) -> bytes:
 
 
 class Soup:
-    """Makes a random page.
-
-    Each link has a target of its own, so a test notices if links are repeated or in the wrong order.
-    """
+    """Makes a random page. Each link has a target of its own, so a test notices repeated and misplaced links."""
 
     def __init__(self, chance: random.Random) -> None:
         self._chance = chance

@@ -81,10 +81,7 @@ def test_order_of_declarations_and_transcoding(
     ],
 )
 def test_what_precedes_a_declaration_can_hide_it(before: bytes, found: str) -> None:
-    """The declaration is `koi8-r`.
-
-    If the text before it hides this declaration, a second declaration, `gbk`, may be used instead.
-    """
+    """If the text before it hides the declaration `koi8-r`, a second declaration, `gbk`, may be used instead."""
     content = before + b"<meta charset=koi8-r> '\"--><meta charset=gbk>"
     for _ in range(2):  # the second result comes from the cache
         assert to_utf8(content)[1] == found

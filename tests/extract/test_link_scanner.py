@@ -237,10 +237,7 @@ def test_any_bytes(content: bytes) -> None:
 
 @pytest.mark.parametrize("charset", ["windows-1252", "shift_jis", "gbk", "utf-16le", "iso-2022-jp", "euc-kr"])
 def test_pages_in_other_encodings(charset: str) -> None:
-    """In these encodings, a byte that looks like `<` or like a quote can be a part of another character.
-
-    The scanner reads the output of `prepare`.
-    """
+    """In these encodings, a byte that looks like `<` or like a quote can be a part of another character."""
     for seed in range(200):
         for content in (soup(seed), soup(seed).decode("utf-8", "replace").encode(charset, "replace")):
             assert_same(prepare(content, Context(URL, charset, "me"))[0])
@@ -322,10 +319,7 @@ def test_repeated_links(hrefs: list[str], data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_the_scanner_follows_the_rows_of_the_table(form: str) -> None:
-    """The scanner finds every attribute of the table, and follows the right ones.
-
-    Only framesets and the buttons of forms need the parser.
-    """
+    """The scanner finds every attribute of the table. Only framesets and the buttons of forms need the parser."""
     for row in LINK_ATTRIBUTES:
         for element in row.elements or ("p", "a", "img"):
             content = f"<{element} rel=next {row.attribute}=x></{element}>".encode()

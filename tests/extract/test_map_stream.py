@@ -97,10 +97,7 @@ def test_small_maps_need_no_child_and_dropped_maps_are_forgotten() -> None:
 
 
 async def test_one_child_reads_maps_that_arrive_together() -> None:
-    """The pieces of several maps arrive interleaved, with a page in between. The child dies once, and is replaced.
-
-    The number of maps that are read at the same time does not exceed the limit.
-    """
+    """The pieces of more maps than are read at once arrive interleaved with a page. The child dies once."""
     worker = Worker(CONFIG)
     try:
         await worker.extract_apart(b"<a href=x>x</a>", Context("http://a.test/", token="me"))

@@ -122,10 +122,7 @@ def test_stripping_changes_no_link(tags: list[tuple[str, str | None]], upper: bo
     )
 )
 def test_no_formatting_attribute_survives_stripping(pieces: list[bytes]) -> None:
-    """Stripping gives the same result as a regular expression.
-
-    In this result, no blank or slash follows the name of a formatting element.
-    """
+    """Stripping gives the result of a regular expression: nothing follows the name of a formatting element."""
     content = b"".join(pieces)
     stripped = without_formatting_attributes(content)
     assert stripped == _ATTRIBUTES_OF_FORMATTING.sub(rb"<\1", content)
@@ -147,10 +144,7 @@ def test_strip_leaves_ordinary_pages_unchanged() -> None:
 @settings(max_examples=30)
 @given(st.integers(0, 2**32 - 1))
 def test_pages_judged_safe_create_few_elements(seed: int) -> None:
-    """Pages nest the costly elements at random. The pages judged SAFE or STRIP create few elements.
-
-    The number of elements is a measure of the time: each element takes 0.42 us.
-    """
+    """Pages that nest costly elements at random and are judged SAFE or STRIP create few elements of 0.42 us each."""
     generator = random.Random(seed)
     names = [
         b"a",

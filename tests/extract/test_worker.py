@@ -93,10 +93,7 @@ async def test_a_page_that_takes_too_much_cpu() -> None:
 
 @pytest.mark.parametrize("forked", [False, True])
 async def test_a_page_that_takes_too_much_memory(forked: bool) -> None:
-    """A forked child can reuse memory that its parent freed.
-
-    So this page needs more memory than all other tests together have freed.
-    """
+    """A fork can reuse memory that its parent freed, so this page needs more than all other tests have freed."""
     fork = fork_parser() if forked else None  # inherited memory does not count towards the limit
     assert (fork is not None) == forked
 

@@ -124,6 +124,11 @@ class Server:
     def url(self, path: str = "/", host: str = "host.test", scheme: str = "http") -> str:
         return f"{scheme}://{host}:{self.port}{path}"
 
+    def request(
+        self, path: str = "/", host: str = "host.test", scheme: str = "http", **fields: Any
+    ) -> FetchRequest:
+        return FetchRequest(self.url(path, host, scheme), ("127.0.0.1",), **fields)
+
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.connections += 1
         self.writers.append(writer)
@@ -185,7 +190,7 @@ def make_client(
 
 async def _one(script: Script, config: FetchConfig, fields: dict[str, Any]) -> tuple[Fetch, Server]:
     async with make_client(config) as client, Server(script) as server:
-        request = FetchRequest(server.url(fields.pop("path", "/")), ("127.0.0.1",), **fields)
+        request = server.request(fields.pop("path", "/"), **fields)
         return await client.fetch(request), server
 
 

@@ -86,10 +86,7 @@ def test_bad_network_is_a_config_error() -> None:
 def test_the_guard_agrees_with_a_scan_of_all_networks(
     address: ipaddress.IPv4Address | ipaddress.IPv6Address,
 ) -> None:
-    """Each address is judged twice, because the guard remembers verdicts.
-
-    The two networks that embed IPv4 addresses are left out.
-    """
+    """Each address is judged twice, because verdicts are remembered. The networks that embed IPv4 are left out."""
     if any(address in ipaddress.ip_network(net) for net in ("::ffff:0:0/96", "64:ff9b::/96")):
         return
     guard = AddressGuard()

@@ -118,10 +118,7 @@ def test_body_and_content_are_joined_once() -> None:
 
 
 def test_the_number_of_chunks_is_bounded_by_the_payload() -> None:
-    """The framing of six-byte chunks is not large: it takes fewer bytes than their payload.
-
-    But without a bound on their number, such chunks would take seconds of CPU time.
-    """
+    """The framing of six-byte chunks is small, but without a bound they would take seconds of CPU time."""
     answer = Answer(FetchConfig())
     answer.receive(b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n")
     while answer.state is not AnswerState.DONE:

@@ -120,7 +120,7 @@ async def test_an_unsolicited_101_is_an_error_and_closes_the_connection() -> Non
         Server([b"HTTP/1.1 101 Switching\r\nUpgrade: h2c\r\n\r\n"], [OK]) as server,
     ):
         for outcome in (Outcome.UNEXPECTED_STATUS, Outcome.FETCHED):
-            got = await client.fetch(FetchRequest(server.url(), ("127.0.0.1",), keep_alive=5.0))
+            got = await client.fetch(server.request(keep_alive=5.0))
             assert got.outcome is outcome
         assert server.connections == 2
 
@@ -346,7 +346,7 @@ async def test_a_closed_port_is_a_connect_error() -> None:
     async with make_client() as client:
         async with Server([OK]) as server:
             pass
-        got = await client.fetch(FetchRequest(server.url(), ("127.0.0.1",)))
+        got = await client.fetch(server.request())
         assert (got.outcome, got.blame) == (Outcome.CONNECT_ERROR, Blame.HOST)
         assert got.error.startswith("ConnectionRefusedError: Connection refused")
 
@@ -368,7 +368,7 @@ async def test_denied_addresses(addresses: tuple[str, ...]) -> None:
     ):
         got = await client.fetch(FetchRequest(server.url(), addresses))
         assert (got.outcome, got.blame, server.connections) == (Outcome.ADDRESS_DENIED, Blame.NONE, 0)
-        got = await client.fetch(FetchRequest(server.url(host="127.0.0.2"), ("127.0.0.1",)))
+        got = await client.fetch(server.request(host="127.0.0.2"))
         assert (got.outcome, server.connections) == (Outcome.ADDRESS_DENIED, 0), (
             "a literal host is its address"
         )
@@ -386,7 +386,7 @@ async def test_a_request_without_addresses_fails() -> None:
 async def test_connections_are_kept_per_host_and_for_the_requested_time() -> None:
     async with make_client() as client, Server([OK]) as server, Server([OK]) as other:
         for keep_alive in (5.0, 5.0, 0.0, 0.05):
-            await client.fetch(FetchRequest(server.url(), ("127.0.0.1",), keep_alive=keep_alive))
+            await client.fetch(server.request(keep_alive=keep_alive))
         assert server.connections == 2, "the first connection is reused twice and then closed"
         assert server.requests[2].count(b"Connection: close") == 1
         assert b"Connection" not in server.requests[1]
@@ -396,8 +396,8 @@ async def test_connections_are_kept_per_host_and_for_the_requested_time() -> Non
             if not len(client._idle):
                 break
         assert not len(client._idle), "expired by the timer"
-        await client.fetch(FetchRequest(server.url(), ("127.0.0.1",), keep_alive=5.0))
-        await client.fetch(FetchRequest(other.url(), ("127.0.0.1",), keep_alive=5.0))
+        await client.fetch(server.request(keep_alive=5.0))
+        await client.fetch(other.request(keep_alive=5.0))
         assert len(client._idle) == 1, "one connection is kept per host, whatever its port"
         client._idle._check()
 
@@ -421,7 +421,7 @@ async def test_connections_that_are_not_used_again(answer: bytes) -> None:
         make_client(small(body_bytes_max=ByteCount(20))) as client,
         Server([answer], [head("Content-Length: 4") + b"next"]) as server,
     ):
-        request = FetchRequest(server.url(), ("127.0.0.1",), keep_alive=5.0)
+        request = server.request(keep_alive=5.0)
         await client.fetch(request)
         got = await client.fetch(request)
         assert (got.content, server.connections) == (b"next", 2)
@@ -432,7 +432,7 @@ async def test_bytes_received_while_idle_close_the_connection() -> None:
         make_client() as client,
         Server([OK, 0.02, OK], [head("Content-Length: 4") + b"next"]) as server,
     ):
-        request = FetchRequest(server.url(), ("127.0.0.1",), keep_alive=5.0)
+        request = server.request(keep_alive=5.0)
         await client.fetch(request)
         for _ in range(50):
             await asyncio.sleep(0.01)
@@ -447,7 +447,7 @@ async def test_unread_bytes_in_the_socket_close_the_connection() -> None:
     async with make_client() as client:
         for late in (OK, b""):
             async with Server([OK], [head("Content-Length: 4") + b"next"]) as server:
-                request = FetchRequest(server.url(), ("127.0.0.1",), keep_alive=5.0)
+                request = server.request(keep_alive=5.0)
                 await client.fetch(request)
                 await _send_unread(server, late)
                 got = await client.fetch(request)
@@ -469,9 +469,7 @@ async def _send_unread(server: Server, late: bytes) -> None:
 async def test_the_time_of_an_exchange_excludes_connecting_and_our_own_lag() -> None:
     """The server answers at once, while our event loop is busy for 0.3 s."""
     async with make_client() as client, Server([0.05, OK]) as server:
-        fetching = asyncio.create_task(
-            client.fetch(FetchRequest(server.url(), ("127.0.0.1",), keep_alive=5.0))
-        )
+        fetching = asyncio.create_task(client.fetch(server.request(keep_alive=5.0)))
         while not server.requests:
             await asyncio.sleep(0.001)
         await asyncio.sleep(0.06)  # by now the answer is in transit or has arrived
@@ -484,7 +482,7 @@ async def test_the_time_of_an_exchange_excludes_connecting_and_our_own_lag() -> 
 async def test_the_connection_is_kept_for_the_gap_that_follows() -> None:
     """The idle time is ten times the duration of the last answer, plus `keep_alive_extra`."""
     async with make_client() as client, Server([0.2, OK]) as server:
-        request = FetchRequest(server.url(), ("127.0.0.1",), keep_alive=1.0, keep_alive_factor=10.0)
+        request = server.request(keep_alive=1.0, keep_alive_factor=10.0)
         before = time.monotonic()
         got = await client.fetch(request)
         (connection,) = client._idle._by_hostname.values()
@@ -496,7 +494,7 @@ async def test_a_request_that_fails_on_a_reused_connection_is_resent_once() -> N
     async with make_client() as client:
         for end in (Do.CLOSE, Do.RESET):
             async with Server([OK], [end], [OK], [end], [end], [OK]) as server:
-                request = FetchRequest(server.url(host=f"{end.value}.test"), ("127.0.0.1",), keep_alive=5.0)
+                request = server.request(host=f"{end.value}.test", keep_alive=5.0)
                 outcomes = [(await client.fetch(request)).outcome for _ in range(3)]
                 assert outcomes == [Outcome.FETCHED, Outcome.FETCHED, Outcome.RESET]
                 assert (len(server.requests), server.connections) == (5, 3)
@@ -504,13 +502,13 @@ async def test_a_request_that_fails_on_a_reused_connection_is_resent_once() -> N
 
 async def test_a_request_that_fails_on_a_new_connection_is_not_resent() -> None:
     async with make_client() as client, Server([Do.CLOSE]) as server:
-        got = await client.fetch(FetchRequest(server.url(), ("127.0.0.1",), keep_alive=5.0))
+        got = await client.fetch(server.request(keep_alive=5.0))
         assert (got.outcome, len(server.requests)) == (Outcome.RESET, 1)
 
 
 async def test_a_request_with_a_partial_answer_is_not_resent() -> None:
     async with make_client() as client, Server([OK], [b"HTTP/1.1 200", Do.CLOSE], [OK]) as server:
-        request = FetchRequest(server.url(), ("127.0.0.1",), keep_alive=5.0)
+        request = server.request(keep_alive=5.0)
         await client.fetch(request)
         assert (await client.fetch(request)).outcome is Outcome.RESET
         assert len(server.requests) == 2
@@ -518,7 +516,7 @@ async def test_a_request_with_a_partial_answer_is_not_resent() -> None:
 
 async def test_cancelling_closes_the_connection() -> None:
     async with make_client() as client, Server([Do.HANG]) as server:
-        task = asyncio.create_task(client.fetch(FetchRequest(server.url(), ("127.0.0.1",), keep_alive=5.0)))
+        task = asyncio.create_task(client.fetch(server.request(keep_alive=5.0)))
         while not server.requests:
             await asyncio.sleep(0.005)
         task.cancel()
@@ -531,9 +529,8 @@ async def test_cancelling_closes_the_connection() -> None:
 async def test_the_bytes_of_a_request() -> None:
     identity = IdentityConfig(token="bot", contact="https://bot.example/", headers=("X-Study: 7",))
     async with make_client(identity=identity) as client, Server([OK]) as server:
-        request = FetchRequest(
-            server.url("/a%27b%2Fc//d;x?q=+&%26"),
-            ("127.0.0.1",),
+        request = server.request(
+            "/a%27b%2Fc//d;x?q=+&%26",
             etag='W/"x"',
             last_modified="Sat, 01 Jan 2000 00:00:00 GMT",
             keep_alive=5.0,
@@ -565,10 +562,7 @@ def test_ports_of_other_protocols_are_not_connected_to() -> None:
 
 
 async def test_a_received_body_is_charged_to_its_owner_before_others_resume() -> None:
-    """Two bodies of 600 bytes share a memory limit of 500.
-
-    The second body is read only after the owner of the first body has released it.
-    """
+    """Of two bodies of 600 bytes within a limit of 500, the second is read once the owner of the first releases it."""
     client = make_client(small(held_bytes_max=ByteCount(500)))
     client.account._small = 0
     await client.start()
@@ -576,7 +570,7 @@ async def test_a_received_body_is_charged_to_its_owner_before_others_resume() ->
     async with Server(whole, whole) as server:
 
         def begin(owner: str) -> asyncio.Task[Fetch]:
-            request = FetchRequest(server.url(host=f"{owner}.test"), ("127.0.0.1",), owner=owner)
+            request = server.request(host=f"{owner}.test", owner=owner)
             return asyncio.create_task(client.fetch(request))
 
         first, second = begin("a"), begin("b")
@@ -593,10 +587,7 @@ async def test_a_received_body_is_charged_to_its_owner_before_others_resume() ->
 
 
 async def test_bodies_beyond_the_memory_limit_wait() -> None:
-    """While bodies beyond the memory limit wait, their time limits stop.
-
-    So these bodies arrive complete, but late.
-    """
+    """The time limits of waiting bodies stop, so these bodies arrive complete, but late."""
     limits = {"total_timeout": Seconds(0.8), "silence_timeout": Seconds(0.8)}
     client = make_client(small(held_bytes_max=ByteCount(300), **limits))
     client.account._small = 0
@@ -606,7 +597,7 @@ async def test_bodies_beyond_the_memory_limit_wait() -> None:
     async with Server(first, late) as server:
 
         def begin(number: int) -> asyncio.Task[Fetch]:
-            request = FetchRequest(server.url(host=f"{number}.test"), ("127.0.0.1",))
+            request = server.request(host=f"{number}.test")
             return asyncio.create_task(client.fetch(request))
 
         tasks = [begin(0)]
@@ -664,7 +655,7 @@ async def test_a_large_answer_rests_and_is_received_in_full() -> None:
         client.rests = lambda connection: (rests.append(1), rest(connection))[1]  # type: ignore[method-assign]
         body = bytes(range(256)) * 4096
         async with Server([head(f"Content-Length: {len(body)}") + body]) as server:
-            requests = [FetchRequest(server.url(host=f"{n}.test"), ("127.0.0.1",)) for n in range(12)]
+            requests = [server.request(host=f"{n}.test") for n in range(12)]
             fetches = await asyncio.gather(*map(client.fetch, requests))
         assert [got.body == body for got in fetches] == [True] * 12
         assert len(rests) >= 12 * (len(body) // (REST_BYTES + READ_BYTES)) and not client._resting
@@ -688,7 +679,7 @@ def test_a_late_timer_excuses_requests(monkeypatch: pytest.MonkeyPatch, late: fl
 
     async def play() -> Fetch:
         async with Server([OK[:20], 0.1, OK[20:]]) as server, make_client(PATIENT) as client:
-            task = asyncio.ensure_future(client.fetch(FetchRequest(server.url(), ("127.0.0.1",))))
+            task = asyncio.ensure_future(client.fetch(server.request()))
             while not client._active:
                 await asyncio.sleep(0)
             client._due = time.monotonic() - late

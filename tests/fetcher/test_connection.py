@@ -50,10 +50,7 @@ class Wire:
 
 
 class World:
-    """A connection and its clock.
-
-    This object is also the owner and the fetch slot of the connection. `asks` begins an exchange.
-    """
+    """A connection, its clock, its owner and its fetch slot. `asks` begins an exchange."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now, self.cpu = 100.0, 0.0
@@ -158,10 +155,7 @@ async def test_an_answer_in_pieces(world: World) -> None:
     ],
 )
 async def test_time_limits(world: World, pieces: list[bytes], last: float, needed: bool, error: str) -> None:
-    """The first piece arrives at once, the next ones at intervals of 1.5 s.
-
-    The exchange ends at `last`, not earlier.
-    """
+    """The first piece arrives at once, the next ones every 1.5 s. The exchange ends at `last`, not earlier."""
     task = await world.asks()
     begun = world.now
     for number, piece in enumerate(pieces):
@@ -403,10 +397,7 @@ class Kernel:
 async def test_the_time_of_an_exchange_is_that_of_server_and_network(
     world: World, seen: float, kernel: Kernel, took: float
 ) -> None:
-    """For each request, immediate acknowledgement is turned on in the kernel.
-
-    If the socket is already closed, this does no harm.
-    """
+    """For each request, acknowledgements at once are turned on in the kernel. A closed socket does no harm."""
     world.connection.sock = kernel  # type: ignore[assignment]
     world.now = 0.0
     task = await world.asks()

@@ -137,12 +137,7 @@ def test_unreadable_cookie_dates(text: str) -> None:
 
 
 def test_cookie_caps() -> None:
-    """The jar keeps at most 50 cookies per domain and `domains_max` domains.
-
-    The jar sends at most 8 KiB per request.
-
-    The oldest cookies are dropped first.
-    """
+    """The jar keeps 50 cookies per domain, and `domains_max` domains, the newest; it sends 8 KiB per request."""
     generator = random.Random(7)
     jar = CookieJar(domains_max=3)
     for number in range(600):
@@ -161,18 +156,15 @@ SETTING = OK.replace(b"\r\n\r\n", b"\r\nSet-Cookie: s=1\r\nset-cookie: t=2; path
 
 @pytest.mark.parametrize(("cookies", "own_jar"), [(False, False), (True, False), (False, True)])
 async def test_cookies_are_sent_only_if_enabled(cookies: bool, own_jar: bool) -> None:
-    """Cookies are disabled by default.
-
-    A setting enables cookies; a redirect chain with its own jar also uses them.
-    """
+    """A setting enables cookies; a redirect chain with its own jar also uses them."""
     async with make_client(small(cookies=cookies)) as client, Server([SETTING]) as server:
         jar = CookieJar() if own_jar else None
         for _ in range(2):
-            got = await client.fetch(FetchRequest(server.url(), ("127.0.0.1",), jar=jar))
+            got = await client.fetch(server.request(jar=jar))
             assert got.outcome is Outcome.FETCHED
         assert b"Cookie:" not in server.requests[0]
         assert (b"\r\nCookie: s=1; t=2\r\n" in server.requests[1]) is (cookies or own_jar)
-        await client.fetch(FetchRequest(server.url(), ("127.0.0.1",)))
+        await client.fetch(server.request())
         assert (b"Cookie:" in server.requests[2]) is cookies
 
 
@@ -232,7 +224,7 @@ async def test_cookies_of_a_file_are_not_recorded(tmp_path: Path) -> None:
 
     async with Server([answer]) as server, make_client(small(cookies_file=str(path))) as client:
         for _ in range(2):
-            got = await client.fetch(FetchRequest(server.url(), ("127.0.0.1",)))
+            got = await client.fetch(server.request())
             assert b"secret" not in got.request_head + repr(got.headers).encode()
             assert got.header(b"set-cookie") == b"sid=[redacted]"
         assert b"Cookie: sid=secret\r\n" in server.requests[0]
@@ -240,10 +232,7 @@ async def test_cookies_of_a_file_are_not_recorded(tmp_path: Path) -> None:
 
 
 async def test_cookies_sent_by_a_jar_are_not_recorded(tmp_path: Path) -> None:
-    """Cookie values of every jar and of a configured header are hidden.
-
-    The jar of a crawl also hides the values that it receives.
-    """
+    """Cookie values that are sent are always hidden, and those that the jar of a crawl receives."""
     path = tmp_path / "cookies.txt"
     path.write_text("host.test\tFALSE\t/\tFALSE\t0\tsid\tsecret\n")
     answer = OK.replace(b"Content-Type", b"Set-Cookie: sid=secret; Path=/\r\nContent-Type")

@@ -122,10 +122,7 @@ async def test_each_task_goes_to_the_fetcher_that_it_names() -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 async def test_no_fetcher_gets_more_tasks_than_its_places(seed: int) -> None:
-    """Tasks start, end and are cancelled at random.
-
-    No place is lost or used twice, and tasks of other fetchers never have to wait.
-    """
+    """Tasks start, end and are cancelled at random. No place is lost or used twice; other fetchers never wait."""
     rng = random.Random(seed)
 
     plain, browser = Counting(), Counting(places=2)
@@ -165,10 +162,7 @@ async def test_tasks_that_wait_for_a_fetcher_release_their_slot_up_to_a_bound() 
 
 
 def test_another_fetcher_in_a_crawl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """To add a fetcher, a row of the table and a setting are enough.
-
-    The fetcher receives the pages of its hosts, but not their robots.txt.
-    """
+    """A row of the table and a setting add a fetcher. It gets the pages of its hosts, but not their robots.txt."""
     canned: list[Counting] = []
 
     def make(given: FetcherNeeds) -> Fetcher:
@@ -200,10 +194,7 @@ def test_another_fetcher_in_a_crawl(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     [(192 << 20, 1, 192 << 20), (192 << 20, 3, 64 << 20), (192 << 20, 8, 48 << 20), (1 << 20, 4, 1 << 20)],
 )
 def test_processes_of_a_machine_share_the_memory_for_bodies(held: int, processes: int, share: int) -> None:
-    """Once, each of three processes could hold 192 MiB.
-
-    While they crawled 60 link farms, they used 1,198 MiB together.
-    """
+    """Once, each of three processes could hold 192 MiB; crawling 60 link farms, they used 1,198 MiB together."""
     config = convert({"fetch": {"held_bytes_max": held}, "crawl": {"processes": processes}})
     client = make_fetcher(
         {HTTP: FETCHERS[HTTP]}, FetcherNeeds(config, VirtualClock(), Unexpected(), processes)

@@ -8,7 +8,6 @@ import pytest
 
 from crawler.config import ByteCount, FetchConfig, Seconds
 from crawler.errors import StoreError
-from crawler.fetcher.fetch_request import FetchRequest
 from crawler.fetcher.file_body import FileBody, FileRule
 from crawler.pages.change_detection import content_digest
 from crawler.pages.stored_bodies import content_of
@@ -56,7 +55,7 @@ class Transfer:
             async with Server(*self._scripts) as server:
                 async with make_client(config) as client:
                     for _ in self._scripts:
-                        request = FetchRequest(server.url(), ("127.0.0.1",), file=self.body)
+                        request = server.request(file=self.body)
                         request.listener = self._listener
                         found.append(await client.fetch(request))
                 self.requests = server.requests
@@ -113,10 +112,7 @@ def test_pages_and_small_files_stay_in_memory(tmp_path: Path) -> None:
 
 
 def test_the_coding_of_a_file_is_kept(tmp_path: Path) -> None:
-    """The content of a file is not decoded.
-
-    A small body that would decode to more than the limit is stored as a file.
-    """
+    """A file is not decoded. A small body that would decode to more than the limit is stored as a file."""
     packed = gzip.compress(BODY * 8, 1)
     assert len(packed) > HELD
     (got,) = Transfer(tmp_path, [_answer("Content-Encoding: gzip", length=len(packed)), packed]).fetch()

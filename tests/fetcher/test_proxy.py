@@ -187,10 +187,7 @@ async def test_a_hanging_proxy_is_a_proxy_error() -> None:
 
 
 async def test_a_failing_proxy_is_logged_at_once_and_only_once(caplog: pytest.LogCaptureFixture) -> None:
-    """With `-q`, only errors are shown.
-
-    Without this error, a crawl with a dead proxy would be silent for ten minutes.
-    """
+    """Without this error, a crawl with `-q` and a dead proxy would be silent for ten minutes."""
     async with Server([OK]) as server:
         pass
     address = f"127.0.0.1:{server.port}"
@@ -221,10 +218,7 @@ async def test_a_missing_login_and_a_rejected_one_are_told_apart(
 
 
 def test_log_lines_about_a_proxy(caplog: pytest.LogCaptureFixture) -> None:
-    """A failure of the proxy and its recovery are logged.
-
-    Repeated failures of the proxy are logged rarely, and errors of a host never.
-    """
+    """A failure of the proxy and its recovery are logged, repeated failures rarely, errors of a host never."""
     health = ProxyHealth("http://proxy:3128")
     fails = Fetch("http://x/", Outcome.PROXY_ERROR, Blame.HOST, status=407)
     works = Fetch("http://x/", Outcome.GONE, Blame.URL, status=404)

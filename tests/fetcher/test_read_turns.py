@@ -17,10 +17,7 @@ def test_a_short_answer_does_not_wait_for_long_ones() -> None:
 
 
 def test_turns_keep_within_their_share() -> None:
-    """With random costs, a turn exceeds its share by at most one piece of each kind.
-
-    No answer is lost, and answers that wait take their turns in order.
-    """
+    """A turn exceeds its share by at most one piece of each kind. All answers take their turns, in order."""
     rng = random.Random(3)
     turns: ReadTurns[int] = ReadTurns()
     fresh: list[int] = []
@@ -65,10 +62,7 @@ def test_a_turn_resumes_as_many_connections_as_fit() -> None:
 
 
 def test_long_answers_get_a_quarter_of_a_busy_loop_and_all_of_an_idle_one() -> None:
-    """While other work takes 2 ms per turn, a piece that takes 3 ms is read in every fifth or sixth turn.
-
-    Without other work, a piece is read in every turn.
-    """
+    """Beside 2 ms of other work per turn, a piece of 3 ms is read in each fifth or sixth turn; alone, in each."""
     for others, least, most in ((0.002, 0.15, 0.25), (0.0, 0.99, 1.0)):
         turns: ReadTurns[str] = ReadTurns()
         turns.rest("long", 1.0)

@@ -132,10 +132,7 @@ async def test_aliases_share_the_smallest_ttl() -> None:
 
 
 async def test_one_look_up_per_name_and_few_in_all() -> None:
-    """Twenty callers for the same name cause one look-up.
-
-    Look-ups of dead names wait for one another, but only for a limited time.
-    """
+    """Twenty callers for a name cause one look-up. Look-ups of dead names wait for one another, but not long."""
     async with serving(dns_timeout=Seconds(0.1), dns_concurrency=2) as (resolver, server, _):
         found = await asyncio.gather(*(resolver.resolve("both.test") for _ in range(20)))
         assert len(set(found)) == 1
@@ -149,10 +146,7 @@ async def test_one_look_up_per_name_and_few_in_all() -> None:
 
 
 async def test_an_impatient_caller_gives_up_and_finds_the_late_answer_later() -> None:
-    """One query for A and one for AAAA are sent.
-
-    The two queries continue to the end, although no caller waits for the answers.
-    """
+    """The queries for A and AAAA continue to the end, although no caller waits for the answers."""
     async with serving(dns_patience=Seconds(0.02)) as (resolver, server, _):
         server.records["late.test"] = None
         got = await resolver.resolve("late.test", patient=False)

@@ -20,10 +20,7 @@ pytest.importorskip("python_socks")
 
 
 class Socks(Relay):
-    """A SOCKS 5 server that connects any name to `port` on loopback.
-
-    It requires `login`, and answers with `reply`.
-    """
+    """A SOCKS 5 server that requires `login`, answers with `reply`, and connects any name to `port` on loopback."""
 
     def __init__(self, port: int, *, reply: int = 0, login: tuple[bytes, bytes] | None = None) -> None:
         self.port = port

@@ -7,7 +7,6 @@ import pytest
 
 from crawler.config import ByteCount
 from crawler.fetcher.connection import MEMORY, RATE, Connection
-from crawler.fetcher.fetch_request import FetchRequest
 from crawler.fetcher.throttle import BURST, Throttle
 from crawler.records import Outcome
 from tests.fetcher.scripted import Server, make_client, small
@@ -15,10 +14,7 @@ from tests.fetcher.scripted import Server, make_client, small
 
 @pytest.mark.parametrize("rate", [1.0, 1000.0, 1e6])
 def test_throughput_is_at_most_the_rate(rate: float) -> None:
-    """A receiver that waits as long as `spend` demands gets at most rate * time bytes, plus one burst and one piece.
-
-    The burst is not larger after an idle time.
-    """
+    """A receiver that waits as long as demanded gets at most rate * time bytes, one burst and one piece."""
     rng = random.Random(1)
     throttle, now, begun, passed = Throttle(rate), 0.0, 0.0, 0
     for _ in range(2000):
@@ -38,10 +34,7 @@ def test_without_a_rate_there_is_no_wait() -> None:
 
 
 async def test_rate_limit_pauses_count_for_no_time_limit() -> None:
-    """Pauses due to the rate limit do not count for time limits.
-
-    60 kB arrive at 1 MB/s, although the silence limit is 1 ms.
-    """
+    """60 kB arrive at 1 MB/s, although the silence limit is 1 ms."""
     body = bytes(60_000)
     answer = b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n" % len(body)
 
@@ -49,7 +42,7 @@ async def test_rate_limit_pauses_count_for_no_time_limit() -> None:
         Server([answer, *(body[i : i + 10_000] for i in range(0, 60_000, 10_000))]) as server,
         make_client(small(bytes_per_second=ByteCount(1_000_000))) as client,
     ):
-        got = await client.fetch(FetchRequest(server.url(), ("127.0.0.1",)))
+        got = await client.fetch(server.request())
         assert (got.outcome, len(got.body)) == (Outcome.FETCHED, 60_000)
         assert client._throttle._free_at > 0
 

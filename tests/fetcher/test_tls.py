@@ -39,7 +39,7 @@ async def _get(
     server: Server, host: str = "host.test", times: int = 1, keep_alive: float = 0.0, **options: object
 ) -> list[Fetch]:
     async with make_client(small(**options)) as client:
-        request = FetchRequest(server.url(host=host, scheme="https"), ("127.0.0.1",), keep_alive=keep_alive)
+        request = server.request(host=host, scheme="https", keep_alive=keep_alive)
         return [await client.fetch(request) for _ in range(times)]
 
 
@@ -69,7 +69,7 @@ def test_nothing_of_a_connection_is_left_for_the_garbage_collector() -> None:
     async def play() -> None:
         async with make_client(small(tls_timeout=Seconds(0.2))) as client:
             async with Server([OK], context=server_context()) as server:
-                request = FetchRequest(server.url(scheme="https"), ("127.0.0.1",), keep_alive=5.0)
+                request = server.request(scheme="https", keep_alive=5.0)
                 for keep_alive in (5.0, 0.0):
                     request.keep_alive = keep_alive
                     assert (await client.fetch(request)).outcome is Outcome.FETCHED
@@ -114,7 +114,7 @@ async def test_a_session_is_copied_once_per_full_handshake() -> None:
         client._connector._context(True).__class__ = Counting
         carried = []
         for keep_alive in (5.0, 5.0, 0.0, 5.0, 0.0, 0.0):
-            request = FetchRequest(server.url(scheme="https"), ("127.0.0.1",), keep_alive=keep_alive)
+            request = server.request(scheme="https", keep_alive=keep_alive)
             carried.append((await client.fetch(request)).connection)
         assert carried == ["full", "reused", "reused", "resumed", "reused", "resumed"]
         assert copies == 1
@@ -127,7 +127,7 @@ async def test_sessions_of_the_most_recent_hosts_are_kept() -> None:
         carried = []
         async with Server([OK], context=server_context()) as server:
             for host in ("a.test", "b.test", "a.test", "c.test", "a.test", "b.test"):
-                request = FetchRequest(server.url(host=host, scheme="https"), ("127.0.0.1",), keep_alive=0.0)
+                request = server.request(host=host, scheme="https", keep_alive=0.0)
                 carried.append((await client.fetch(request)).connection)
         assert carried == ["full", "full", "resumed", "full", "resumed", "full"]
 
@@ -142,10 +142,7 @@ async def test_a_large_body_over_tls_pauses_and_is_received_in_full() -> None:
         make_client(small(held_bytes_max=ByteCount(50_000), tls="record")) as client,
         Server([answer], context=server_context()) as server,
     ):
-        requests = [
-            FetchRequest(server.url(host=f"h{number}.test", scheme="https"), ("127.0.0.1",))
-            for number in range(4)
-        ]
+        requests = [server.request(host=f"h{number}.test", scheme="https") for number in range(4)]
         fetches = await asyncio.gather(*map(client.fetch, requests))
         assert all(got.body == body for got in fetches)
         client.account._check()
@@ -160,10 +157,7 @@ async def test_close_delimited_body_over_tls() -> None:
 
 @pytest.mark.parametrize("host", ["host.test", "other.test"])
 async def test_bad_certificate_is_refused_or_recorded(host: str) -> None:
-    """With "verify", a certificate that is untrusted or has another name is an error.
-
-    With "record", it only sets a flag.
-    """
+    """An untrusted certificate or one of another name is an error with "verify", and only a flag with "record"."""
     async with Server([OK], context=server_context()) as server:
         (got,) = await _get(server, host)
         assert (got.outcome, got.blame, got.status) == (Outcome.CERTIFICATE_UNTRUSTED, Blame.HOST, 0)
@@ -238,10 +232,7 @@ async def test_handshake_has_its_own_time_limit() -> None:
 
 
 def test_handshakes_are_limited_to_a_share_of_each_turn() -> None:
-    """Handshake steps run in order of arrival until the share of a turn is used up.
-
-    A step that fails does not stop other steps.
-    """
+    """Steps run in order of arrival until the share of a turn is used up. A step that fails stops no other."""
     now, taken, turn = 0.0, [], 0
 
     def step(number: int) -> None:

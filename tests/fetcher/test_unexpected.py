@@ -18,7 +18,7 @@ from crawler.fetcher.client import Client
 from crawler.fetcher.connection import Connection
 from crawler.fetcher.connector import Connector
 from crawler.fetcher.cookies import CookieJar
-from crawler.fetcher.fetch_request import FetchRequest, RequestWriter
+from crawler.fetcher.fetch_request import RequestWriter
 from crawler.fetcher.idle_pool import IdlePool
 from crawler.records import Blame, Fetch, Outcome
 from tests.fetcher.scripted import HASTY, OK, Do, Server, make_client, run, small
@@ -58,7 +58,7 @@ async def _fetch_twice(config: Any, monkeypatch: pytest.MonkeyPatch, where: Any,
     await client.start()
     try:
         async with Server([OK]) as server:
-            request = FetchRequest(server.url(), ("127.0.0.1",), keep_alive=5.0)
+            request = server.request(keep_alive=5.0)
             with monkeypatch.context() as patch:
                 patch.setattr(where, name, broken)
                 first = await client.fetch(request)
@@ -87,7 +87,7 @@ def test_a_bug_in_a_callback_is_an_outcome(name: str, monkeypatch: pytest.Monkey
         monkeypatch.setattr(Answer, name, broken)
         try:
             async with Server(script) as server:
-                return await client.fetch(FetchRequest(server.url(), ("127.0.0.1",)))
+                return await client.fetch(server.request())
         finally:
             await asyncio.wait_for(client.close(), 5.0)
 
@@ -146,7 +146,7 @@ def test_a_session_that_cannot_be_copied_is_dropped(tmp_path: Path) -> None:
         await client.start()
         try:
             async with Server([OK], context=context) as server:
-                request = FetchRequest(server.url(scheme="https"), ("127.0.0.1",))
+                request = server.request(scheme="https")
                 return [await client.fetch(request) for _ in range(2)]
         finally:
             await asyncio.wait_for(client.close(), 5.0)

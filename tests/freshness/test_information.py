@@ -64,8 +64,8 @@ def test_the_mean_after_a_change_is_the_mean_that_is_learned() -> None:
     """`information` and `ChangeRates.match` must agree about what a crawl teaches."""
     rates = ChangeRates(1.0)
     site = rates.add_site()
-    shape, elapsed = 1.0 / rates.variation[site], 3.0
-    span = shape / rates.mean[site]
+    shape, elapsed = 1.0 / rates.variations[site], 3.0
+    span = shape / rates.means[site]
     rates.match(site, 0.0, 0.0, elapsed)
     higher = (shape + rates.gain) / (span + rates.watched)
     quiet = (1.0 + elapsed / span) ** -shape

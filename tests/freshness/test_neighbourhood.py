@@ -7,14 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crawler.freshness.neighbourhood import (
-    Counts,
-    Credence,
-    clock_of,
-    elapsed_of,
-    offset_of,
-    scale_of,
-)
+from crawler.freshness.neighbourhood import Counts, Credence, clock_of, elapsed_of, offset_of, scale_of
 
 times = st.floats(-3, 4).map(lambda e: 10.0**e)
 excesses = st.one_of(st.just(0.0), st.floats(-1.99, 50.0))
@@ -77,7 +70,9 @@ def test_counts_grow_and_can_be_restored() -> None:
     again = Counts(1.0)
     for number in range(40):
         again.add()
-        again.restore(number, counts.observed[number], counts.expected[number], counts.at[number])
+        again.restore(
+            number, counts.observed_counts[number], counts.expected_counts[number], counts.instants[number]
+        )
     assert again.excess(3, 50.0, 10.0) == counts.excess(3, 50.0, 10.0)
     assert "40 groups" in repr(again)
 
@@ -87,7 +82,7 @@ def test_a_clock_that_steps_back_counts_no_negative_age() -> None:
     counts.add()
     counts.observe(0, 100.0, 10.0, 1.0, 0.1)
     counts.observe(0, 50.0, 10.0, 1.0, 0.1)
-    assert counts.observed[0] == pytest.approx(2.0) and counts.at[0] == 100.0
+    assert counts.observed_counts[0] == pytest.approx(2.0) and counts.instants[0] == 100.0
 
 
 def test_scale_is_a_quarter_of_the_time_between_crawls() -> None:
@@ -114,22 +109,22 @@ def test_neighbours_are_believed_as_much_as_they_are_right(truth: float) -> None
         credence.observe(site, alone, heeding, bool(rng.random() < alone + truth * (heeding - alone)))
     credence.renew(site)
     credence._check()
-    assert credence.believed[site] == pytest.approx(truth, abs=0.1)
+    assert credence.credences[site] == pytest.approx(truth, abs=0.1)
 
 
 def test_a_new_site_is_believed_like_the_crawl_which_starts_near_1() -> None:
     credence = Credence()
     noisy = credence.add()
-    assert credence.believed[noisy] == pytest.approx(1.0 / (1.0 + math.exp(-3.0)))
+    assert credence.credences[noisy] == pytest.approx(1.0 / (1.0 + math.exp(-3.0)))
     for number in range(2000):
         credence.observe(noisy, 0.5, 0.9, number % 2 == 0)
     other = credence.add()
-    assert credence.believed[other] < 0.2
+    assert credence.credences[other] < 0.2
     back = Credence()
     back.add()
     back.restore(0, credence.agreement, credence.weight, 0.0)
     credence.renew(noisy)
-    assert back.believed[0] == credence.believed[noisy]
+    assert back.credences[0] == credence.credences[noisy]
 
 
 def test_a_clock_that_does_not_improve_predictions_is_not_used() -> None:
@@ -141,10 +136,10 @@ def test_a_clock_that_does_not_improve_predictions_is_not_used() -> None:
         credence.score(useful, 0.5, 0.9 if number % 2 == 0 else 0.1, number % 2 == 0)
     credence.renew(useless)
     credence.renew(useful)
-    assert credence.believed[useless] < 0.5
-    assert credence.believed[useful] > 0.99
+    assert credence.credences[useless] < 0.5
+    assert credence.credences[useful] > 0.99
     credence.restore(useful, 0.0, 0.0, -30.0)
-    assert credence.believed[useful] < 0.01
+    assert credence.credences[useful] < 0.01
 
 
 def test_certain_predictions_have_a_bounded_weight() -> None:

@@ -340,7 +340,7 @@ def test_a_burst_does_not_make_a_site_fast() -> None:
     learning = Learning(unit=1.0, scale=30.0)
     site, k, t, _ = _crawl_of(learning, np.random.default_rng(10), 1_000, 10.0)
     learning.renew(site)
-    assert learning.rates.mean[site] == pytest.approx(0.01, rel=0.6)
+    assert learning.rates.means[site] == pytest.approx(0.01, rel=0.6)
     assert not learning.quality.sources.used(site, 0)
 
 

@@ -1,22 +1,18 @@
 """Test the kernel of crawl values over its whole domain, also where it changes from one formula to another."""
 
-import importlib.util
 import math
-import sys
-from collections.abc import Iterator
 from decimal import Decimal, localcontext
-from types import ModuleType
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crawler.freshness import value_kernel
 from crawler.freshness.params import PageParameters, Pages
 from crawler.freshness.residuals import late_gain, late_residual
 from crawler.freshness.value_kernel import CERTAIN, GREEDY, NEVER, NOISY, SIGNALS_ONLY
 from crawler.lab.refresh.crawl_value import crawl_values, kind_of, parameters_of, thresholds
+from tests.forms import interpreted
 from tests.freshness import page_values as cv
 
 
@@ -273,34 +269,17 @@ def test_invalid_states_are_refused(bad: float) -> None:
         thresholds(Pages.of([page]), math.nan)
 
 
-@pytest.fixture(scope="module")
-def interpreted() -> Iterator[ModuleType]:
-    """Return the interpreted kernel, which is used without a compiler. Its inner functions can be tested, too."""
-    source = value_kernel.__file__.partition(".cpython")[0].removesuffix(".py") + ".py"
-    spec = importlib.util.spec_from_file_location("interpreted_kernel", source)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    yield module
-    del sys.modules[spec.name]
-
-
-def test_the_interpreted_kernel_gives_the_same(interpreted: ModuleType) -> None:
+def test_the_interpreted_kernel_gives_the_same() -> None:
+    kernel = interpreted("crawler.freshness.value_kernel")
     rng = np.random.default_rng(4)
     for most in (12.0, 300.0, 1e5):
         for _ in range(20):
             page, elapsed, signals = _state(rng, most)
-            slow, quick = interpreted.Parameters(), parameters_of(page)
+            slow, quick = kernel.Parameters(), parameters_of(page)
             slow.assign(
-                *kind_of("ncis"),
-                1.0,
-                page.change_rate,
-                page.silent_rate,
-                page.signal_rate,
-                page.false_rate,
+                *kind_of("ncis"), 1.0, page.change_rate, page.silent_rate, page.signal_rate, page.false_rate,
                 page.signal_weight,
-            )
+            )  # fmt: skip
             assert slow.value(elapsed, signals) == pytest.approx(quick.value(elapsed, signals), rel=1e-13)
             level = 0.6 * page.ceiling
             assert slow.wait(level, signals, 0.0, 1e-9) == pytest.approx(

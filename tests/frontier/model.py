@@ -21,6 +21,8 @@ from crawler.robots.cache import ALLOWED, Verdict
 from crawler.storage.keys import PARKED
 from crawler.storage.kv import MemoryStore
 
+Answer = Callable[[FetchTask, float], Fetch]
+
 
 class Hash:
     """Computes the key of a host from its domain's bucket and the hash of its name, as the fingerprinter does."""
@@ -76,6 +78,17 @@ def failed(url: str, outcome: Outcome, blame: Blame, **fields: Any) -> Fetch:
     return Fetch(url, outcome, blame=blame, **fields)
 
 
+def failing(outcome: Outcome, blame: Blame, *, end: str = "", **fields: Any) -> Answer:
+    """Return the answers of a web on which each request fails whose URL ends with `end`."""
+
+    def answer(fetch_task: FetchTask, now: float) -> Fetch:
+        if fetch_task.url.endswith(end):
+            return failed(fetch_task.url, outcome, blame, **fields)
+        return fetched(fetch_task.url)
+
+    return answer
+
+
 def config(**sections: Any) -> Config:
     """Return a configuration with limits so small that tests reach all of them."""
     tree: dict[str, Any] = {
@@ -100,6 +113,10 @@ def link(url: str, depth: int = 0, **fields: Any) -> Link:
     return Link(zlib.crc32(url.encode()) << 8 | 1, url, depth=depth, **fields)
 
 
+def numbered(count: int, host: str = "a.org") -> list[str]:
+    return [f"https://{host}/{number}" for number in range(count)]
+
+
 def retire(frontier: Frontier, pattern: str, batch: Any) -> int:
     """Delete the to-do and parked URLs that match, in the steps of `crawler retire`; return their number."""
     count, begin = 0, PARKED
@@ -121,7 +138,7 @@ class Crawl:
         settings: Config | None = None,
         *,
         store: Any = None,
-        answer: Callable[[FetchTask, float], Fetch] | None = None,
+        answer: Answer | None = None,
         addresses: Callable[[str], tuple[str, ...] | Fetch] | None = None,
         links: Callable[[FetchTask], list[Link]] | None = None,
         robots: Any = None,
@@ -163,13 +180,13 @@ class Crawl:
     def now(self) -> float:
         return self.clock.now()
 
-    def add(self, links: Iterable[Link], *, commit_after: float | None = None) -> None:
+    def add(self, links: Iterable[Link | str], *, commit_after: float | None = None) -> None:
         """Add new URLs, and commit them after `commit_after` seconds."""
         batch = self.store.batch()
-        self.frontier.enqueue(list(links), batch, self.now)
-        self._after(
-            self._commit_delay if commit_after is None else commit_after, lambda: self._commit_add(batch)
-        )
+        new = [link(each) if isinstance(each, str) else each for each in links]
+        self.frontier.enqueue(new, batch, self.now)
+        delay = self._commit_delay if commit_after is None else commit_after
+        self._after(delay, lambda: self._commit_add(batch))
 
     def _commit_add(self, batch: Any) -> None:
         self.store.write(batch)
@@ -235,17 +252,7 @@ class Crawl:
 
     def _ended(self, fetch_task: FetchTask, fetch: Fetch, began: float) -> None:
         if self._fetching.pop(fetch_task.host, None):
-            self.requests.append(
-                Request(
-                    fetch_task.hostname,
-                    fetch_task.address,
-                    fetch_task.url,
-                    fetch_task.kind,
-                    began,
-                    self.now,
-                    fetch.outcome,
-                )
-            )
+            self.requests.append(self._request(fetch_task, began, fetch.outcome))
         if fetch_task.kind is TaskKind.ROBOTS:
             self.robots.fetched(fetch_task, self.now)
         decision = self.frontier.record_outcome(fetch_task, fetch, self.now)
@@ -268,18 +275,11 @@ class Crawl:
 
     def cut_off(self) -> list[Request]:
         """Return the requests in flight, as the server's log shows them if the process is killed now."""
-        return [
-            Request(
-                fetch_task.hostname,
-                fetch_task.address,
-                fetch_task.url,
-                fetch_task.kind,
-                began,
-                self.now,
-                Outcome.RESET,
-            )
-            for fetch_task, began in self._fetching.values()
-        ]
+        return [self._request(*fetching, Outcome.RESET) for fetching in self._fetching.values()]
+
+    def _request(self, fetch_task: FetchTask, began: float, outcome: Outcome) -> Request:
+        task = fetch_task
+        return Request(task.hostname, task.address, task.url, task.kind, began, self.now, outcome)
 
     def stop(self) -> None:
         """Stop cleanly: wait for the requests in flight, then store everything."""
@@ -289,3 +289,16 @@ class Crawl:
         batch = self.store.batch()
         self.frontier.flush(batch, self.now)
         self.store.write(batch)
+
+    def again(self, settings: Config | None = None, *, after: float = 0.0, **options: Any) -> "Crawl":
+        """Stop cleanly; return a crawl that goes on `after` seconds later. It has other settings and options."""
+        self.stop()
+        return Crawl(settings, store=self.store, now=self.now + after, **options)
+
+
+def crawled(links: Iterable[Link | str], settings: Config | None = None, **options: Any) -> Crawl:
+    """Return a crawl that has run until no work was left."""
+    crawl = Crawl(settings, **options)
+    crawl.add(links)
+    assert crawl.run() == "done"
+    return crawl

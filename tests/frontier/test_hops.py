@@ -12,7 +12,7 @@ from crawler.frontier.hosts.borrowed_hosts import ASK_AGAIN
 from crawler.frontier.hosts.table import HostFlag
 from crawler.records import Blame, Fetch, FetchTask, Outcome
 from crawler.robots.cache import DENIED, Verdict
-from tests.frontier.model import Crawl, Hash, OpenRobots, config, failed, fetched, link
+from tests.frontier.model import Crawl, Hash, OpenRobots, config, crawled, failed, fetched, link
 
 SAME = "1.1.1.1"
 
@@ -23,10 +23,10 @@ def started(*hosts: str, address: str = "", concurrency: int = 4) -> tuple[Crawl
     The hosts share `address`; if it is empty, each host has an address of its own.
     """
     crawl = Crawl(config(frontier={"front_factor": 12}), concurrency=concurrency)
-    crawl.add([link(f"https://{host}/") for host in hosts])
-    for fetch_task in [fetch_task for fetch_task in iter(lambda: crawl.frontier.claim_next(crawl.now), None)]:
+    crawl.add([f"https://{host}/" for host in hosts])
+    for fetch_task in list(iter(lambda: crawl.frontier.claim_next(crawl.now), None)):
         crawl.frontier.resolved(fetch_task, [address or fetch_task.hostname], crawl.now + 60, crawl.now)
-    fetch_tasks = [fetch_task for fetch_task in iter(lambda: crawl.frontier.claim_next(crawl.now), None)]
+    fetch_tasks = iter(lambda: crawl.frontier.claim_next(crawl.now), None)
     return crawl, {fetch_task.hostname: fetch_task for fetch_task in fetch_tasks}
 
 
@@ -38,7 +38,7 @@ def test_a_borrowed_host_is_held_exclusively_and_waits_its_gap() -> None:
     assert frontier.hops.borrow("a.org", now) == now + ASK_AGAIN
     assert frontier.hops.borrow("b.org", now, address="10.0.0.9") == now + ASK_AGAIN, "its address is busy"
     assert len(visits) == 1
-    crawl.add([link("https://a.org/")])
+    crawl.add(["https://a.org/"])
     crawl.run(30.0)
     assert [fetch_task.kind for fetch_task in crawl.handed] == []
     frontier.hops.give_back(fetched("https://a.org/", 0.1, retry_after=20.0), crawl.now)
@@ -176,9 +176,8 @@ def test_a_failure_of_the_last_host_of_a_chain_is_not_charged_to_the_first() -> 
         busy = failed("https://b.org/", Outcome.HOST_BUSY, Blame.HOST, status=503, retry_after=9e4)
         return busy if fetch_task.url.endswith("/away") else fetched(fetch_task.url)
 
-    crawl = Crawl(answer=redirected)
-    crawl.add([link("https://a.org/away"), *(link(f"https://a.org/{n}") for n in range(5))])
-    assert crawl.run() == "done"
+    links = [link(f"https://a.org/{path}") for path in ("away", *range(5))]
+    crawl = crawled(links, answer=redirected)
     (host,) = crawl.frontier.views.hosts(crawl.now, 1)
     assert (host.failures, host.slowdown) == (0, 1.0)
     assert sum(request.url.endswith("/away") for request in crawl.requests) == 3

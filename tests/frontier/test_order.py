@@ -13,7 +13,7 @@ from crawler.orders.classes import NEUTRAL, class_of, score_of, with_class
 from crawler.records import FetchTask, Link, LinkFlag, TaskKind
 from crawler.storage.keys import WAITING, WAITING_WHOLE
 from crawler.storage.kv import MemoryStore
-from tests.frontier.model import Crawl, config, link, retire
+from tests.frontier.model import Crawl, config, crawled, link, retire
 
 ORDER = {"name": "opic"}
 
@@ -67,9 +67,7 @@ def test_without_an_order_classes_of_links_change_nothing() -> None:
     plain = [link(each.url, each.depth) for each in links]
     handed = []
     for some in (links, plain):
-        crawl = Crawl(config())
-        crawl.add(some)
-        crawl.run()
+        crawl = crawled(some, config())
         handed.append([(fetch_task.url, fetch_task.order, fetch_task.flags) for fetch_task in pages(crawl)])
         assert not index(crawl) and WAITING_WHOLE not in crawl.store._data
     assert handed[0] == handed[1]

@@ -52,9 +52,9 @@ from crawler.records import Extracted, Outcome
 from crawler.robots.cache import RobotsCache
 from crawler.serve import indexnow, request_parsing
 from crawler.serve import signal_handler as posted
+from crawler.serve.conditions import Unsatisfiable, allowed_by_if_range, resolve
 from crawler.serve.header_fields import accepted, not_modified
 from crawler.serve.http_error import HttpError
-from crawler.serve.ranges import Unsatisfiable, allowed_by_if_range, resolve
 from crawler.splitter.session import Doorkeeper, Listener
 from crawler.splitter.wire import FRAME_OVERHEAD, LENGTH_BYTES, ProtocolError, decode_entry
 from crawler.storage.kv import MemoryStore, seal
@@ -328,7 +328,11 @@ def robots(data: bytes, clock: Clock, rng: random.Random) -> Hashable:
         cache.line(host, target)
     assert (cache.crawl_delay(host) or 0.0) >= 0.0
     clock.turn(cache.names, host, "https://h.test/map.xml")
-    return (tuple(verdicts[:3]), cache.crawl_delay(host) is None, min(len(cache.sitemaps(host)), 2))
+    return (
+        tuple(verdicts[:3]),
+        cache.crawl_delay(host) is None,
+        min(len(cache.rules(host).sitemaps), 2),
+    )
 
 
 def urls(data: bytes, clock: Clock, rng: random.Random) -> Hashable:

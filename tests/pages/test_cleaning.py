@@ -14,9 +14,8 @@ from crawler.pages.captures import capture_key, segment_key
 from crawler.pages.cleaning import GRACE, READERS_MAX, Cleaner
 from crawler.pages.formats.selection import Selection
 from crawler.pages.formats.warc_stream import warc_chunks
-from crawler.pages.live_captures import Survey
+from crawler.pages.live_captures import Survey, kept
 from crawler.pages.page_cache import PageCache
-from crawler.pages.retention import kept
 from crawler.pages.warc import SegmentFacts
 from crawler.pages.withdrawals import RuleFile, Subject, Withdrawals
 from crawler.records import Capture, Outcome, PageRecord, PageState, ReceiptStamp
@@ -318,7 +317,7 @@ def test_readers_keep_segments(tmp_path: Path) -> None:
         site.check()
         for place in places:
             assert place is not None
-            assert site.cache.raw_records(place)
+            assert list(site.cache.raw_pieces(place))
         full = site.disk
         assert site.cleaner.take_result().problems == []
         site.now += READERS_MAX

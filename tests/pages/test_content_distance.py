@@ -5,7 +5,7 @@ import random
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawler.pages.content_distance import distance, simhash
+from crawler.pages.change_detection import distance, simhash
 
 
 @given(st.binary(max_size=200), st.binary(max_size=200))

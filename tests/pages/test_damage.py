@@ -250,10 +250,7 @@ def test_check_finds_a_capture_that_starts_within_a_record(
     assert f"{path.name} at {offsets[5] + 7}: broken gzip member" in messages[1]
 
 
-def test_check_names_a_segment_that_the_disk_cannot_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    site = Site(tmp_path)
+def test_check_names_a_segment_that_the_disk_cannot_read(site: Site, monkeypatch: pytest.MonkeyPatch) -> None:
     site.visit(fetch(URL, b"body"), 1)
     [path] = site.segments()
 

@@ -21,7 +21,9 @@ def _response(payload: bytes, *fields: tuple[bytes, bytes]) -> tuple[bytes, byte
     """Return the head of a WARC record, which includes the HTTP fields, and the whole record."""
     head = warc.http_head(b"HTTP/1.1 200 OK", [(b"Content-Type", b"text/html"), *fields])
     target = warc.target_fields("http://site.example/", "127.0.0.1", "HTTP/1.1")
-    record = warc.response(b"<urn:uuid:1>", b"2026-11-24T00:00:00Z", target, head, payload, bytes(20))
+    record = warc.response(
+        warc.Heading(b"<urn:uuid:1>", b"2026-11-24T00:00:00Z", target), head, payload, bytes(20)
+    )
     return record[: -len(payload) - 4], record
 
 

@@ -28,8 +28,7 @@ URL = "http://site.example/"
 NOARCHIVE = Extracted(base=URL, noarchive=True, noindex=True)
 
 
-def test_a_page_reads_back_unchanged(tmp_path: Path) -> None:
-    site = Site(tmp_path)
+def test_a_page_reads_back_unchanged(site: Site) -> None:
     body = gzip.compress(b"<p>hello</p>")
     headers = (*HTML, (b"Content-Encoding", b"gzip"), (b"X-8bit", b"\xe4"))
     site.visit(fetch(body=body, content=b"<p>hello</p>", headers=headers))
@@ -43,9 +42,8 @@ def test_a_page_reads_back_unchanged(tmp_path: Path) -> None:
     assert page.capture.digest == hashlib.sha1(body).digest()
 
 
-def test_equal_bytes_in_one_group_are_stored_once(tmp_path: Path) -> None:
+def test_equal_bytes_in_one_group_are_stored_once(site: Site) -> None:
     """The decision about the second page must take into account the uncommitted decision about the first page."""
-    site = Site(tmp_path)
     first = site.decide(fetch(URL + "a", b"same"), 1)
     second = site.decide(fetch(URL + "b", b"same"), 2)
     site.commit(first, second)
@@ -58,9 +56,8 @@ def test_equal_bytes_in_one_group_are_stored_once(tmp_path: Path) -> None:
     assert second.capture.refers_to == first.key
 
 
-def test_decisions_of_uncommitted_groups_are_visible(tmp_path: Path) -> None:
+def test_decisions_of_uncommitted_groups_are_visible(site: Site) -> None:
     """A commit group is decided while the previous group is written and staged, but not yet committed."""
-    site = Site(tmp_path)
     groups = [[site.decide(fetch(URL + name, b"same"), number)] for number, name in enumerate("abc", 1)]
     for group in groups:
         site.cache.write(group)
@@ -75,9 +72,8 @@ def test_decisions_of_uncommitted_groups_are_visible(tmp_path: Path) -> None:
     assert site.payload(4) == b"same"
 
 
-def test_a_newer_record_survives_the_commit_of_an_older_one(tmp_path: Path) -> None:
+def test_a_newer_record_survives_the_commit_of_an_older_one(site: Site) -> None:
     """A page is fetched again while its first record is being committed. The second record stays visible."""
-    site = Site(tmp_path)
     first = site.decide(fetch(body=b"one"), 1)
     site.cache.write([first])
     batch = site.store.batch()
@@ -92,16 +88,14 @@ def test_a_newer_record_survives_the_commit_of_an_older_one(tmp_path: Path) -> N
     assert site.cache.record(1) == second.record
 
 
-def test_empty_bodies_are_not_copies_of_each_other(tmp_path: Path) -> None:
-    site = Site(tmp_path)
+def test_empty_bodies_are_not_copies_of_each_other(site: Site) -> None:
     for number in (1, 2):
         capturing = site.visit(fetch(f"{URL}{number}", b"", outcome=Outcome.EMPTY), number)
         assert capturing.capture.kind == "response"
     assert site.payload(2) == b""
 
 
-def test_a_304_confirms_the_stored_copy(tmp_path: Path) -> None:
-    site = Site(tmp_path)
+def test_a_304_confirms_the_stored_copy(site: Site) -> None:
     site.visit(fetch(headers=(*HTML, (b"ETag", b'"v1"'), (b"Last-Modified", b"Tue, 14 Nov 2023"))))
     confirmed = site.visit(not_modified(headers=((b"Content-Length", b"11"),)))
     assert confirmed.unchanged
@@ -118,15 +112,13 @@ def test_a_304_confirms_the_stored_copy(tmp_path: Path) -> None:
     assert site.cache.record(1).not_modified == 0
 
 
-def test_a_304_that_confirms_nothing_is_a_response(tmp_path: Path) -> None:
-    site = Site(tmp_path)
+def test_a_304_that_confirms_nothing_is_a_response(site: Site) -> None:
     capturing = site.visit(not_modified())
     assert capturing.capture.kind == "response"
     assert site.cache.get(1).status == 304
 
 
-def test_older_copies_are_found_by_time(tmp_path: Path) -> None:
-    site = Site(tmp_path)
+def test_older_copies_are_found_by_time(site: Site) -> None:
     for body in (b"one", b"two", b"three"):
         site.visit(fetch(body=body))
     captures = list(site.cache.captures(1))
@@ -138,8 +130,7 @@ def test_older_copies_are_found_by_time(tmp_path: Path) -> None:
     assert (record.fetches, record.changes, record.changed_at) == (3, 2, START + 120)
 
 
-def test_a_temporary_failure_does_not_hide_a_copy(tmp_path: Path) -> None:
-    site = Site(tmp_path)
+def test_a_temporary_failure_does_not_hide_a_copy(site: Site) -> None:
     site.visit(fetch(body=b"good"))
     site.visit(fetch(body=b"oops", status=503, outcome=Outcome.HOST_BUSY, error="503"))
     assert site.payload(1) == b"good"
@@ -152,8 +143,7 @@ def test_a_temporary_failure_does_not_hide_a_copy(tmp_path: Path) -> None:
     assert site.cache.record(1).state is PageState.GONE
 
 
-def test_only_the_last_try_is_stored(tmp_path: Path) -> None:
-    site = Site(tmp_path)
+def test_only_the_last_try_is_stored(site: Site) -> None:
     site.visit(fetch(body=b"half", outcome=Outcome.TRUNCATED, truncated="disconnect"), final=False)
     assert site.cache.get(1) is None
     record = site.cache.record(1)
@@ -191,8 +181,7 @@ def test_every_outcome_leaves_a_record(tmp_path: Path, outcome: Outcome) -> None
     assert record.state is expected.get(outcome, PageState.FAILED)
 
 
-def test_noarchive_is_stored_but_not_served(tmp_path: Path) -> None:
-    site = Site(tmp_path)
+def test_noarchive_is_stored_but_not_served(site: Site) -> None:
     site.visit(fetch(), 1, NOARCHIVE)
     assert site.cache.get(1) is None
     assert site.cache.get(1, with_noarchive=True).payload == b"<p>page</p>"
@@ -212,9 +201,8 @@ def test_robots_txt_and_subresources_have_a_capture_and_no_record(
     assert site.payload(77) == b"1"
 
 
-def test_hostile_text_fits_into_the_store(tmp_path: Path) -> None:
+def test_hostile_text_fits_into_the_store(site: Site) -> None:
     """The record is valid and small even if a header field is very long or was decoded with surrogates."""
-    site = Site(tmp_path)
     values = {
         "content_type": "text/\udce4" + "x" * 9000,
         "location": "/\udcff" * 9000,
@@ -251,8 +239,7 @@ def test_content_digest_ignores_coding_and_patterns(tmp_path: Path) -> None:
     assert not site.visit(fetch(body=b"other text, served at 3")).unchanged
 
 
-def test_records_that_are_damaged_are_named(tmp_path: Path) -> None:
-    site = Site(tmp_path)
+def test_records_that_are_damaged_are_named(site: Site) -> None:
     site.visit(fetch())
     for value in (b"garbage", seal(b"garbage")):
         batch = site.store.batch()
@@ -367,9 +354,8 @@ def test_stored_answers_are_found_by_url_only_with_fingerprints(tmp_path: Path) 
     assert found.payload == b"answer"
 
 
-def test_new_keys_are_reported_to_the_counters(tmp_path: Path) -> None:
+def test_new_keys_are_reported_to_the_counters(site: Site) -> None:
     """The store's counters count new keys: one record for each URL, and one capture for each URL and time."""
-    site = Site(tmp_path)
     first, again = site.decide(fetch(body=b"1"), 1), site.decide(fetch(body=b"2"), 1)
     assert [(each.new_record, each.new_capture) for each in (first, again)] == [(True, True), (False, False)]
     site.commit(first, again)
@@ -380,8 +366,7 @@ def test_new_keys_are_reported_to_the_counters(tmp_path: Path) -> None:
     assert (later.new_record, later.new_capture) == (False, True)
 
 
-def test_a_copy_names_an_uncommitted_page_that_links_to_it(tmp_path: Path) -> None:
-    site = Site(tmp_path)
+def test_a_copy_names_an_uncommitted_page_that_links_to_it(site: Site) -> None:
     site.commit(site.decide(fetch(URL), 1), site.decide(fetch(URL + "a", b"other"), 2, via=1))
     content = b"".join(gzip.decompress(path.read_bytes()) for path in site.segments())
     assert b"via: " + URL.encode() in content and b"urn:fingerprint" not in content
@@ -423,8 +408,7 @@ def test_a_page_with_an_unreadable_copy_is_changed(tmp_path: Path) -> None:
     assert site.visit(answer, 1, flags=LinkFlag.REFRESH).unchanged is False
 
 
-def test_a_304_is_captured_with_type_and_digest_of_the_page(tmp_path: Path) -> None:
-    site = Site(tmp_path)
+def test_a_304_is_captured_with_type_and_digest_of_the_page(site: Site) -> None:
     first = site.visit(fetch(body=b"page"), 1)
     second = site.visit(not_modified(), 1)
     assert second.capture.content_type == first.capture.content_type == "text/html"
@@ -488,8 +472,7 @@ def shown(text: bytes, **values: Any) -> Any:
     return fetch(body=SHELL, rendering=Rendering(dom=b"<h1>%b</h1>" % text, **values))
 
 
-def test_a_rendered_page_is_read_back_as_its_dom(tmp_path: Path) -> None:
-    site = Site(tmp_path)
+def test_a_rendered_page_is_read_back_as_its_dom(site: Site) -> None:
     site.visit(shown(b"one"))
     page, answer = site.cache.get(1), site.cache.get(1, static=True)
     assert (page.rendered, page.content, page.header_charset) == (True, b"<h1>one</h1>", "utf-8")
@@ -497,12 +480,11 @@ def test_a_rendered_page_is_read_back_as_its_dom(tmp_path: Path) -> None:
     assert list(site.cache.check()) == []
 
 
-def test_each_copy_of_a_page_has_the_dom_of_its_time(tmp_path: Path) -> None:
+def test_each_copy_of_a_page_has_the_dom_of_its_time(site: Site) -> None:
     """The server's answer is the same each time, so later captures are revisits.
 
     The DOMs of the captures are different.
     """
-    site = Site(tmp_path)
     for at, text in enumerate((b"one", b"two")):
         answer = shown(text, view=b"PNG"[: at * 3])
         answer.began = START + at
@@ -513,8 +495,7 @@ def test_each_copy_of_a_page_has_the_dom_of_its_time(tmp_path: Path) -> None:
     assert copies == {0.0: b"<h1>one</h1>", 1.0: b"<h1>two</h1>"}
 
 
-def test_the_text_of_the_dom_decides_whether_a_rendered_page_changed(tmp_path: Path) -> None:
-    site = Site(tmp_path)
+def test_the_text_of_the_dom_decides_whether_a_rendered_page_changed(site: Site) -> None:
     for at, text in enumerate((b"one", b"one<!-- a token -->", b"two")):
         answer = shown(text)
         answer.began = START + at
@@ -544,12 +525,11 @@ def test_the_newest_copy_is_found_by_one_look_up(answers: list[str]) -> None:
         assert site.cache.newest_capture(1, site.cache.record(1)) == newest_of(site.cache.captures(1))
 
 
-def test_a_copy_from_a_clock_that_was_ahead_is_not_the_newest(tmp_path: Path) -> None:
+def test_a_copy_from_a_clock_that_was_ahead_is_not_the_newest(site: Site) -> None:
     """Once a copy has a time in the future, a later answer must still become the newest copy.
 
     `get` and exports once showed the copy from the future, even after that time.
     """
-    site = Site(tmp_path)
     site.visit(fetch(URL, b"first", began=site.now))
     now = site.now
     site.now += 365 * 86_400.0
@@ -630,9 +610,8 @@ def failed(failures: int, **values: Any) -> Any:
     return fetch(body=SHELL, **({"rendering": tried} | values))
 
 
-def test_a_page_in_another_form_is_no_change(tmp_path: Path) -> None:
+def test_a_page_in_another_form_is_no_change(site: Site) -> None:
     """The page arrives unrendered, then rendered by a browser, then rendered and changed, then unrendered."""
-    site = Site(tmp_path)
     changes, new_form = [], []
     for at, answer in enumerate((failed(1), shown(b"one"), shown(b"two"), fetch(body=SHELL))):
         answer.began = START + at

@@ -30,10 +30,9 @@ def _flip_the_checksum(folder: Path, capture: Capture) -> None:
 
 @pytest.mark.parametrize("damage", [_erase, _flip_the_checksum])
 def test_no_reader_gets_all_bytes_of_a_record_that_is_damaged_while_it_is_read(
-    tmp_path: Path, damage: Callable[[Path, Capture], None]
+    site: Site, damage: Callable[[Path, Capture], None]
 ) -> None:
     """The number of bytes tells the client that its answer is incomplete. The record is damaged after its first piece."""
-    site = Site(tmp_path)
     site.visit(fetch(body=BODY), 1)
     capture = site.cache.get(1).capture
     folder = site.segments()[0].parent
@@ -48,9 +47,8 @@ def test_no_reader_gets_all_bytes_of_a_record_that_is_damaged_while_it_is_read(
     assert got < copy.length == len(BODY)
 
 
-def test_the_checksum_of_a_record_that_is_hardly_longer_than_a_piece_is_verified(tmp_path: Path) -> None:
+def test_the_checksum_of_a_record_that_is_hardly_longer_than_a_piece_is_verified(site: Site) -> None:
     """The first piece contains the whole payload, but not the end of the record."""
-    site = Site(tmp_path)
     capture = site.visit(fetch(body=bytes(60_000)), 1).capture
     folder = site.segments()[0].parent
     place = RecordPlace(capture.segment, capture.offset, capture.length)

@@ -1,7 +1,7 @@
 """Test that decisions about answers are dropped at their commit, and later decisions about the same URL are not."""
 
 from crawler.pages.captures import Capturing, Original
-from crawler.pages.uncommitted import Uncommitted
+from crawler.pages.page_cache import Uncommitted
 from crawler.records import Outcome, PageRecord, PageState
 from tests.pages.support import fetch, fetch_task
 

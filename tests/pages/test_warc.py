@@ -29,7 +29,8 @@ ANY_HEADERS = st.lists(ANY_HEADER, max_size=6)
 
 def _response(headers: warc.Headers, payload: bytes, line: bytes = b"HTTP/1.1 200 OK") -> bytes:
     head = warc.http_head(line, headers)
-    return warc.response(b"<urn:uuid:1>", DATE, TARGET, head, payload, hashlib.sha1(payload).digest())
+    of = warc.Heading(b"<urn:uuid:1>", DATE, TARGET)
+    return warc.response(of, head, payload, hashlib.sha1(payload).digest())
 
 
 def test_dates_and_digests_are_written_as_text() -> None:
@@ -77,8 +78,7 @@ HOSTILE = [
 @pytest.mark.parametrize("header", HOSTILE)
 def test_a_header_cannot_end_its_line(header: tuple[bytes, bytes]) -> None:
     message = reading.parse_http(reading.parse_record(_response([header, *HTML], b"payload")).block)
-    assert len(message.headers) == 2
-    assert message.header(b"content-type") == HTML[0][1]
+    assert len(message.headers) == 2 and message.headers[1] == HTML[0]
     assert message.payload == b"payload"
 
 
@@ -215,8 +215,7 @@ def test_warcio_and_fastwarc_read_our_records(tmp_path: Path, level: int, block_
     assert [problem for record in ours for problem in reading.check_digests(record)] == []
 
 
-def test_the_records_of_a_capture_refer_to_each_other(tmp_path: Path) -> None:
-    site = Site(tmp_path)
+def test_the_records_of_a_capture_refer_to_each_other(site: Site) -> None:
     site.visit(fetch("http://site.example/via"), 5)
     answer = fetch("http://site.example/p", b"body", tls_ok=False, truncated="time", version="HTTP/1.0")
     directives = Extracted(base=answer.url, nofollow=True, noarchive=True)
@@ -244,8 +243,7 @@ def test_the_records_of_a_capture_refer_to_each_other(tmp_path: Path) -> None:
     }
 
 
-def test_revisits_name_a_response_by_url_and_date(tmp_path: Path) -> None:
-    site = Site(tmp_path)
+def test_revisits_name_a_response_by_url_and_date(site: Site) -> None:
     site.visit(fetch("http://site.example/first", b"same"), 1)
     site.visit(fetch("http://site.example/second", b"same"), 2)
     site.visit(not_modified("http://site.example/second"), 2)

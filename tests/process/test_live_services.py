@@ -189,8 +189,8 @@ def test_signals_are_confirmed_once_they_are_durable(fresh: Shown, monkeypatch: 
     assert said.counts() == Signalled(noted=1, queued=1, out_of_scope=2).counts() and not fresh.queued
     assert fresh.joint.stages.due.pending == 1, "the new URL waits for a flush"
     # the test pretends that a commit loop runs, so queued changes are never committed
-    fresh.process.changes.loop_runs = True
-    monkeypatch.setattr("crawler.process.committing.queued_changes.KEPT_WAIT", 0.0)
+    fresh.process.commits.running = True
+    monkeypatch.setattr("crawler.process.committing.commit_loop.KEPT_WAIT", 0.0)
     with pytest.raises(HttpError) as refusal:
         asyncio.run(fresh.live.signal([HOME], "indexnow"))
     assert refusal.value.status == 503 and fresh.queued

@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from crawler.clock import VirtualClock
@@ -17,8 +16,8 @@ from crawler.process import process as module
 from crawler.process.lifecycle import disk_watch, garbage_collection, seed_feed
 from crawler.process.opening.stages import Stages
 from crawler.process.process import SEEDS_AHEAD, Process
-from crawler.records import Link
 from crawler.storage.commit import Change, load_counters
+from tests.process.support import hosts, new_links
 
 SEEDS = [["http://a.org/"], ["http://b.org/"], ["http://c.org/"], ["http://d.org/"], ["http://e.org/"]]
 
@@ -53,18 +52,6 @@ class Alone:
         self.process.commits._writer.shutdown()
         self.process.commits.merger.shutdown()
         self.stages.close()
-
-
-def links(one: Alone, count: int) -> Change:
-    """Return a change with `count` new links, which are admitted to the DUE."""
-    change = Change()
-    change.links = [
-        Link(n * 0x9E3779B97F4A7C15 & (1 << 64) - 1, f"http://h{n}.org/") for n in range(1, count + 1)
-    ]
-    one.stages.due.admit(np.array([link.fingerprint for link in change.links], np.uint64))
-    change.count("urls.accepted", count)
-    change.count("urls.to_due", count)
-    return change
 
 
 @pytest.fixture
@@ -198,7 +185,7 @@ def test_links_not_flushed_by_the_end_of_the_grace_are_left_to_the_next_run(
     one = alone()
     one.process.run_end.stop(reason)
     one.process._end_grace()
-    one.process.commits._point.add(links(one, 5))
+    one.process.commits._point.add(new_links(one.stages, hosts(5)))
     one.stop_at_once(reason)
     assert one.stages.due.pending == pending and len(one.stages.point) == 0
     assert one.stages.views.problems() == [] and one.process.run_end.failure is None
@@ -212,7 +199,7 @@ def test_links_left_by_a_run_are_crawled_by_the_next(tmp_path: Path) -> None:
         if begin == 0:
             one.process.run_end.stop("signal")
             one.process._end_grace()
-            one.process.commits._point.add(links(one, 5))
+            one.process.commits._point.add(new_links(one.stages, hosts(5)))
         one.stop_at_once("signal")
         assert one.stages.due.pending == end and one.stages.due.new == 5 - end, run
         one.close()
@@ -485,22 +472,22 @@ def test_queued_changes_become_durable_at_any_time(alone: Callable[..., Alone], 
     async def play() -> None:
         process = one.process
         if when == "before":
-            process.changes.queue(counting())
-            assert counted(one) == 0 and await process.changes.kept() and counted(one) == 1, "no loop runs"
+            process.commits.queue(counting())
+            assert counted(one) == 0 and await process.commits.kept() and counted(one) == 1, "no loop runs"
             return
         running = asyncio.create_task(process.run())
         if when == "behind":
             process.run_end.stop("stopped")
             await running
-            process.changes.queue(counting)
+            process.commits.queue(counting)
             assert counted(one) == 1, "the change is committed at once"
             return
         await asyncio.sleep(0)
         if when == "stopping":
             process.run_end.stop("stopped")
-        process.changes.queue(counting)
+        process.commits.queue(counting)
         if when == "during":
-            assert await process.changes.kept() and counted(one) == 1
+            assert await process.commits.kept() and counted(one) == 1
             process.run_end.stop("stopped")
         await running
 

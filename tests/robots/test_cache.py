@@ -86,8 +86,8 @@ def test_the_file_is_fetched_first_then_its_rules_apply() -> None:
     assert cache.verdict(HOST, "/no/x", NOW) is DENIED
     assert cache.verdict("http://h.example", "/x", NOW) is FETCH  # each scheme has its own robots.txt
     assert cache.crawl_delay(HOST) == 7.0
-    assert cache.sitemaps(HOST) == ("https://h.example/s.xml",)
-    assert cache.crawl_delay("http://h.example") is None and cache.sitemaps("http://h.example") == ()
+    assert cache.rules(HOST).sitemaps == ("https://h.example/s.xml",)
+    assert cache.crawl_delay("http://h.example") is None and cache.rules("http://h.example").sitemaps == ()
 
 
 def test_a_copy_is_used_for_a_day() -> None:
@@ -199,9 +199,10 @@ def test_only_the_first_bytes_are_read_and_a_cut_line_is_dropped() -> None:
     assert cache.verdict(HOST, "/more", NOW) is ALLOWED and cache.verdict(HOST, "/no", NOW) is DENIED
     cut = RULES.removesuffix(b"\n") + b"xy\n"  # the limit cuts off the last octet of the line
     cache.record(HOST, status=200, outcome=Outcome.FETCHED, body=cut, complete=True, now=NOW)
-    assert cache.sitemaps(HOST) == ()
+    assert cache.rules(HOST).sitemaps == ()
     cache.record(HOST, status=200, outcome=Outcome.FETCHED, body=RULES, complete=True, now=NOW)
-    assert len(cache.sitemaps(HOST)) == 1  # the file is exactly as long as the limit, so the line is complete
+    # the file is exactly as long as the limit, so the line is complete
+    assert len(cache.rules(HOST).sitemaps) == 1
 
 
 def test_copies_survive_a_restart() -> None:
@@ -267,10 +268,7 @@ OPERATIONS = st.lists(
 def test_eviction_and_restarts_change_no_verdict(
     operations: list[tuple[int, str, float]], entries_max: int
 ) -> None:
-    """The verdicts are the same as those of an unbounded cache.
-
-    Memory has room for 1 to 3 files, so files are evicted constantly.
-    """
+    """Memory has room for 1 to 3 files. The verdicts are those of an unbounded cache."""
     store = MemoryStore()
     small, model = _cache(store, entries_max), _cache(entries_max=1000)
     now = NOW

@@ -62,7 +62,9 @@ class CrawlOfSite:
 
 
 class Served:
-    """A site, its page server, and a client for it."""
+    """A site, its page server, and a client for it. As an argument of a test, it runs during the test."""
+
+    runs_during_test = True
 
     def __init__(self, folder: Path, **config: Any) -> None:
         self.site = Site(folder)

@@ -48,14 +48,13 @@ def served(tmp_path: Path) -> Served:
 
 async def test_a_page_of_another_process_is_refused_on_both_paths(served: Served) -> None:
     """A client whose header fields are known gets the same answer as a new client."""
-    async with served:
-        async with served.connected() as (reader, writer):
-            writer.write(asks())
-            assert (await answers(reader, 1))[0].status == 200
-            served.crawl.elsewhere = True
-            writer.write(asks(AT + "a"))
-            assert (await answers(reader, 1))[0].status == 421
-        assert (await served.get(AT + "a")).status == 421
+    async with served.connected() as (reader, writer):
+        writer.write(asks())
+        assert (await answers(reader, 1))[0].status == 200
+        served.crawl.elsewhere = True
+        writer.write(asks(AT + "a"))
+        assert (await answers(reader, 1))[0].status == 421
+    assert (await served.get(AT + "a")).status == 421
 
 
 async def test_a_repeated_request_gets_the_same_answer(served: Served) -> None:
@@ -73,7 +72,7 @@ async def test_a_repeated_request_gets_the_same_answer(served: Served) -> None:
     served.server.listener._handle = noted
     served.crawl.probability = 0.5
 
-    async with served, served.connected() as (reader, writer):
+    async with served.connected() as (reader, writer):
         said = []
         for now in range(3):
             served.now += now
@@ -107,7 +106,7 @@ async def test_each_form_of_a_page_is_remembered_by_its_own_address(
 
     monkeypatch.setattr(served.crawl, "locate", noted)
     served.store(PAGE, b"<p>new <a href=a>a</a>", at=50.0)
-    async with served, served.connected() as (reader, writer):
+    async with served.connected() as (reader, writer):
         forms = (AT, AT + "&at=20231114221320", AT + "&rewrite=1")
         expected = [(await served.get(form)).body for form in forms]
         assert len(set(expected)) == 3
@@ -134,7 +133,7 @@ async def test_the_store_is_read_only_after_a_write(served: Served, monkeypatch:
         keys.append(key)
         return real(key)
 
-    async with served, served.connected() as (reader, writer):
+    async with served.connected() as (reader, writer):
         for expected in (None, 0, 0, 1, 0):
             if expected == 1:
                 served.store(PAGE + "other", body=b"other")
@@ -188,27 +187,26 @@ async def test_conditions_and_ranges_have_the_same_answers_on_both_paths(
         long_way.append(request.raw_path)
         return await real(request, connection)
 
-    async with served:
-        accept = "Accept-Encoding: gzip"
-        host = "Host: 127.0.0.1"
-        etag = (await served.get(AT, host, accept)).fields["etag"]
-        wanted = [line.replace("ETAG", etag) for line in lines]
-        parsed = await served.get(AT, host, accept, *wanted)
-        parsed.fields.pop("connection")
-        served.server.listener._handle = noted
-        async with served.connected() as (reader, writer):
-            request = asks(AT, accept, *wanted)
-            if not host_first:
-                request = "\r\n".join([f"GET {AT} HTTP/1.1", *wanted, accept, host, "", ""]).encode()
-            writer.write(request)
-            said = await answers(reader, 1)
-            assert len(long_way) == 1
-            writer.write(request)
-            said += await answers(reader, 1)
-        assert len(long_way) == (1 if quick else 2)
-        for each in said:
-            assert (each.status, each.body, each.fields) == (parsed.status, parsed.body, parsed.fields)
-        assert len(served.crawl.asked) == 4, "each request is counted once"
+    accept = "Accept-Encoding: gzip"
+    host = "Host: 127.0.0.1"
+    etag = (await served.get(AT, host, accept)).fields["etag"]
+    wanted = [line.replace("ETAG", etag) for line in lines]
+    parsed = await served.get(AT, host, accept, *wanted)
+    parsed.fields.pop("connection")
+    served.server.listener._handle = noted
+    async with served.connected() as (reader, writer):
+        request = asks(AT, accept, *wanted)
+        if not host_first:
+            request = "\r\n".join([f"GET {AT} HTTP/1.1", *wanted, accept, host, "", ""]).encode()
+        writer.write(request)
+        said = await answers(reader, 1)
+        assert len(long_way) == 1
+        writer.write(request)
+        said += await answers(reader, 1)
+    assert len(long_way) == (1 if quick else 2)
+    for each in said:
+        assert (each.status, each.body, each.fields) == (parsed.status, parsed.body, parsed.fields)
+    assert len(served.crawl.asked) == 4, "each request is counted once"
 
 
 async def test_streams_of_requests_may_be_cut_anywhere(served: Served) -> None:
@@ -230,25 +228,23 @@ async def test_streams_of_requests_may_be_cut_anywhere(served: Served) -> None:
         ),  # a body that looks like a request
     ]
     rng = random.Random(7)
-
-    async with served:
-        for _ in range(60):
-            chosen = rng.choices(kinds, k=rng.randint(1, 12))
-            stream = b"".join(request for request, _, _ in chosen)
-            ends = {sum(len(one[0]) for one in chosen[:n]) for n in range(1, len(chosen))}
-            cuts = {cut for cut in ends if rng.random() < 0.7} | {
-                rng.randrange(1, len(stream)) for _ in range(rng.randint(0, 3))
-            }
-            async with served.connected() as (reader, writer):
-                for begin, end in zip([0, *sorted(cuts)], [*sorted(cuts), len(stream)], strict=True):
-                    writer.write(stream[begin:end])
-                    for _ in range(rng.choice([1, 8])):
-                        await asyncio.sleep(0)
-                heads = frozenset(n for n, one in enumerate(chosen) if one[0].startswith(b"HEAD"))
-                said = await answers(reader, len(chosen), heads)
-                for response, (request, status, body) in zip(said, chosen, strict=True):
-                    assert response.status == status, request
-                    assert body is None or response.body == body, request
+    for _ in range(60):
+        chosen = rng.choices(kinds, k=rng.randint(1, 12))
+        stream = b"".join(request for request, _, _ in chosen)
+        ends = {sum(len(one[0]) for one in chosen[:n]) for n in range(1, len(chosen))}
+        cuts = {cut for cut in ends if rng.random() < 0.7} | {
+            rng.randrange(1, len(stream)) for _ in range(rng.randint(0, 3))
+        }
+        async with served.connected() as (reader, writer):
+            for begin, end in zip([0, *sorted(cuts)], [*sorted(cuts), len(stream)], strict=True):
+                writer.write(stream[begin:end])
+                for _ in range(rng.choice([1, 8])):
+                    await asyncio.sleep(0)
+            heads = frozenset(n for n, one in enumerate(chosen) if one[0].startswith(b"HEAD"))
+            said = await answers(reader, len(chosen), heads)
+            for response, (request, status, body) in zip(said, chosen, strict=True):
+                assert response.status == status, request
+                assert body is None or response.body == body, request
 
 
 async def test_only_correctly_parsed_header_blocks_are_remembered(served: Served) -> None:
@@ -262,17 +258,15 @@ async def test_only_correctly_parsed_header_blocks_are_remembered(served: Served
         f"\r\nGET {AT} HTTP/1.1".encode() + foreign,
         f"GET {PAGE} HTTP/1.1".encode() + foreign,
     ]
-
-    async with served:
-        for trick in tricks:
-            async with served.connected() as (reader, writer):
-                writer.write(trick)
-                await reader.read(1)
-            async with served.connected() as (reader, writer):
-                for _ in range(2):
-                    writer.write(f"GET {AT} HTTP/1.1".encode() + foreign)
-                    assert (await answers(reader, 1))[0].status == 421, trick
-        assert served.server._client_headers.get(foreign) is None
+    for trick in tricks:
+        async with served.connected() as (reader, writer):
+            writer.write(trick)
+            await reader.read(1)
+        async with served.connected() as (reader, writer):
+            for _ in range(2):
+                writer.write(f"GET {AT} HTTP/1.1".encode() + foreign)
+                assert (await answers(reader, 1))[0].status == 421, trick
+    assert served.server._client_headers.get(foreign) is None
 
 
 async def test_answers_are_sent_in_the_order_of_requests(served: Served) -> None:
@@ -284,7 +278,7 @@ async def test_answers_are_sent_in_the_order_of_requests(served: Served) -> None
 
     served.server._receive = slowly
 
-    async with served, served.connected() as (reader, writer):
+    async with served.connected() as (reader, writer):
         writer.write(asks())
         await answers(reader, 1)
         writer.write(asks("/indexnow?url=x&key=y"))

@@ -41,7 +41,7 @@ async def test_connections_are_kept_open_as_requested(
 ) -> None:
     request = "\r\n".join([f"GET {AT} HTTP/{version}", "Host: 127.0.0.1", *lines, "", ""]).encode()
 
-    async with served, served.connected() as (reader, writer):
+    async with served.connected() as (reader, writer):
         for _ in range(3 if stays else 1):
             writer.write(request)
             (response,) = await answers(reader, 1)
@@ -68,7 +68,7 @@ async def test_request_bodies_are_decoded_or_rejected(
 ) -> None:
     echoing(served)
 
-    async with served, served.connected() as (reader, writer):
+    async with served.connected() as (reader, writer):
         data = b"POST /signal HTTP/1.1\r\nHost: 127.0.0.1\r\n" + coded
         for begin in range(0, len(data), step):
             writer.write(data[begin : begin + step])
@@ -83,7 +83,7 @@ async def test_request_bodies_are_decoded_or_rejected(
 async def test_a_client_waits_for_100_continue(served: Served) -> None:
     echoing(served)
 
-    async with served, served.connected() as (reader, writer):
+    async with served.connected() as (reader, writer):
         writer.write(asks("/signal", "Expect: 100-continue", "Content-Length: 5", method="POST"))
         assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
         writer.write(b"hello")
@@ -97,7 +97,7 @@ async def test_a_client_that_sends_too_much_can_read_the_error(served: Served) -
     """
     echoing(served)
 
-    async with served, served.connected() as (reader, writer):
+    async with served.connected() as (reader, writer):
         writer.write(asks("/signal", "Content-Length: 100000000", method="POST"))
         for _ in range(20):
             writer.write(b"x" * 5000)
@@ -121,21 +121,19 @@ async def test_the_memory_for_an_unread_body_is_bounded(
         return http_server.Sending(json_reply(200, b"late"))
 
     served.server.listener._handle = slowly
-
-    async with served:
-        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
-        writer.write(asks("/signal", "Content-Length: 50000000", method="POST"))
-        for _ in range(300):
-            writer.write(b"x" * 50_000)
-            await asyncio.sleep(0)
-        gate.set()
-        assert (await answers(reader, 1))[0].body == b"late"
-        assert seen[0] <= http_server.BODY_HELD + (256 << 10)
-        writer.transport.abort()
+    reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+    writer.write(asks("/signal", "Content-Length: 50000000", method="POST"))
+    for _ in range(300):
+        writer.write(b"x" * 50_000)
+        await asyncio.sleep(0)
+    gate.set()
+    assert (await answers(reader, 1))[0].body == b"late"
+    assert seen[0] <= http_server.BODY_HELD + (256 << 10)
+    writer.transport.abort()
 
 
 async def test_a_half_closed_client_gets_its_answers(served: Served) -> None:
-    async with served, served.connected() as (reader, writer):
+    async with served.connected() as (reader, writer):
         writer.write(asks(AT, "User-Agent: half") * 3)
         writer.write_eof()
         said = await answers(reader, 3)
@@ -153,43 +151,39 @@ async def test_a_post_is_completed_after_its_client_disconnects(served: Served) 
         return json_reply(200, b"")
 
     served.server._receive = receive
-
-    async with served:
-        _, writer = await asyncio.open_connection("127.0.0.1", served.port)
-        writer.write(asks("/signal", "Content-Length: 2", method="POST") + b"{}")
-        await begun.wait()
-        writer.transport.abort()
-        (connection,) = served.server.listener._connections
-        while not (connection._eof or connection.gone):
-            await asyncio.sleep(0)
-        gate.set()
-        await done.wait()
+    _, writer = await asyncio.open_connection("127.0.0.1", served.port)
+    writer.write(asks("/signal", "Content-Length: 2", method="POST") + b"{}")
+    await begun.wait()
+    writer.transport.abort()
+    (connection,) = served.server.listener._connections
+    while not (connection._eof or connection.gone):
+        await asyncio.sleep(0)
+    gate.set()
+    await done.wait()
 
 
 async def test_many_pipelined_requests_do_not_delay_other_clients(served: Served) -> None:
-    async with served:
-        reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
-        writer.write(asks(AT, "User-Agent: many") * 2000)
-        await answers(reader, 1)
-        assert (await served.get(AT)).status == 200
-        assert served.server.listener.requests < 1000, (
-            "the other client was answered before all pipelined requests"
-        )
-        writer.transport.abort()
+    reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
+    writer.write(asks(AT, "User-Agent: many") * 2000)
+    await answers(reader, 1)
+    assert (await served.get(AT)).status == 200
+    assert served.server.listener.requests < 1000, (
+        "the other client was answered before all pipelined requests"
+    )
+    writer.transport.abort()
 
 
 async def test_a_client_that_idles_after_a_long_answer_loses_its_slot(tmp_path: Path) -> None:
     """Once the answer is sent, the client counts as idle, so another client may get its slot."""
-    served = Served(tmp_path, idle_timeout=0.5, held_bytes_max=1000)
-    served.store(body=b"x" * 20_000_000)
-
-    async with served, served.connected() as (reader, writer):
-        writer.write(asks())
-        (response,) = await answers(reader, 1)
-        assert len(response.body) == 20_000_000
-        while len(served.server.listener.places):
-            await asyncio.sleep(0.05)
-        assert await reader.read() == b""
+    async with Served(tmp_path, idle_timeout=0.5, held_bytes_max=1000) as served:
+        served.store(body=b"x" * 20_000_000)
+        async with served.connected() as (reader, writer):
+            writer.write(asks())
+            (response,) = await answers(reader, 1)
+            assert len(response.body) == 20_000_000
+            while len(served.server.listener.places):
+                await asyncio.sleep(0.05)
+            assert await reader.read() == b""
 
 
 async def test_an_internal_error_gives_500_and_ends_the_connection(
@@ -199,10 +193,8 @@ async def test_an_internal_error_gives_500_and_ends_the_connection(
         raise ValueError("ours")
 
     served.server._receive = broken
-
     with caplog.at_level(logging.ERROR):
-        async with served:
-            response = await served.get("/signal")
+        response = await served.get("/signal")
     assert response.status == 500 and response.json["state"] == "error"
     assert "a request failed" in caplog.text and "ValueError: ours" in caplog.text
 
@@ -216,22 +208,20 @@ async def test_answers_in_progress_get_a_grace_period_at_shutdown(served: Served
         return json_reply(200, b"made it")
 
     served.server._receive = receive
-
-    async with served:
-        clients = [await asyncio.open_connection("127.0.0.1", served.port) for _ in range(3)]
-        clients[0][1].write(asks("/signal"))
-        clients[1][1].write(asks("/indexnow?url=x&key=y"))
-        while served.server.listener.requests < 2:
-            await asyncio.sleep(0)
-        closing = asyncio.create_task(served.server.close())
+    clients = [await asyncio.open_connection("127.0.0.1", served.port) for _ in range(3)]
+    clients[0][1].write(asks("/signal"))
+    clients[1][1].write(asks("/indexnow?url=x&key=y"))
+    while served.server.listener.requests < 2:
         await asyncio.sleep(0)
-        gates[0].set()
-        assert (await answers(clients[0][0], 1))[0].body == b"made it"
-        await closing
-        assert not served.server.listener._connections
-        for reader, writer in clients:
-            try:
-                assert await reader.read() == b""
-            except ConnectionResetError:
-                pass
-            writer.close()
+    closing = asyncio.create_task(served.server.close())
+    await asyncio.sleep(0)
+    gates[0].set()
+    assert (await answers(clients[0][0], 1))[0].body == b"made it"
+    await closing
+    assert not served.server.listener._connections
+    for reader, writer in clients:
+        try:
+            assert await reader.read() == b""
+        except ConnectionResetError:
+            pass
+        writer.close()

@@ -6,7 +6,7 @@ from email.utils import formatdate
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from crawler.serve import dates
+from crawler.serve.dates import dates_of
 
 
 @given(st.floats(-62_135_596_800, 253_402_300_799, allow_nan=False))
@@ -15,7 +15,7 @@ from crawler.serve import dates
 @example(951_782_400.0)  # 2000-02-29
 @example(-1.0)
 def test_dates_equal_those_of_the_standard_library(instant: float) -> None:
-    moment = datetime.fromtimestamp(int(instant), UTC)
-    assert dates.http_date(int(instant)) == formatdate(int(instant), usegmt=True)
-    assert dates.rfc3339(instant).decode() == f"{moment.isoformat()[:19]}Z"
-    assert dates.stamp(instant) == moment.isoformat()[:19].translate(str.maketrans("", "", "-:T"))
+    moment, dates = datetime.fromtimestamp(int(instant), UTC).isoformat()[:19], dates_of(int(instant))
+    assert dates.http == dates.field.decode() == formatdate(int(instant), usegmt=True)
+    assert dates.rfc3339.decode() == f"{moment}Z"
+    assert dates.stamp == moment.translate(str.maketrans("", "", "-:T"))

@@ -163,18 +163,17 @@ def cached(tmp_path: Path) -> Served:
 
 async def test_a_page_is_inflated_once(cached: Served, inflated: list[int]) -> None:  # noqa: F811
     """Whole pages and ranges come from the cache on disk, but gzip from the segment."""
-    async with cached as served:
-        for _ in range(2):
-            for part in await both(served, "Range: bytes=2000-2099"):
-                assert part.status == 206 and part.body == TEXT[2000:2100]
-            for plain in await both(served):
-                assert plain.body == TEXT
-            rewritten = await served.get(AT + "&rewrite=1")
-            assert rewritten.status == 200 and b"some words" in rewritten.body
-            await both(served, GZIP)
-        assert inflated == [len(TEXT)]
-        served.store(body=TEXT + b"<p>more", at=50.0)
-        assert (await served.get(AT)).body == TEXT + b"<p>more"
+    for _ in range(2):
+        for part in await both(cached, "Range: bytes=2000-2099"):
+            assert part.status == 206 and part.body == TEXT[2000:2100]
+        for plain in await both(cached):
+            assert plain.body == TEXT
+        rewritten = await cached.get(AT + "&rewrite=1")
+        assert rewritten.status == 200 and b"some words" in rewritten.body
+        await both(cached, GZIP)
+    assert inflated == [len(TEXT)]
+    cached.store(body=TEXT + b"<p>more", at=50.0)
+    assert (await cached.get(AT)).body == TEXT + b"<p>more"
 
 
 async def test_decoded_pages_are_cached_apart_from_encoded_ones(cached: Served) -> None:
@@ -183,40 +182,36 @@ async def test_decoded_pages_are_cached_apart_from_encoded_ones(cached: Served) 
     cached.store(
         PAGE + "coded", coded, headers=((b"Content-Encoding", b"gzip"), (b"Content-Type", b"text/html"))
     )
-
-    async with cached as served:
-        for _ in range(2):
-            for plain in await both(served, target=AT + "coded"):
-                assert plain.body == long and "content-encoding" not in plain.fields
-            for same in await both(served, GZIP, target=AT + "coded"):
-                assert same.body == coded and same.fields["content-encoding"] == "gzip"
-            part = await served.get(AT + "coded", "Range: bytes=7000-7009")
-            assert part.body == long[7000:7010]
-        assert served.handler.disk_cache is not None and served.handler.disk_cache.hits >= 4
+    for _ in range(2):
+        for plain in await both(cached, target=AT + "coded"):
+            assert plain.body == long and "content-encoding" not in plain.fields
+        for same in await both(cached, GZIP, target=AT + "coded"):
+            assert same.body == coded and same.fields["content-encoding"] == "gzip"
+        part = await cached.get(AT + "coded", "Range: bytes=7000-7009")
+        assert part.body == long[7000:7010]
+    assert cached.handler.disk_cache is not None and cached.handler.disk_cache.hits >= 4
 
 
 async def test_a_page_that_was_damaged_on_disk_comes_from_the_segment(
     cached: Served,
     inflated: list[int],  # noqa: F811
 ) -> None:
-    async with cached as served:
-        await both(served)
-        cache = served.handler.disk_cache
-        assert cache is not None and file_of(cache).read_bytes() == TEXT
-        with file_of(cache).open("r+b") as file:
-            file.write(b"spoiled")
-        for plain in await both(served):
-            assert plain.body == TEXT
-        assert inflated == [len(TEXT)] * 2
+    await both(cached)
+    cache = cached.handler.disk_cache
+    assert cache is not None and file_of(cache).read_bytes() == TEXT
+    with file_of(cache).open("r+b") as file:
+        file.write(b"spoiled")
+    for plain in await both(cached):
+        assert plain.body == TEXT
+    assert inflated == [len(TEXT)] * 2
 
 
 async def test_a_withdrawal_empties_the_file_at_once(cached: Served) -> None:
     """The bytes have left the disk before any further request."""
-    async with cached as served:
-        await both(served)
-        cache = served.handler.disk_cache
-        assert cache is not None and file_of(cache).read_bytes() == TEXT
-        withdraw(served)
-        assert file_of(cache).read_bytes() == b"" and len(cache) == 0
-        assert [each.status for each in await both(served)] == [451, 451]
-        assert file_of(cache).read_bytes() == b""
+    await both(cached)
+    cache = cached.handler.disk_cache
+    assert cache is not None and file_of(cache).read_bytes() == TEXT
+    withdraw(cached)
+    assert file_of(cache).read_bytes() == b"" and len(cache) == 0
+    assert [each.status for each in await both(cached)] == [451, 451]
+    assert file_of(cache).read_bytes() == b""

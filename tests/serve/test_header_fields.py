@@ -80,12 +80,10 @@ def test_only_listed_fields_are_passed_on(case: Callable[[str], str]) -> None:
 
 async def test_the_served_fields_of_a_copy_with_every_field(tmp_path: Path) -> None:
     """With `No-Vary-Search: params`, Chromium once showed a hostile copy under another page's address."""
-    served = Served(tmp_path)
-    every = [name for name in NAMES if name not in ("Connection", "Content-Type", "Location", "*")]
-    headers = ((b"Content-Type", b"text/html"), *((name.encode(), b"of-the-copy") for name in every))
-    served.store(headers=tuple(each for each in headers if each[0] != b"Content-Encoding"))
-
-    async with served:
+    async with Served(tmp_path) as served:
+        every = [name for name in NAMES if name not in ("Connection", "Content-Type", "Location", "*")]
+        headers = ((b"Content-Type", b"text/html"), *((name.encode(), b"of-the-copy") for name in every))
+        served.store(headers=tuple(each for each in headers if each[0] != b"Content-Encoding"))
         response = await served.get("/page?url=http://site.example/")
         assert response.status == 200
         theirs = {name for name, value in response.fields.items() if value == "of-the-copy"}

@@ -55,33 +55,31 @@ def served(tmp_path: Path) -> Served:
 async def test_invalid_requests_get_the_right_status(
     served: Served, request_text: str, statuses: set[int]
 ) -> None:
-    async with served:
-        async with served.connected() as (reader, writer):
-            writer.write(request_text.encode("latin-1"))
-            head = b""
-            while b"\r\n\r\n" not in head and (data := await reader.read(65536)):
-                head += data
-        assert Response(head).status in statuses, head[:200]
-        assert b"root:" not in head
-        assert (await served.get(AT)).status == 200
+    async with served.connected() as (reader, writer):
+        writer.write(request_text.encode("latin-1"))
+        head = b""
+        while b"\r\n\r\n" not in head and (data := await reader.read(65536)):
+            head += data
+    assert Response(head).status in statuses, head[:200]
+    assert b"root:" not in head
+    assert (await served.get(AT)).status == 200
 
 
 async def test_an_endless_header_is_cut_off(served: Served) -> None:
     """A client that keeps sending header fields is disconnected at the limit, before memory fills."""
-    async with served:
-        async with served.connected() as (reader, writer):
-            writer.write(f"GET {AT} HTTP/1.1\r\nHost: 127.0.0.1\r\n".encode())
-            sent = 0
-            try:
-                while sent < 10_000_000:
-                    writer.write(b"X-Field: " + b"a" * 900 + b"\r\n")
-                    sent += 911
-                    await writer.drain()
-                    await asyncio.sleep(0)
-                pytest.fail("10 MB of header were taken")
-            except ConnectionError:
-                pass
-        assert (await served.get(AT)).status == 200
+    async with served.connected() as (reader, writer):
+        writer.write(f"GET {AT} HTTP/1.1\r\nHost: 127.0.0.1\r\n".encode())
+        sent = 0
+        try:
+            while sent < 10_000_000:
+                writer.write(b"X-Field: " + b"a" * 900 + b"\r\n")
+                sent += 911
+                await writer.drain()
+                await asyncio.sleep(0)
+            pytest.fail("10 MB of header were taken")
+        except ConnectionError:
+            pass
+    assert (await served.get(AT)).status == 200
 
 
 async def test_slow_clients_lose_their_slots_to_others(tmp_path: Path) -> None:
@@ -90,10 +88,8 @@ async def test_slow_clients_lose_their_slots_to_others(tmp_path: Path) -> None:
     `ConnectionSlots` is tested with a manual clock elsewhere. Here, the honest clients only wait until the
     slow clients have used up the configured time.
     """
-    served = Served(tmp_path, connections_max=50, idle_timeout=2.0)
-    served.store()
-
-    async with served:
+    async with Served(tmp_path, connections_max=50, idle_timeout=2.0) as served:
+        served.store()
         slow = []
         for number in range(500):
             reader, writer = await asyncio.open_connection("127.0.0.1", served.port)
@@ -116,10 +112,8 @@ async def test_a_client_that_does_not_read_is_disconnected(tmp_path: Path) -> No
 
     Until then, the answers to its pipelined requests do not fill the memory.
     """
-    served = Served(tmp_path, write_timeout=0.5)
-    served.store(body=b"x" * 500_000)
-
-    async with served:
+    async with Served(tmp_path, write_timeout=0.5) as served:
+        served.store(body=b"x" * 500_000)
         client = socket.socket()
         client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         client.setblocking(False)
@@ -141,11 +135,10 @@ async def test_many_connections_leave_no_memory_behind(served: Served) -> None:
         for number in range(n):
             await served.get(AT if number % 2 else f"/page?url=http://x{number}.example/")
 
-    async with served:
-        await some(300)
-        gc.collect()
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        await some(1500)
-        gc.collect()
-        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 8_000  # kB
-        assert len(served.server.listener.places) <= 2
+    await some(300)
+    gc.collect()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    await some(1500)
+    gc.collect()
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 8_000  # kB
+    assert len(served.server.listener.places) <= 2

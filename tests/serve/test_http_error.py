@@ -64,10 +64,8 @@ def test_the_status_line_has_the_reason_phrase_of_the_standard(status: int, reas
 
 
 async def test_a_browser_gets_a_page_and_a_program_json(tmp_path: Path) -> None:
-    served = Served(tmp_path)
-    served.store()
-
-    async with served:
+    async with Served(tmp_path) as served:
+        served.store()
         target = "/page?url=http://site.example/none"
         program = await served.get(target)
         assert (program.status, program.fields["content-type"]) == (404, "application/json")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from crawler.serve.dates import http_date
+from crawler.serve.dates import dates_of
 from crawler.serve.header_fields import SANDBOX
 from tests.pages.support import HTML, START
 from tests.serve.support import Response, Served
@@ -74,49 +74,47 @@ async def test_the_timegate_redirects_to_a_copy(served: Served) -> None:
 
     If the server is used as a proxy, it answers with the copy itself (RFC 7089, 4.1.2).
     """
-    async with served:
-        for asked, day in CHOSEN:
-            accepted = [f"Accept-Datetime: {asked}"] if asked else []
-            gate = await served.get("/timegate/" + PAGE, *accepted)
-            assert (gate.status, gate.body, gate.fields["vary"]) == (302, b"", "Accept-Datetime"), asked
-            assert "memento-datetime" not in gate.fields, "a time gate is no memento (4.2.1)"
-            assert relations(gate) == {"original", "timegate", "timemap", "memento"}
-            copy, more = links(gate.fields["link"])[-1]
-            assert copy == gate.fields["location"]
-            at_copy = await served.get(copy.partition(f":{served.port}")[2])
-            assert (at_copy.status, at_copy.body) == (200, b"<p>version %d</p>" % day), asked
-            assert more["datetime"] == at_copy.fields["memento-datetime"] == http_date(int(START + day * DAY))
-            assert "vary" not in at_copy.fields, "the address of a copy names its time"
-            proxied = await served.get(PAGE, *accepted)
-            assert (proxied.status, proxied.body) == (200, at_copy.body)
-            assert proxied.fields["memento-datetime"] == more["datetime"]
-            assert proxied.fields["vary"] == "Accept-Datetime"
-            assert proxied.fields["content-location"] in copy
-        for target in ("/timegate/" + PAGE, PAGE):
-            assert (await served.get(target, "Accept-Datetime: nonsense")).status == 400
-        for stamp, day in STAMPED:
-            response = await served.get(f"/page?url={PAGE}&at={stamp}")
-            assert response.body == b"<p>version %d</p>" % day, stamp
-            assert relations(response) == {"original", "timegate", "timemap", "memento"}
-        for path, status, at in OTHERS:
-            asked = "Accept-Datetime: Thu, 16 Nov 2023 22:13:20 GMT"
-            gate = await served.get(f"/timegate/{PAGE}{path}", asked)
-            assert gate.status == 302, "the gate redirects whatever the status of the copy"
-            copy = await served.get(gate.fields["location"].partition(f":{served.port}")[2])
-            assert copy.status == status and copy.fields["memento-datetime"] == http_date(int(START + at))
-        for target in (f"/timegate/{PAGE}none", f"{PAGE}none"):
-            missing = await served.get(target)
-            assert (missing.status, missing.fields["vary"]) == (404, "Accept-Datetime")
-            assert relations(missing) == {"original", "timegate", "timemap"}
+    for asked, day in CHOSEN:
+        accepted = [f"Accept-Datetime: {asked}"] if asked else []
+        gate = await served.get("/timegate/" + PAGE, *accepted)
+        assert (gate.status, gate.body, gate.fields["vary"]) == (302, b"", "Accept-Datetime"), asked
+        assert "memento-datetime" not in gate.fields, "a time gate is no memento (4.2.1)"
+        assert relations(gate) == {"original", "timegate", "timemap", "memento"}
+        copy, more = links(gate.fields["link"])[-1]
+        assert copy == gate.fields["location"]
+        at_copy = await served.get(copy.partition(f":{served.port}")[2])
+        assert (at_copy.status, at_copy.body) == (200, b"<p>version %d</p>" % day), asked
+        assert more["datetime"] == at_copy.fields["memento-datetime"] == dates_of(int(START + day * DAY)).http
+        assert "vary" not in at_copy.fields, "the address of a copy names its time"
+        proxied = await served.get(PAGE, *accepted)
+        assert (proxied.status, proxied.body) == (200, at_copy.body)
+        assert proxied.fields["memento-datetime"] == more["datetime"]
+        assert proxied.fields["vary"] == "Accept-Datetime"
+        assert proxied.fields["content-location"] in copy
+    for target in ("/timegate/" + PAGE, PAGE):
+        assert (await served.get(target, "Accept-Datetime: nonsense")).status == 400
+    for stamp, day in STAMPED:
+        response = await served.get(f"/page?url={PAGE}&at={stamp}")
+        assert response.body == b"<p>version %d</p>" % day, stamp
+        assert relations(response) == {"original", "timegate", "timemap", "memento"}
+    for path, status, at in OTHERS:
+        asked = "Accept-Datetime: Thu, 16 Nov 2023 22:13:20 GMT"
+        gate = await served.get(f"/timegate/{PAGE}{path}", asked)
+        assert gate.status == 302, "the gate redirects whatever the status of the copy"
+        copy = await served.get(gate.fields["location"].partition(f":{served.port}")[2])
+        assert copy.status == status and copy.fields["memento-datetime"] == dates_of(int(START + at)).http
+    for target in (f"/timegate/{PAGE}none", f"{PAGE}none"):
+        missing = await served.get(target)
+        assert (missing.status, missing.fields["vary"]) == (404, "Accept-Datetime")
+        assert relations(missing) == {"original", "timegate", "timemap"}
 
 
 async def test_a_redirect_of_a_past_copy_stays_in_its_time(served: Served) -> None:
     """The time gate leads to the copy of a redirect, and this copy leads to the copy of its target at the same time."""
-    async with served:
-        gate = await served.get(f"/timegate/{PAGE}moved", f"Accept-Datetime: {http_date(int(START))}")
-        moved = await served.get(gate.fields["location"].partition(f":{served.port}")[2])
-        assert moved.status == 301
-        assert (await served.get(moved.fields["location"])).body == b"<p>version 0</p>"
+    gate = await served.get(f"/timegate/{PAGE}moved", f"Accept-Datetime: {dates_of(int(START)).http}")
+    moved = await served.get(gate.fields["location"].partition(f":{served.port}")[2])
+    assert moved.status == 301
+    assert (await served.get(moved.fields["location"])).body == b"<p>version 0</p>"
 
 
 async def test_time_maps_list_all_copies(served: Served) -> None:
@@ -124,26 +122,25 @@ async def test_time_maps_list_all_copies(served: Served) -> None:
 
     Unlike pywb, the crawler adds `until`, `first` and `last` (RFC 7089, 5).
     """
-    async with served:
-        for path, instants in (
-            ("", [day * DAY for day in range(6)]),
-            ("same", [1.0, 90_000.0]),
-            ("a?x=1&y=2", [10.0]),
-        ):
-            response = await served.get(f"/timemap/link/{PAGE}{path}")
-            assert response.status == 200 and response.fields["content-type"] == "application/link-format"
-            assert relations(response) == {"original", "timegate", "timemap"}
-            restrictions = [name.decode().lower() for name, _ in SANDBOX]
-            assert [name for name in restrictions if name in response.names] == restrictions[1:]
-            found = links(response.body.decode())
-            about = {more["rel"]: (address, more) for address, more in found[:3]}
-            assert set(about) == {"self", "original", "timegate"} and about["original"][0] == PAGE + path
-            dates = [http_date(int(START + at)) for at in instants]
-            assert about["self"][1]["from"] == dates[0] and about["self"][1]["until"] == dates[-1]
-            assert about["self"][1]["type"] == "application/link-format"
-            assert [more["datetime"] for _, more in found[3:]] == dates
-            assert all(more["rel"].split()[-1] == "memento" for _, more in found[3:])
-            for address, more in found[3:]:
-                copy = await served.get(address.partition(f":{served.port}")[2])
-                assert copy.fields["memento-datetime"] == more["datetime"]
-        assert (await served.get(f"/timemap/link/{PAGE}none")).status == 404
+    for path, instants in (
+        ("", [day * DAY for day in range(6)]),
+        ("same", [1.0, 90_000.0]),
+        ("a?x=1&y=2", [10.0]),
+    ):
+        response = await served.get(f"/timemap/link/{PAGE}{path}")
+        assert response.status == 200 and response.fields["content-type"] == "application/link-format"
+        assert relations(response) == {"original", "timegate", "timemap"}
+        restrictions = [name.decode().lower() for name, _ in SANDBOX]
+        assert [name for name in restrictions if name in response.names] == restrictions[1:]
+        found = links(response.body.decode())
+        about = {more["rel"]: (address, more) for address, more in found[:3]}
+        assert set(about) == {"self", "original", "timegate"} and about["original"][0] == PAGE + path
+        dates = [dates_of(int(START + at)).http for at in instants]
+        assert about["self"][1]["from"] == dates[0] and about["self"][1]["until"] == dates[-1]
+        assert about["self"][1]["type"] == "application/link-format"
+        assert [more["datetime"] for _, more in found[3:]] == dates
+        assert all(more["rel"].split()[-1] == "memento" for _, more in found[3:])
+        for address, more in found[3:]:
+            copy = await served.get(address.partition(f":{served.port}")[2])
+            assert copy.fields["memento-datetime"] == more["datetime"]
+    assert (await served.get(f"/timemap/link/{PAGE}none")).status == 404

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawler.serve.ranges import Unsatisfiable, allowed_by_if_range, is_single, resolve
+from crawler.serve.conditions import Unsatisfiable, allowed_by_if_range, is_single, resolve
 
 # for each case: Range field, length of the content, and (first, end), or None for the whole
 # content

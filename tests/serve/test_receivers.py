@@ -319,13 +319,18 @@ class Hub:
         return await self.served.post(self.path, FEED, *lines)
 
 
+def form_for(subscriptions: Subscriptions, topic: str) -> dict[str, str]:
+    """Return the form that requests a new subscription."""
+    subscriptions.want([(topic, "http://hub.example/")])
+    [(_, form)] = subscriptions.due("http://us.example", 0.0)
+    return form
+
+
 async def test_a_websub_hub_verifies_and_delivers(tmp_path: Path) -> None:
     async with Receiving(tmp_path) as served:
         hub = Hub(served)
         topic = "http://site.example/feed"
-        await hub.subscribe(
-            served.receivers.subscriptions.begin("http://hub.example/", topic, "http://us.example")
-        )
+        await hub.subscribe(form_for(served.receivers.subscriptions, topic))
         assert (await hub.distribute()).status == 410, "not verified yet"
         assert (await hub.verify("http://site.example/other")).status == 404
         assert (await hub.verify(mode="unsubscribe")).status == 404
@@ -365,9 +370,7 @@ async def test_notifications_are_accepted_completely_or_rejected(tmp_path: Path)
     async with Receiving(tmp_path, signal_urls_max=3, signals_per_second=1.0) as served:
         served.receivers.keys._known[(f"{SITE}{KEY}.txt", KEY)] = (True, served.now)
         hub = Hub(served)
-        await hub.subscribe(
-            served.receivers.subscriptions.begin("http://hub.example/", "t", "http://us.example")
-        )
+        await hub.subscribe(form_for(served.receivers.subscriptions, "t"))
         await hub.verify()
         first = posted(urlList=[f"{SITE}{n}" for n in range(2)])
         assert [(await served.post("/indexnow", first)).status for _ in range(2)] == [200, 429]
@@ -382,7 +385,7 @@ async def test_notifications_are_accepted_completely_or_rejected(tmp_path: Path)
 
 def test_a_hub_may_deny() -> None:
     subscriptions = Subscriptions(bytes)
-    form = subscriptions.begin("http://hub.example/", "t", "http://us.example")
+    form = form_for(subscriptions, "t")
     token = form["hub.callback"].rpartition("/")[2]
     assert subscriptions.verify(token, {"hub.mode": "denied", "hub.topic": "t"}, 0.0) == ""
     assert len(subscriptions) == 0

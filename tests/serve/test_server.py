@@ -36,69 +36,63 @@ def served(tmp_path: Path) -> Served:
 async def test_a_copy_is_served_with_its_fields(served: Served) -> None:
     served.store(headers=(*HTML, (b"Allow", b"GET"), (b"Set-Cookie", b"a=b"), (b"ETag", b'"theirs"')))
     served.crawl.probability = 0.8123
-
-    async with served:
-        response = await served.get(AT)
-        assert (response.status, response.body) == (200, b"<p>page</p>")
-        fields = response.fields
-        assert fields["content-type"] == "text/html; charset=utf-8" and fields["allow"] == "GET"
-        assert fields["age"] == "100" and fields["x-fresh-probability"] == "0.812"
-        assert fields["x-crawled-at"] == fields["x-changed-at"] == "2023-11-14T22:13:20Z"
-        assert fields["memento-datetime"] == fields["last-modified"] == "Tue, 14 Nov 2023 22:13:20 GMT"
-        assert fields["content-security-policy"].startswith("sandbox; default-src 'self'")
-        assert fields["x-content-type-options"] == "nosniff" and fields["referrer-policy"] == "no-referrer"
-        assert fields["cross-origin-resource-policy"] == "same-origin"
-        assert "set-cookie" not in fields and fields["etag"] != '"theirs"'
-        assert len(response.names) == len(set(response.names)), response.names
-        head = await served.get(AT, method="HEAD")
-        assert head.body == b"" and head.fields["content-length"] == "11"
-        assert {**head.fields, "date": ""} == {**fields, "date": ""}
-        for target in (PAGE, "http://SITE.example:80/x/.."):
-            assert (await served.get(target)).body == b"<p>page</p>", target
-        assert (await served.get("/timegate/" + PAGE)).status == 302
-        assert len(served.crawl.asked) == 5 and set(served.crawl.asked) == {NAMES.fingerprint(PAGE)}
-        await served.get(AT, "User-Agent: examplebot/1")
-        assert len(served.crawl.asked) == 5, "requests of declared robots are not counted as readers"
+    response = await served.get(AT)
+    assert (response.status, response.body) == (200, b"<p>page</p>")
+    fields = response.fields
+    assert fields["content-type"] == "text/html; charset=utf-8" and fields["allow"] == "GET"
+    assert fields["age"] == "100" and fields["x-fresh-probability"] == "0.812"
+    assert fields["x-crawled-at"] == fields["x-changed-at"] == "2023-11-14T22:13:20Z"
+    assert fields["memento-datetime"] == fields["last-modified"] == "Tue, 14 Nov 2023 22:13:20 GMT"
+    assert fields["content-security-policy"].startswith("sandbox; default-src 'self'")
+    assert fields["x-content-type-options"] == "nosniff" and fields["referrer-policy"] == "no-referrer"
+    assert fields["cross-origin-resource-policy"] == "same-origin"
+    assert "set-cookie" not in fields and fields["etag"] != '"theirs"'
+    assert len(response.names) == len(set(response.names)), response.names
+    head = await served.get(AT, method="HEAD")
+    assert head.body == b"" and head.fields["content-length"] == "11"
+    assert {**head.fields, "date": ""} == {**fields, "date": ""}
+    for target in (PAGE, "http://SITE.example:80/x/.."):
+        assert (await served.get(target)).body == b"<p>page</p>", target
+    assert (await served.get("/timegate/" + PAGE)).status == 302
+    assert len(served.crawl.asked) == 5 and set(served.crawl.asked) == {NAMES.fingerprint(PAGE)}
+    await served.get(AT, "User-Agent: examplebot/1")
+    assert len(served.crawl.asked) == 5, "requests of declared robots are not counted as readers"
 
 
 async def test_a_newer_copy_replaces_the_cached_answer(served: Served) -> None:
     served.store(body=b"old")
-
-    async with served:
-        assert (await served.get(AT)).body == b"old"
-        served.store(body=b"new", at=10.0)
-        response = await served.get(AT)
-        assert response.body == b"new" and response.fields["age"] == "90"
-        assert (await served.get(AT + "&at=20231114221320")).body == b"old"
-        assert (await served.get(AT + "&at=2030")).body == b"new"
-        dated = await served.get(PAGE, "Accept-Datetime: Tue, 14 Nov 2023 22:13:21 GMT")
-        assert dated.body == b"old" and dated.fields["content-location"] == AT + "&at=20231114221320"
-        assert "accept-datetime" in dated.fields["vary"].lower()
-        assert (await served.get("/timegate/" + PAGE, "Accept-Datetime: nonsense")).status == 400
+    assert (await served.get(AT)).body == b"old"
+    served.store(body=b"new", at=10.0)
+    response = await served.get(AT)
+    assert response.body == b"new" and response.fields["age"] == "90"
+    assert (await served.get(AT + "&at=20231114221320")).body == b"old"
+    assert (await served.get(AT + "&at=2030")).body == b"new"
+    dated = await served.get(PAGE, "Accept-Datetime: Tue, 14 Nov 2023 22:13:21 GMT")
+    assert dated.body == b"old" and dated.fields["content-location"] == AT + "&at=20231114221320"
+    assert "accept-datetime" in dated.fields["vary"].lower()
+    assert (await served.get("/timegate/" + PAGE, "Accept-Datetime: nonsense")).status == 400
 
 
 async def test_conditional_requests(served: Served) -> None:
     served.store()
-
-    async with served:
-        first = await served.get(AT)
-        etag, modified = first.fields["etag"], first.fields["last-modified"]
-        for line in (
-            f"If-None-Match: {etag}",
-            f"If-None-Match: W/{etag}",
-            f"If-Modified-Since: {modified}",
-            "If-None-Match: *",
-        ):
-            response = await served.get(AT, line)
-            assert (response.status, response.body) == (304, b""), line
-            assert response.fields["etag"] == etag and "age" in response.fields
-            assert "content-length" not in response.fields and "content-type" not in response.fields
-        for line in (
-            'If-None-Match: "other"',
-            "If-Modified-Since: Tue, 14 Nov 2023 22:13:19 GMT",
-            "If-Modified-Since: junk",
-        ):
-            assert (await served.get(AT, line)).status == 200, line
+    first = await served.get(AT)
+    etag, modified = first.fields["etag"], first.fields["last-modified"]
+    for line in (
+        f"If-None-Match: {etag}",
+        f"If-None-Match: W/{etag}",
+        f"If-Modified-Since: {modified}",
+        "If-None-Match: *",
+    ):
+        response = await served.get(AT, line)
+        assert (response.status, response.body) == (304, b""), line
+        assert response.fields["etag"] == etag and "age" in response.fields
+        assert "content-length" not in response.fields and "content-type" not in response.fields
+    for line in (
+        'If-None-Match: "other"',
+        "If-Modified-Since: Tue, 14 Nov 2023 22:13:19 GMT",
+        "If-Modified-Since: junk",
+    ):
+        assert (await served.get(AT, line)).status == 200, line
 
 
 async def test_failed_preconditions_give_412(served: Served) -> None:
@@ -108,55 +102,49 @@ async def test_failed_preconditions_give_412(served: Served) -> None:
     """
     served.store()
     served.store(PAGE + "gone", b"no", status=404, reason="Not Found", outcome=Outcome.GONE)
-
-    async with served:
-        first = await served.get(AT)
-        etag, modified = first.fields["etag"], first.fields["last-modified"]
-        before = "Tue, 14 Nov 2023 22:13:19 GMT"
-        for lines, status in (
-            ([f"If-Match: {etag}"], 200),
-            ([f'If-Match: "other", {etag}'], 200),
-            (["If-Match: *"], 200),
-            (['If-Match: "other"'], 412),
-            ([f"If-Match: W/{etag}"], 412),
-            ([f"If-Unmodified-Since: {modified}"], 200),
-            ([f"If-Unmodified-Since: {before}"], 412),
-            (["If-Unmodified-Since: junk"], 200),
-            ([f"If-Match: {etag}", f"If-Unmodified-Since: {before}"], 200),
-            (['If-Match: "other"', f"If-None-Match: {etag}"], 412),
-            ([f"If-Match: {etag}", f"If-None-Match: {etag}"], 304),
-            (['If-Match: "other"', "Range: bytes=0-1"], 412),
-            ([f"If-Match: {etag}", "Range: bytes=0-1"], 206),
-        ):
-            response = await served.get(AT, *lines)
-            assert response.status == status, lines
-            if status == 412:
-                assert response.json["state"] == "changed" and response.fields["etag"] == etag
-        assert (await served.get(AT + "gone", 'If-Match: "other"')).status == 404
+    first = await served.get(AT)
+    etag, modified = first.fields["etag"], first.fields["last-modified"]
+    before = "Tue, 14 Nov 2023 22:13:19 GMT"
+    for lines, status in (
+        ([f"If-Match: {etag}"], 200),
+        ([f'If-Match: "other", {etag}'], 200),
+        (["If-Match: *"], 200),
+        (['If-Match: "other"'], 412),
+        ([f"If-Match: W/{etag}"], 412),
+        ([f"If-Unmodified-Since: {modified}"], 200),
+        ([f"If-Unmodified-Since: {before}"], 412),
+        (["If-Unmodified-Since: junk"], 200),
+        ([f"If-Match: {etag}", f"If-Unmodified-Since: {before}"], 200),
+        (['If-Match: "other"', f"If-None-Match: {etag}"], 412),
+        ([f"If-Match: {etag}", f"If-None-Match: {etag}"], 304),
+        (['If-Match: "other"', "Range: bytes=0-1"], 412),
+        ([f"If-Match: {etag}", "Range: bytes=0-1"], 206),
+    ):
+        response = await served.get(AT, *lines)
+        assert response.status == status, lines
+        if status == 412:
+            assert response.json["state"] == "changed" and response.fields["etag"] == etag
+    assert (await served.get(AT + "gone", 'If-Match: "other"')).status == 404
 
 
 async def test_range_requests(served: Served) -> None:
     served.store(body=b"0123456789")
-
-    async with served:
-        part = await served.get(AT, "Range: bytes=2-4")
-        assert (part.status, part.body) == (206, b"234") and part.fields["content-range"] == "bytes 2-4/10"
-        assert (await served.get(AT, "Range: bytes=-3")).body == b"789"
-        past = await served.get(AT, "Range: bytes=10-")
-        assert past.status == 416 and past.fields["content-range"] == "bytes */10"
-        several = await served.get(AT, "Range: bytes=0-1,3-4")
-        assert (several.status, several.body) == (200, b"0123456789")
-        other = await served.get(AT, "Range: bytes=0-1", 'If-Range: "other"')
-        assert other.status == 200
+    part = await served.get(AT, "Range: bytes=2-4")
+    assert (part.status, part.body) == (206, b"234") and part.fields["content-range"] == "bytes 2-4/10"
+    assert (await served.get(AT, "Range: bytes=-3")).body == b"789"
+    past = await served.get(AT, "Range: bytes=10-")
+    assert past.status == 416 and past.fields["content-range"] == "bytes */10"
+    several = await served.get(AT, "Range: bytes=0-1,3-4")
+    assert (several.status, several.body) == (200, b"0123456789")
+    other = await served.get(AT, "Range: bytes=0-1", 'If-Range: "other"')
+    assert other.status == 200
 
 
 async def test_answers_are_counted_by_their_status(tmp_path: Path) -> None:
     """Answers with a range of a streamed body are counted, too, and so are time maps."""
-    served = Served(tmp_path, held_bytes_max=65_536)
-    body = bytes(range(256)) * 1024
-    served.store(body=body)
-
-    async with served:
+    async with Served(tmp_path, held_bytes_max=65_536) as served:
+        body = bytes(range(256)) * 1024
+        served.store(body=body)
         part = await served.get(AT, "Range: bytes=100-199999")
         assert (part.status, part.body) == (206, body[100:200_000])
         assert (await served.get("/timemap/link/http://site.example/")).status == 200
@@ -176,27 +164,23 @@ async def test_content_codings(served: Served, coding: bytes) -> None:
     """A client that accepts the coding gets the stored bytes. Other clients and range requests get decoded bytes."""
     content, wire = b"coded " * 1000, CODINGS[coding]
     served.store(body=wire, content=content, headers=(TYPE, (b"Content-Encoding", coding)))
-
-    async with served:
-        coded = await served.get(AT, f"Accept-Encoding: {coding.decode()}")
-        plain = await served.get(AT)
-        assert coded.body == wire and coded.fields["content-encoding"] == coding.decode()
-        assert plain.body == content and "content-encoding" not in plain.fields
-        assert coded.fields["etag"] != plain.fields["etag"]
-        assert "Accept-Encoding" in plain.fields["vary"]
-        part = await served.get(AT, "Range: bytes=6-10", f"Accept-Encoding: {coding.decode()}")
-        assert part.body == content[6:11] and part.fields["content-range"] == "bytes 6-10/6000"
-        assert (await served.get(AT, "Accept-Encoding: identity")).body == content
+    coded = await served.get(AT, f"Accept-Encoding: {coding.decode()}")
+    plain = await served.get(AT)
+    assert coded.body == wire and coded.fields["content-encoding"] == coding.decode()
+    assert plain.body == content and "content-encoding" not in plain.fields
+    assert coded.fields["etag"] != plain.fields["etag"]
+    assert "Accept-Encoding" in plain.fields["vary"]
+    part = await served.get(AT, "Range: bytes=6-10", f"Accept-Encoding: {coding.decode()}")
+    assert part.body == content[6:11] and part.fields["content-range"] == "bytes 6-10/6000"
+    assert (await served.get(AT, "Accept-Encoding: identity")).body == content
 
 
 async def test_a_large_body_is_streamed(tmp_path: Path) -> None:
-    served = Served(tmp_path, held_bytes_max=1000)
-    content = bytes(range(256)) * 4000  # 1 MB
-    wire = gzip.compress(content)
-    served.store(PAGE, content)
-    served.store(PAGE + "coded", wire, content=content, headers=(TYPE, (b"Content-Encoding", b"gzip")))
-
-    async with served:
+    async with Served(tmp_path, held_bytes_max=1000) as served:
+        content = bytes(range(256)) * 4000  # 1 MB
+        wire = gzip.compress(content)
+        served.store(PAGE, content)
+        served.store(PAGE + "coded", wire, content=content, headers=(TYPE, (b"Content-Encoding", b"gzip")))
         whole = await served.get(AT)
         assert whole.body == content and whole.fields["content-length"] == str(len(content))
         coded = await served.get(AT + "coded")
@@ -217,12 +201,10 @@ async def test_revisits_show_the_content_that_they_repeat(served: Served) -> Non
     served.store(body=b"same")
     served.store(body=b"same", at=10.0)
     served.site.visit(not_modified(PAGE, began=START + 20.0), NAMES.fingerprint(PAGE))
-
-    async with served:
-        response = await served.get(AT)
-        assert (response.status, response.body) == (200, b"same")
-        assert response.fields["age"] == "80" and response.fields["x-changed-at"] == "2023-11-14T22:13:20Z"
-        assert response.fields["content-type"].startswith("text/html")
+    response = await served.get(AT)
+    assert (response.status, response.body) == (200, b"same")
+    assert response.fields["age"] == "80" and response.fields["x-changed-at"] == "2023-11-14T22:13:20Z"
+    assert response.fields["content-type"].startswith("text/html")
 
 
 async def test_stored_statuses_are_served(served: Served) -> None:
@@ -237,13 +219,11 @@ async def test_stored_statuses_are_served(served: Served) -> None:
         headers=((b"Location", b"http://site.example/"),),
     )
     served.store(PAGE + "odd", b"x", status=206, reason="", outcome=Outcome.UNEXPECTED_STATUS)
-
-    async with served:
-        gone = await served.get(AT + "gone")
-        assert (gone.status, gone.body) == (404, b"no") and "memento-datetime" in gone.fields
-        moved = await served.get(AT + "moved")
-        assert moved.status == 301 and moved.fields["location"] == "/page?url=http://site.example/"
-        assert (await served.get(AT + "odd")).status == 502
+    gone = await served.get(AT + "gone")
+    assert (gone.status, gone.body) == (404, b"no") and "memento-datetime" in gone.fields
+    moved = await served.get(AT + "moved")
+    assert moved.status == 301 and moved.fields["location"] == "/page?url=http://site.example/"
+    assert (await served.get(AT + "odd")).status == 502
 
 
 REDIRECTS = [
@@ -270,15 +250,13 @@ async def test_a_redirect_leads_to_the_copy_of_its_target(
     """
     headers = ((b"Location", location),)
     served.store(PAGE + "d/moved", b"", status=status, outcome=Outcome.REDIRECT, headers=headers)
-
-    async with served:
-        for asked, more in (("", ""), ("&rewrite=1", "&rewrite=1"), ("&at=2024", "&at=20241231235959")):
-            moved = await served.get(AT + "d/moved" + asked)
-            mark = "#part" if target.endswith("#part") else ""
-            expected = f"/page?url={quoted}{more}{mark}" if target else None
-            assert (moved.status, moved.fields.get("location")) == (status, expected), asked
-        proxied = await served.get(PAGE + "d/moved")
-        assert (proxied.status, proxied.fields.get("location", "")) == (status, target)
+    for asked, more in (("", ""), ("&rewrite=1", "&rewrite=1"), ("&at=2024", "&at=20241231235959")):
+        moved = await served.get(AT + "d/moved" + asked)
+        mark = "#part" if target.endswith("#part") else ""
+        expected = f"/page?url={quoted}{more}{mark}" if target else None
+        assert (moved.status, moved.fields.get("location")) == (status, expected), asked
+    proxied = await served.get(PAGE + "d/moved")
+    assert (proxied.status, proxied.fields.get("location", "")) == (status, target)
 
 
 async def test_a_redirect_to_several_targets_leads_nowhere_as_in_the_crawl(served: Served) -> None:
@@ -286,8 +264,7 @@ async def test_a_redirect_to_several_targets_leads_nowhere_as_in_the_crawl(serve
         headers = tuple((b"Location", target) for target in targets)
         served.store(PAGE + name, b"", status=302, outcome=Outcome.REDIRECT, headers=headers)
         head = head_of(headers, version="HTTP/1.1", status=302, reason="Found")
-        async with served:
-            shown = (await served.get(PAGE + name)).fields.get("location", "")
+        shown = (await served.get(PAGE + name)).fields.get("location", "")
         assert shown == (resolve(PAGE, location_of(head)) if location_of(head) else "")
 
 
@@ -295,8 +272,7 @@ async def test_a_copy_has_the_last_usable_type_as_in_the_crawl(served: Served) -
     values = (b"text/plain", b"text/html; charset=windows-1251", b"nonsense")
     headers = tuple((b"Content-Type", value) for value in values)
     served.store(PAGE, b"<a href='/b?\xfb'>b</a>", headers=headers)
-    async with served:
-        assert b"/page?url=http://site.example/b%3F%25FB" in (await served.get(AT + "&rewrite=1")).body
+    assert b"/page?url=http://site.example/b%3F%25FB" in (await served.get(AT + "&rewrite=1")).body
 
 
 async def test_clients_must_revalidate_copies_without_a_stated_lifetime(served: Served) -> None:
@@ -308,12 +284,10 @@ async def test_clients_must_revalidate_copies_without_a_stated_lifetime(served: 
     lifetimes = {"cache-control": "max-age=60", "expires": "Tue, 14 Nov 2023 23:13:20 GMT"}
     for name, value in lifetimes.items():
         served.store(PAGE + name, headers=(TYPE, (name.encode(), value.encode())))
-
-    async with served:
-        assert (await served.get(AT)).fields["cache-control"] == "no-cache"
-        for name, value in lifetimes.items():
-            fields = (await served.get(AT + name)).fields
-            assert {each: fields[each] for each in lifetimes if each in fields} == {name: value}
+    assert (await served.get(AT)).fields["cache-control"] == "no-cache"
+    for name, value in lifetimes.items():
+        fields = (await served.get(AT + name)).fields
+        assert {each: fields[each] for each in lifetimes if each in fields} == {name: value}
 
 
 @pytest.mark.parametrize(
@@ -332,53 +306,48 @@ async def test_an_incomplete_answer_hides_no_earlier_copy(
     """After a refresh that receives only a part of the page, or nothing, the last complete copy is still served."""
     served.store(body=b"whole")
     served.store(body=b"wh", at=10.0, status=status, outcome=outcome)
-
-    async with served:
-        response = await served.get(AT)
-        assert (response.status, response.body) == (200, b"whole")
-        gate = await served.get("/timegate/" + PAGE)
-        assert gate.status == 302 and gate.fields["location"].endswith("&at=20231114221320")
-        served.store(body=b"newer", at=20.0)
-        assert (await served.get(AT)).body == b"newer"
+    response = await served.get(AT)
+    assert (response.status, response.body) == (200, b"whole")
+    gate = await served.get("/timegate/" + PAGE)
+    assert gate.status == 302 and gate.fields["location"].endswith("&at=20231114221320")
+    served.store(body=b"newer", at=20.0)
+    assert (await served.get(AT)).body == b"newer"
 
 
 async def test_missing_withheld_and_stale_pages(served: Served) -> None:
     served.store()
     served.store(PAGE + "private", extracted=Extracted(PAGE, noarchive=True))
-
-    async with served:
-        unknown = await served.get(AT + "unknown")
-        assert unknown.status == 404 and unknown.json["state"] == "unknown" and unknown.json["why"]
-        assert (await served.get("/page?url=http://else.example/")).json["state"] == "filtered"
-        for target in (
-            AT + "private",
-            AT + "private&at=2023",
-            "/timemap/link/" + PAGE + "private",
-            PAGE + "private",
-        ):
-            private = await served.get(target)
-            assert private.status == 451 and "noarchive" in private.json["state"], target
-        assert (await served.get(AT + "&max-stale=100")).status == 200
-        stale = await served.get(AT + "&max-stale=99")
-        assert stale.status == 504 and stale.json["age"] == 100 and stale.json["queued"]
-        assert served.crawl.queued == [PAGE]
-        served.crawl.probability = 0.99
-        assert (await served.get(AT + "&max-stale=99")).status == 200
-        again = await served.get(AT + "&refresh=1")
-        assert again.status == 200 and again.fields["x-refresh"] == "queued"
-        later = await served.get(AT + "later&refresh=1")
-        assert later.status == 202 and served.crawl.queued == [PAGE, PAGE, PAGE + "later"]
-        assert (await served.get("/page?url=http://169.254.169.254/&refresh=1")).status == 403
-        served.crawl.elsewhere = True
-        other = await served.get(AT)
-        assert other.status == 421 and other.json["owner"] == "p1"
+    unknown = await served.get(AT + "unknown")
+    assert unknown.status == 404 and unknown.json["state"] == "unknown" and unknown.json["why"]
+    assert (await served.get("/page?url=http://else.example/")).json["state"] == "filtered"
+    for target in (
+        AT + "private",
+        AT + "private&at=2023",
+        "/timemap/link/" + PAGE + "private",
+        PAGE + "private",
+    ):
+        private = await served.get(target)
+        assert private.status == 451 and "noarchive" in private.json["state"], target
+    assert (await served.get(AT + "&max-stale=100")).status == 200
+    stale = await served.get(AT + "&max-stale=99")
+    assert stale.status == 504 and stale.json["age"] == 100 and stale.json["queued"]
+    assert served.crawl.queued == [PAGE]
+    served.crawl.probability = 0.99
+    assert (await served.get(AT + "&max-stale=99")).status == 200
+    again = await served.get(AT + "&refresh=1")
+    assert again.status == 200 and again.fields["x-refresh"] == "queued"
+    later = await served.get(AT + "later&refresh=1")
+    assert later.status == 202 and served.crawl.queued == [PAGE, PAGE, PAGE + "later"]
+    assert (await served.get("/page?url=http://169.254.169.254/&refresh=1")).status == 403
+    served.crawl.elsewhere = True
+    other = await served.get(AT)
+    assert other.status == 421 and other.json["owner"] == "p1"
 
 
 async def test_a_server_for_one_use_shows_only_copies_that_permit_it(tmp_path: Path) -> None:
     """The site of the copies has not said anything about the use, which counts as a refusal here."""
-    served = Served(tmp_path, allow="train-ai")
-    served.store()
-    async with served:
+    async with Served(tmp_path, allow="train-ai") as served:
+        served.store()
         for target in (AT, "/timegate/" + PAGE, "/timemap/link/" + PAGE, PAGE):
             refused = await served.get(target)
             assert refused.status == 451 and refused.json["state"] == "consent", target
@@ -404,19 +373,17 @@ async def test_the_answer_to_a_request_for_a_refresh(
 ) -> None:
     served.store()
     served.crawl.verdict = verdict
-
-    async with served:
-        missing = await served.get(AT + "missing&refresh=1")
-        assert missing.status == status, missing.body
-        assert {name: missing.fields[name] for name in fields} == fields
-        assert ("retry-after" in missing.fields) == bool(fields)
-        if status != 404:
-            assert missing.json == {"state": verdict.state, "why": verdict.why, "queued": verdict.queued}
-        else:
-            assert (missing.json["state"], missing.json["refresh"]) == ("unknown", verdict.state)
-        copy = await served.get(AT + "&refresh=1")
-        assert (copy.status, copy.fields["x-refresh"]) == (200, shown)
-        assert (await served.get(AT + "&refresh=1&max-stale=0")).json["queued"] == verdict.queued
+    missing = await served.get(AT + "missing&refresh=1")
+    assert missing.status == status, missing.body
+    assert {name: missing.fields[name] for name in fields} == fields
+    assert ("retry-after" in missing.fields) == bool(fields)
+    if status != 404:
+        assert missing.json == {"state": verdict.state, "why": verdict.why, "queued": verdict.queued}
+    else:
+        assert (missing.json["state"], missing.json["refresh"]) == ("unknown", verdict.state)
+    copy = await served.get(AT + "&refresh=1")
+    assert (copy.status, copy.fields["x-refresh"]) == (200, shown)
+    assert (await served.get(AT + "&refresh=1&max-stale=0")).json["queued"] == verdict.queued
 
 
 async def test_a_copy_of_a_page_that_robots_txt_now_forbids_says_so(served: Served) -> None:
@@ -424,19 +391,17 @@ async def test_a_copy_of_a_page_that_robots_txt_now_forbids_says_so(served: Serv
     served.store()
     served.crawl.probability = 0.5
     denied: dict[str, Any] = {"status": 0, "reason": "", "headers": (), "content_type": ""}
-
-    async with served:
-        assert "x-note" not in (await served.get(AT)).fields
-        served.store(body=b"", outcome=Outcome.ROBOTS_DENIED, at=50.0, **denied)
-        response = await served.get(AT)
-        assert (response.status, response.body) == (200, b"<p>page</p>")
-        assert response.fields["x-note"].startswith("robots.txt forbade this page")
-        assert "x-fresh-probability" not in response.fields
-        served.store(body=b"<p>new</p>", at=60.0)
-        response = await served.get(AT)
-        assert "x-note" not in response.fields and response.fields["x-fresh-probability"] == "0.500"
-        past = await served.get(AT + "&at=2023-11-14T22:13:20Z")
-        assert past.body == b"<p>page</p>" and "x-fresh-probability" not in past.fields
+    assert "x-note" not in (await served.get(AT)).fields
+    served.store(body=b"", outcome=Outcome.ROBOTS_DENIED, at=50.0, **denied)
+    response = await served.get(AT)
+    assert (response.status, response.body) == (200, b"<p>page</p>")
+    assert response.fields["x-note"].startswith("robots.txt forbade this page")
+    assert "x-fresh-probability" not in response.fields
+    served.store(body=b"<p>new</p>", at=60.0)
+    response = await served.get(AT)
+    assert "x-note" not in response.fields and response.fields["x-fresh-probability"] == "0.500"
+    past = await served.get(AT + "&at=2023-11-14T22:13:20Z")
+    assert past.body == b"<p>page</p>" and "x-fresh-probability" not in past.fields
 
 
 async def test_a_copy_states_the_uses_that_its_site_permits(served: Served) -> None:
@@ -462,13 +427,12 @@ async def test_a_copy_states_the_uses_that_its_site_permits(served: Served) -> N
         site.store.write(batch)
         site.commit(capturing)
 
-    async with served:
-        visit(b"User-agent: *\nContent-Usage: train-ai=y\n", b"one")
-        assert "train-ai=y" in (await served.get(AT)).fields["x-consent"]
-        visit(b"User-agent: *\nContent-Usage: train-ai=n\n", b"two")
-        assert "train-ai=n" in (await served.get(AT)).fields["x-consent"]
-        past = await served.get(AT + "&at=2023-11-14T22:13:20Z")
-        assert past.body == b"one" and "train-ai=y" in past.fields["x-consent"]
+    visit(b"User-agent: *\nContent-Usage: train-ai=y\n", b"one")
+    assert "train-ai=y" in (await served.get(AT)).fields["x-consent"]
+    visit(b"User-agent: *\nContent-Usage: train-ai=n\n", b"two")
+    assert "train-ai=n" in (await served.get(AT)).fields["x-consent"]
+    past = await served.get(AT + "&at=2023-11-14T22:13:20Z")
+    assert past.body == b"one" and "train-ai=y" in past.fields["x-consent"]
 
 
 async def test_a_list_of_copies_is_withheld_with_the_newest_copy(served: Served) -> None:
@@ -476,10 +440,8 @@ async def test_a_list_of_copies_is_withheld_with_the_newest_copy(served: Served)
     for name, directives in (("a", (None, private)), ("b", (private, None))):
         for at, each in enumerate(directives):
             served.store(PAGE + name, b"%d" % at, at=float(at), extracted=each)
-
-    async with served:
-        for name, status in (("a", 451), ("b", 200)):
-            assert (await served.get("/timemap/link/" + PAGE + name)).status == status, name
+    for name, status in (("a", 451), ("b", 200)):
+        assert (await served.get("/timemap/link/" + PAGE + name)).status == status, name
 
 
 async def test_a_list_of_copies_contains_the_newest_ones(
@@ -488,9 +450,7 @@ async def test_a_list_of_copies_contains_the_newest_ones(
     monkeypatch.setattr(copy_selection, "CAPTURES_MAX", 2)
     for at in range(3):
         served.store(body=b"%d" % at, at=float(at))
-
-    async with served:
-        listed = (await served.get("/timemap/link/" + PAGE)).body.decode()
+    listed = (await served.get("/timemap/link/" + PAGE)).body.decode()
     assert re.findall(r'memento"; datetime="Tue, 14 Nov 2023 (.*) GMT', listed) == ["22:13:21", "22:13:22"]
 
 
@@ -506,57 +466,51 @@ async def test_rewritten_links_point_into_the_cache(served: Served) -> None:
         headers=((b"Content-Type", b"text/css"),),
         content_type="text/css",
     )
-
-    async with served:
-        response = await served.get(AT + "&rewrite=1")
-        text = response.body.decode()
-        assert "/page?url=http://site.example/d/x%3Fa%3D1%26b%3D2&amp;rewrite=1" in text
-        assert "/page?url=http://other.example/i.png&amp;rewrite=1" in text
-        assert 'content="5; url=/page?url=http://site.example/d/next&amp;rewrite=1"' in text
-        assert response.fields["content-length"] == str(len(response.body))
-        assert "sandbox allow-same-origin;" in response.fields["content-security-policy"]
-        assert "script-src 'none'" in response.fields["content-security-policy"]
-        assert response.fields["etag"].endswith('-r"')
-        style = await served.get(AT + "s.css&rewrite=1")
-        assert b"url(/page?url=http://site.example/i.png&rewrite=1)" in style.body.replace(b'"', b"").replace(
-            b"'", b""
-        )
-        assert (await served.get(AT)).body == page
+    response = await served.get(AT + "&rewrite=1")
+    text = response.body.decode()
+    assert "/page?url=http://site.example/d/x%3Fa%3D1%26b%3D2&amp;rewrite=1" in text
+    assert "/page?url=http://other.example/i.png&amp;rewrite=1" in text
+    assert 'content="5; url=/page?url=http://site.example/d/next&amp;rewrite=1"' in text
+    assert response.fields["content-length"] == str(len(response.body))
+    assert "sandbox allow-same-origin;" in response.fields["content-security-policy"]
+    assert "script-src 'none'" in response.fields["content-security-policy"]
+    assert response.fields["etag"].endswith('-r"')
+    style = await served.get(AT + "s.css&rewrite=1")
+    assert b"url(/page?url=http://site.example/i.png&rewrite=1)" in style.body.replace(b'"', b"").replace(
+        b"'", b""
+    )
+    assert (await served.get(AT)).body == page
 
 
 async def test_the_front_page_has_a_form_for_people(served: Served) -> None:
     """The address that `crawler serve` prints was answered with 404."""
-    async with served:
-        shown = await served.get("/")
-        assert shown.status == 200 and b"<form action=/page>" in shown.body
-        policy = shown.fields["content-security-policy"]
-        assert "default-src 'none'" in policy and "form-action 'self'" in policy
-        for path in ("/", "/healthz", "/readyz"):
-            assert (await served.get(path, method="POST")).status == 405, path
-        assert (await served.get("/nothing")).status == 404
+    shown = await served.get("/")
+    assert shown.status == 200 and b"<form action=/page>" in shown.body
+    policy = shown.fields["content-security-policy"]
+    assert "default-src 'none'" in policy and "form-action 'self'" in policy
+    for path in ("/", "/healthz", "/readyz"):
+        assert (await served.get(path, method="POST")).status == 405, path
+    assert (await served.get("/nothing")).status == 404
 
 
 async def test_health_checks_and_allowed_methods(served: Served) -> None:
-    async with served:
-        assert (await served.get("/healthz")).status == 200
-        assert (await served.get("/readyz")).status == 200
-        for method in ("POST", "PUT", "DELETE", "OPTIONS", "TRACE", "PATCH"):
-            assert (await served.get(AT, method=method)).status == 405, method
-        assert (await served.get("/signal")).status == 503
+    assert (await served.get("/healthz")).status == 200
+    assert (await served.get("/readyz")).status == 200
+    for method in ("POST", "PUT", "DELETE", "OPTIONS", "TRACE", "PATCH"):
+        assert (await served.get(AT, method=method)).status == 405, method
+    assert (await served.get("/signal")).status == 503
 
 
 async def test_a_rendered_page_is_served_as_its_dom(served: Served) -> None:
     """A DOM has a separate entity tag, because the DOM may change while the web server's answer stays the same."""
     url, shell = "http://site.example/app", b"<script src=app.js></script>"
     tags = []
-
-    async with served:
-        for at, text in enumerate((b"<h1>one</h1>", b"<h1>" + b"two " * 30_000)):
-            served.store(url, shell, at=at, rendering=Rendering(dom=text))
-            answer = await served.get(f"/page?url={url}")
-            assert (answer.status, answer.body) == (200, text)
-            assert answer.fields["content-type"] == "text/html; charset=utf-8"
-            tags.append(answer.fields["etag"])
+    for at, text in enumerate((b"<h1>one</h1>", b"<h1>" + b"two " * 30_000)):
+        served.store(url, shell, at=at, rendering=Rendering(dom=text))
+        answer = await served.get(f"/page?url={url}")
+        assert (answer.status, answer.body) == (200, text)
+        assert answer.fields["content-type"] == "text/html; charset=utf-8"
+        tags.append(answer.fields["etag"])
     assert len(set(tags)) == 2
 
 
@@ -570,31 +524,29 @@ async def test_the_picture_of_a_page_is_served_like_its_copy(served: Served) -> 
         served.store(at=at, rendering=Rendering(dom=b"<p>shown", view=b"\x89PNG %d" % at))
     served.store("http://site.example/static")
     served.store("http://site.example/shown", b"<p>answer", rendering=Rendering(dom=b"<p>shown"))
-
-    async with served:
-        response = await served.get(view)
-        assert (response.status, response.body) == (200, b"\x89PNG 1000")
-        fields = response.fields
-        assert fields["content-type"] == "image/png" and fields["x-content-type-options"] == "nosniff"
-        assert fields["content-security-policy"].startswith("sandbox; default-src 'self'")
-        assert fields["cross-origin-resource-policy"] == "same-origin"
-        assert (await served.get(view + "&at=20231114221321")).body == b"\x89PNG 0"
-        assert (await served.get(view, f"If-None-Match: {fields['etag']}")).status == 304
-        assert (await served.get(view, "Range: bytes=1-3")).body == b"PNG"
-        assert (await served.get(view, method="HEAD")).fields["content-length"] == "9"
-        link = f'<http://127.0.0.1:{served.port}{view}>; rel="preview"; type="image/png"'
-        assert f"Link: {link}\r\n".encode() in await served.raw(
-            f"GET {AT} HTTP/1.1\r\nHost: 127.0.0.1:{served.port}\r\nConnection: close\r\n\r\n".encode()
-        )
-        for form, body in (("", b"<p>shown"), ("&static=1", b"<p>answer"), ("&static=0", b"<p>shown")):
-            assert (await served.get(f"/page?url=http://site.example/shown{form}")).body == body
-        for target, status, state in (
-            ("/view?url=http://site.example/static", 404, "no_picture"),
-            ("/view?url=http://site.example/new", 404, "unknown"),
-            ("/view", 400, "bad_request"),
-            ("/view?url=ftp://x", 400, "bad_request"),
-        ):
-            response = await served.get(target)
-            assert (response.status, response.json["state"]) == (status, state), target
-        served.store(at=2000.0, extracted=Extracted(PAGE, noarchive=True))
-        assert (await served.get(view)).status == 451
+    response = await served.get(view)
+    assert (response.status, response.body) == (200, b"\x89PNG 1000")
+    fields = response.fields
+    assert fields["content-type"] == "image/png" and fields["x-content-type-options"] == "nosniff"
+    assert fields["content-security-policy"].startswith("sandbox; default-src 'self'")
+    assert fields["cross-origin-resource-policy"] == "same-origin"
+    assert (await served.get(view + "&at=20231114221321")).body == b"\x89PNG 0"
+    assert (await served.get(view, f"If-None-Match: {fields['etag']}")).status == 304
+    assert (await served.get(view, "Range: bytes=1-3")).body == b"PNG"
+    assert (await served.get(view, method="HEAD")).fields["content-length"] == "9"
+    link = f'<http://127.0.0.1:{served.port}{view}>; rel="preview"; type="image/png"'
+    assert f"Link: {link}\r\n".encode() in await served.raw(
+        f"GET {AT} HTTP/1.1\r\nHost: 127.0.0.1:{served.port}\r\nConnection: close\r\n\r\n".encode()
+    )
+    for form, body in (("", b"<p>shown"), ("&static=1", b"<p>answer"), ("&static=0", b"<p>shown")):
+        assert (await served.get(f"/page?url=http://site.example/shown{form}")).body == body
+    for target, status, state in (
+        ("/view?url=http://site.example/static", 404, "no_picture"),
+        ("/view?url=http://site.example/new", 404, "unknown"),
+        ("/view", 400, "bad_request"),
+        ("/view?url=ftp://x", 400, "bad_request"),
+    ):
+        response = await served.get(target)
+        assert (response.status, response.json["state"]) == (status, state), target
+    served.store(at=2000.0, extracted=Extracted(PAGE, noarchive=True))
+    assert (await served.get(view)).status == 451

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from crawler.serve import server
+from crawler.serve import sibling_client
 from crawler.serve.sibling_client import SiblingClient
 from tests.fetcher.scripted import silent_port
 from tests.serve.support import Served
@@ -57,7 +57,7 @@ async def test_a_request_is_forwarded_only_once(tmp_path: Path) -> None:
 
 
 async def test_an_owner_that_cannot_be_reached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(server, "CONNECT_TIMEOUT", 0.2)
+    monkeypatch.setattr(sibling_client, "CONNECT_TIMEOUT", 0.2)
 
     async with between(tmp_path) as (first, owner):
         with silent_port() as port:

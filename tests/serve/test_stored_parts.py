@@ -13,7 +13,7 @@ from crawler.pages.gzip_members import MemberParts
 from crawler.pages.withdrawals import RuleFile, Subject, Withdrawals
 from crawler.records import Extracted, Outcome, Rendering
 from crawler.serve import page_handler
-from crawler.serve.segment_files import SegmentFiles
+from crawler.serve.stored_copies import SegmentFiles
 from tests.pages.support import START, drop_old_copies
 from tests.serve.support import Response, Served
 from tests.serve.test_again import answers, asks
@@ -59,31 +59,29 @@ async def both(served: Served, *lines: str, target: str = AT) -> list[Response]:
 
 
 async def test_a_client_that_accepts_gzip_gets_the_stored_blocks(served: Served, inflated: list[int]) -> None:
-    async with served:
-        for coded in await both(served, GZIP):
-            assert coded.fields["content-encoding"] == "gzip" and coded.fields["etag"].endswith('-z"')
-            assert coded.fields["vary"] == "Accept-Encoding"
-            assert gzip.decompress(coded.body) == TEXT and len(coded.body) < len(TEXT) / 2
-        assert inflated == []
-        for plain in await both(served):
-            assert plain.body == TEXT and "content-encoding" not in plain.fields
-            assert plain.fields["vary"] == "Accept-Encoding", "caches must distinguish the two forms"
-            assert plain.fields["etag"] != coded.fields["etag"]
-        assert inflated == [len(TEXT)] * 2
-        head = await served.get(AT, GZIP, method="HEAD")
-        assert head.fields["content-length"] == str(len(coded.body))
+    for coded in await both(served, GZIP):
+        assert coded.fields["content-encoding"] == "gzip" and coded.fields["etag"].endswith('-z"')
+        assert coded.fields["vary"] == "Accept-Encoding"
+        assert gzip.decompress(coded.body) == TEXT and len(coded.body) < len(TEXT) / 2
+    assert inflated == []
+    for plain in await both(served):
+        assert plain.body == TEXT and "content-encoding" not in plain.fields
+        assert plain.fields["vary"] == "Accept-Encoding", "caches must distinguish the two forms"
+        assert plain.fields["etag"] != coded.fields["etag"]
+    assert inflated == [len(TEXT)] * 2
+    head = await served.get(AT, GZIP, method="HEAD")
+    assert head.fields["content-length"] == str(len(coded.body))
 
 
 async def test_nothing_is_read_if_the_client_has_the_copy(served: Served, inflated: list[int]) -> None:
-    async with served:
-        for lines in ((), (GZIP,)):
-            tag = (await served.get(AT, *lines)).fields["etag"]
-            inflated.clear()
-            for same in await both(served, *lines, f"If-None-Match: {tag}"):
-                assert same.status == 304 and same.fields["etag"] == tag
-            assert inflated == []
-            other = await served.get(AT, f"If-None-Match: {tag}", *(() if lines else (GZIP,)))
-            assert other.status == 200, "the other form has another tag"
+    for lines in ((), (GZIP,)):
+        tag = (await served.get(AT, *lines)).fields["etag"]
+        inflated.clear()
+        for same in await both(served, *lines, f"If-None-Match: {tag}"):
+            assert same.status == 304 and same.fields["etag"] == tag
+        assert inflated == []
+        other = await served.get(AT, f"If-None-Match: {tag}", *(() if lines else (GZIP,)))
+        assert other.status == 200, "the other form has another tag"
 
 
 async def test_the_fields_of_a_page_are_read_once(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,32 +98,24 @@ async def test_the_fields_of_a_page_are_read_once(served: Served, monkeypatch: p
 
     monkeypatch.setattr(SegmentFiles, "read", counted)
     served.crawl.probability = 0.5
-
-    async with served:
-        first, second = await both(served, GZIP)
-        assert (
-            len(reads) == 2
-            and len(served.handler.head_cache) == 1
-            and len(served.handler.response_cache) == 0
-        )
-        assert first.fields == second.fields and first.fields["x-fresh-probability"] == "0.500"
-        for same in await both(served, GZIP, f"If-None-Match: {first.fields['etag']}"):
-            assert same.status == 304 and same.fields["x-fresh-probability"] == "0.500"
-        assert len(reads) == 2
-        for _ in await both(served):
-            pass
-        assert len(reads) == 4 and len(served.handler.head_cache) == 2, "the forms are cached apart"
-        served.store(body=TEXT + b"<p>more", at=50.0)
-        assert gzip.decompress((await both(served, GZIP))[1].body) == TEXT + b"<p>more"
+    first, second = await both(served, GZIP)
+    assert len(reads) == 2 and len(served.handler.head_cache) == 1 and len(served.handler.response_cache) == 0
+    assert first.fields == second.fields and first.fields["x-fresh-probability"] == "0.500"
+    for same in await both(served, GZIP, f"If-None-Match: {first.fields['etag']}"):
+        assert same.status == 304 and same.fields["x-fresh-probability"] == "0.500"
+    assert len(reads) == 2
+    for _ in await both(served):
+        pass
+    assert len(reads) == 4 and len(served.handler.head_cache) == 2, "the forms are cached apart"
+    served.store(body=TEXT + b"<p>more", at=50.0)
+    assert gzip.decompress((await both(served, GZIP))[1].body) == TEXT + b"<p>more"
 
 
 async def test_the_memory_for_fields_of_pages_is_bounded(tmp_path: Path) -> None:
     """More pages than both caches can hold are requested twice, so bodies move from the first cache to the second."""
-    served = Served(tmp_path, ready_bytes_max=80_000, head_bytes_max=30_000)
-    for number in range(40):
-        served.store(f"{PAGE}{number}", TEXT + b"%d" % number)
-
-    async with served:
+    async with Served(tmp_path, ready_bytes_max=80_000, head_bytes_max=30_000) as served:
+        for number in range(40):
+            served.store(f"{PAGE}{number}", TEXT + b"%d" % number)
         for _ in range(2):
             for number in range(40):
                 for lines in ((), (GZIP,)):
@@ -142,12 +132,11 @@ async def test_the_memory_for_fields_of_pages_is_bounded(tmp_path: Path) -> None
 
 async def test_ranges_apply_to_the_decoded_page(served: Served, inflated: list[int]) -> None:
     """The page is inflated only up to the end of the range."""
-    async with served:
-        for lines in ((), (GZIP,)):
-            for part in await both(served, *lines, "Range: bytes=2000-2099"):
-                assert part.status == 206 and part.body == TEXT[2000:2100]
-                assert "content-encoding" not in part.fields
-        assert inflated == [2100] * 4
+    for lines in ((), (GZIP,)):
+        for part in await both(served, *lines, "Range: bytes=2000-2099"):
+            assert part.status == 206 and part.body == TEXT[2000:2100]
+            assert "content-encoding" not in part.fields
+    assert inflated == [2100] * 4
 
 
 async def test_only_bodies_that_shrink_are_sent_as_gzip(served: Served) -> None:
@@ -160,16 +149,14 @@ async def test_only_bodies_that_shrink_are_sent_as_gzip(served: Served) -> None:
     served.store(PAGE + "short", b"short")
     served.store(PAGE + "same", TEXT, at=1.0)
     served.store(PAGE + "shown", b"<p>shell", rendering=Rendering(dom=TEXT))
-
-    async with served:
-        for name, body in (("noise", noise), ("short", b"short")):
-            plain = await served.get(AT + name, GZIP)
-            assert plain.body == body and "content-encoding" not in plain.fields
-        rewritten = await served.get(AT + "&rewrite=1", GZIP)
-        assert b"some words" in rewritten.body and "content-encoding" not in rewritten.fields
-        for name in ("same", "shown"):
-            coded = await served.get(AT + name, GZIP)
-            assert gzip.decompress(coded.body) == TEXT, name
+    for name, body in (("noise", noise), ("short", b"short")):
+        plain = await served.get(AT + name, GZIP)
+        assert plain.body == body and "content-encoding" not in plain.fields
+    rewritten = await served.get(AT + "&rewrite=1", GZIP)
+    assert b"some words" in rewritten.body and "content-encoding" not in rewritten.fields
+    for name in ("same", "shown"):
+        coded = await served.get(AT + name, GZIP)
+        assert gzip.decompress(coded.body) == TEXT, name
 
 
 def _noarchive(served: Served) -> None:
@@ -199,12 +186,10 @@ async def test_directives_are_checked_at_each_request(
     This is true even if the page has been served before, and is perhaps cached.
     """
     on_disallow = "withhold" if withhold is _disallow else "keep"
-    served = Served(tmp_path, ready_bytes_max=ready_bytes_max, on_disallow=on_disallow)
-    served.site.cache.withdrawals = Withdrawals(tmp_path)
-    served.crawl.disallowed = lambda url: ""  # type: ignore[attr-defined]
-    served.store(body=TEXT)
-
-    async with served:
+    async with Served(tmp_path, ready_bytes_max=ready_bytes_max, on_disallow=on_disallow) as served:
+        served.site.cache.withdrawals = Withdrawals(tmp_path)
+        served.crawl.disallowed = lambda url: ""  # type: ignore[attr-defined]
+        served.store(body=TEXT)
         tag = (await served.get(AT, *[line for line in lines if line == GZIP])).fields["etag"]
         asked = [line.replace("TAG", tag) for line in lines]
         async with served.connected() as (reader, writer):
@@ -317,8 +302,7 @@ async def test_a_copy_whose_original_is_lost_is_not_served(
 ) -> None:
     served.store(body=TEXT, at=50.0)
     monkeypatch.setattr(served.site.cache, "capture_at", lambda place: None)
-    async with served:
-        assert (await served.get(AT)).status == 502
+    assert (await served.get(AT)).status == 502
     assert "the response that it repeats is not in the store" in caplog.text
 
 
@@ -326,11 +310,10 @@ async def test_a_copy_that_was_moved_is_read_from_its_new_place(served: Served) 
     """The cached head of the answer states the place of the body, which is in a segment that was deleted."""
     for number in range(8):
         served.store(f"{PAGE}other", os.urandom(4000).hex().encode(), at=number)
-    async with served:
-        assert (await both(served))[0].body == TEXT
-        before = served.site.segments()
-        drop_old_copies(served.site.cache)
-        served.handler.copies.files.close()
-        assert not set(before) & set(served.site.segments())
-        for answer in await both(served):
-            assert (answer.status, answer.body) == (200, TEXT)
+    assert (await both(served))[0].body == TEXT
+    before = served.site.segments()
+    drop_old_copies(served.site.cache)
+    served.handler.copies.files.close()
+    assert not set(before) & set(served.site.segments())
+    for answer in await both(served):
+        assert (answer.status, answer.body) == (200, TEXT)

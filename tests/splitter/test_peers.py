@@ -29,13 +29,7 @@ from crawler.splitter.coordination import Coordination, Progress
 from crawler.splitter.inbox import Inbox
 from crawler.splitter.outbox import Outbox
 from crawler.splitter.partition import Partition
-from crawler.splitter.peers import (
-    Peers,
-    Strangers,
-    is_loopback,
-    listen_address,
-    tls_contexts,
-)
+from crawler.splitter.peers import Peers, Strangers, is_loopback, listen_address, tls_contexts
 from crawler.splitter.session import Common, Identity, Listener
 from crawler.storage.kv import MemoryStore
 from tests.splitter.links import make_links
@@ -267,9 +261,7 @@ async def test_a_copy_that_replaces_the_original_is_not_stopped_by_what_the_orig
     copy.peers.set_address("p1", addresses[0])
     await reached(lambda: copy.outbox.urgent)
     other.commit([("p0", other.links_for("p0", 40))])
-    await reached(
-        lambda: not other.outbox.links or "newer start" in other.peers.status()["p0"].last_ending,
-    )
+    await reached(lambda: not other.outbox.links or "newer start" in other.peers.status()["p0"].last_ending)
     copy.commit([("p1", copy.links_for("p1", 5))])
     await reached(lambda: bool(copy.failures) or not copy.outbox.links)
     assert not copy.failures

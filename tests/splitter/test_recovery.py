@@ -89,9 +89,7 @@ def earlier_state(one: Common, *, kept: int) -> Common:
 
 
 @pytest.mark.parametrize("kept", [0, 20])
-def test_a_process_that_lost_confirmed_links_is_refused_until_they_are_queued_again(
-    kept: int,
-) -> None:
+def test_a_process_that_lost_confirmed_links_is_refused_until_they_are_queued_again(kept: int) -> None:
     """The disk of the process is empty or was restored from a backup.
 
     Both sides report the number of missing links.

@@ -77,7 +77,6 @@ def test_synced_writes_survive_a_power_cut() -> None:
     assert store.durable == {b"a": b"", b"b": b""}
 
 
-@pytest.mark.parametrize("engine", ENGINES)
 def test_written_data_is_there_after_reopening(tmp_path: Path, engine: str) -> None:
     store = open_store(tmp_path, engine)
     batch = store.batch()
@@ -90,7 +89,6 @@ def test_written_data_is_there_after_reopening(tmp_path: Path, engine: str) -> N
     again.close()
 
 
-@pytest.mark.parametrize("engine", ENGINES)
 def test_after_a_failed_write_every_write_fails(
     tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -111,7 +109,6 @@ def test_after_a_failed_write_every_write_fails(
     store.close()
 
 
-@pytest.mark.parametrize("engine", ENGINES)
 def test_damage_found_by_a_merge_is_reported_to_the_writer(
     tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -145,7 +142,6 @@ def test_damage_to_a_sealed_value_is_detected(payload: bytes, flip: int) -> None
         unseal(b"k", sealed[:4])
 
 
-@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("place", range(0, 100, 7))
 def test_a_flipped_byte_of_a_table_is_never_silent(tmp_path: Path, engine: str, place: int) -> None:
     """Either all keys are read, or a DamageError is raised.

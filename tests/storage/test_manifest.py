@@ -11,7 +11,7 @@ import pytest
 from crawler.errors import DamageError
 from crawler.storage.engines import open_store, repair
 from crawler.storage.manifest import lost_by_leveldb, lost_by_rocksdb
-from tests.engines import ENGINES, TABLES
+from tests.engines import TABLES
 
 BATCHES = 40
 
@@ -19,11 +19,6 @@ BATCHES = 40
 @pytest.fixture
 def model() -> dict[bytes, bytes]:
     return {}
-
-
-@pytest.fixture(params=ENGINES)
-def engine(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
 
 
 @pytest.fixture

@@ -10,12 +10,6 @@ from crawler.storage import snapshot as module
 from crawler.storage.engines import open_store
 from crawler.storage.kv import DiskStore
 from crawler.storage.snapshot import snapshot
-from tests.engines import ENGINES
-
-
-@pytest.fixture(params=ENGINES)
-def engine(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
 
 
 def _filled(path: Path, rounds: int, engine: str) -> DiskStore:

@@ -4,6 +4,7 @@ import contextlib
 import itertools
 import random
 import shutil
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -13,28 +14,28 @@ from crawler.storage.engines import open_store
 from crawler.storage.log_format import BLOCK_BYTES, crc32c, fragment_at, fragments
 from crawler.storage.snapshot import snapshot
 from crawler.storage.torn_log import cut_torn_tail, ends_whole, mend_logs
-from tests.engines import ENGINES
 
 RECORDS = 40
 HEADER_BYTES = 7
 
 
-@pytest.fixture(params=ENGINES)
-def engine(request: pytest.FixtureRequest) -> str:
-    return str(request.param)
+def crashed(tmp_path: Path, engine: str, sizes: Iterable[int]) -> tuple[Path, dict[bytes, bytes]]:
+    """Return the path and the content of a store as a kill leaves it, after a synced batch of each size in bytes."""
+    store = open_store(tmp_path / "store", engine)
+    for number, size in enumerate(sizes):
+        batch = store.batch(sync=True)
+        batch.put(b"k%03d" % number, random.Random(number).randbytes(size))
+        store.write(batch)
+    snapshot(tmp_path / "store", tmp_path / "crashed")  # closing RocksDB would empty the log
+    held = dict(store.scan(b"k"))
+    store.close()
+    return tmp_path / "crashed", held
 
 
 @pytest.fixture
 def path(tmp_path: Path, engine: str) -> Path:
     """Return the path of a store with 40 synced batches of up to 9 kB, some of which cross the end of a block."""
-    store = open_store(tmp_path / "store", engine)
-    for number in range(RECORDS):
-        batch = store.batch(sync=True)
-        batch.put(b"k%03d" % number, random.Random(number).randbytes(100 + number * 220))
-        store.write(batch)
-    snapshot(tmp_path / "store", tmp_path / "crashed")  # closing RocksDB would empty the log
-    store.close()
-    return tmp_path / "crashed"
+    return crashed(tmp_path, engine, range(100, 100 + RECORDS * 220, 220))[0]
 
 
 def newest_log(path: Path) -> Path:
@@ -129,22 +130,6 @@ def test_a_torn_tail_of_an_older_log_is_refused(path: Path) -> None:
     assert "4 bytes of a torn tail" in mend_logs(path, "mend it")
 
 
-def small(tmp_path: Path, engine: str) -> tuple[Path, dict[bytes, bytes]]:
-    """Return the path and the content of a small store as a kill leaves it.
-
-    The log of the store is one short block.
-    """
-    store = open_store(tmp_path / "small", engine)
-    for number in range(12):
-        batch = store.batch(sync=True)
-        batch.put(b"k%03d" % number, random.Random(number).randbytes(20 + 7 * number))
-        store.write(batch)
-    snapshot(tmp_path / "small", tmp_path / "killed")
-    held = dict(store.scan(b"k"))
-    store.close()
-    return tmp_path / "killed", held
-
-
 def test_a_flipped_byte_of_a_log_is_never_silent(tmp_path: Path, engine: str) -> None:
     """Flip each byte of a header, and one byte of the content.
 
@@ -152,7 +137,7 @@ def test_a_flipped_byte_of_a_log_is_never_silent(tmp_path: Path, engine: str) ->
     flips in the upper byte of a length silently lost all later records. If a fragment seems to be longer than
     the file, the engines assume that the log ends there.
     """
-    whole, held = small(tmp_path, engine)
+    whole, held = crashed(tmp_path, engine, range(20, 20 + 12 * 7, 7))  # the log is one short block
     data = newest_log(whole).read_bytes()
     begins = [fragment.begin - HEADER_BYTES for fragment in fragments(data)]
     places = [begin + n for begin in (0, begins[-4], begins[-1]) for n in range(8)]

@@ -38,12 +38,21 @@ class Two:
         self.told: list[dict[str, Any]] = []
         self.p1.tell = self.told.append  # type: ignore[method-assign,assignment]
 
-    def __enter__(self) -> "Two":
-        return self
 
-    def __exit__(self, *_: object) -> None:
-        if self.supervisor._stopping is not None:
-            self.supervisor._stopping.cancel()
+@pytest.fixture
+def two(tmp_path: Path) -> Iterator[Two]:
+    made = Two(tmp_path)
+    yield made
+    if made.supervisor._stopping is not None:
+        made.supervisor._stopping.cancel()
+
+
+@pytest.fixture
+def supervisor(tmp_path: Path) -> Supervisor:
+    """Return a supervisor without seeds, which was not started."""
+    made = Supervisor(convert(TWO), tmp_path, [])
+    made.directory.create()
+    return made
 
 
 @pytest.mark.parametrize(
@@ -57,12 +66,11 @@ class Two:
     ],
 )
 async def test_a_process_that_reaches_a_limit_stops_the_others(
-    tmp_path: Path, stopped_by: str, told: list[dict[str, Any]]
+    two: Two, stopped_by: str, told: list[dict[str, Any]]
 ) -> None:
-    with Two(tmp_path) as two:
-        two.p0.report = report(stopped_by=stopped_by)
-        two.p0._ended(0)
-        assert two.told == told and two.supervisor.failure is None
+    two.p0.report = report(stopped_by=stopped_by)
+    two.p0._ended(0)
+    assert two.told == told and two.supervisor.failure is None
 
 
 @pytest.mark.parametrize(
@@ -70,32 +78,27 @@ async def test_a_process_that_reaches_a_limit_stops_the_others(
     [(3, CrawlerError, 3), (StoreError.exit_code, StoreError, StoreError.exit_code), (-11, CrawlerError, 1)],
 )
 async def test_a_process_that_fails_for_good_fails_the_crawl_with_its_code(
-    tmp_path: Path, code: int, kind: type[CrawlerError], exit_code: int
+    two: Two, code: int, kind: type[CrawlerError], exit_code: int
 ) -> None:
-    with Two(tmp_path) as two:
-        two.p0._ended(code)
-        failure = two.supervisor.failure
-        assert isinstance(failure, kind) and failure.exit_code == exit_code
-        assert two.told == [{"stop": "error"}] and two.supervisor.stopped_by == "error"
+    two.p0._ended(code)
+    failure = two.supervisor.failure
+    assert isinstance(failure, kind) and failure.exit_code == exit_code
+    assert two.told == [{"stop": "error"}] and two.supervisor.stopped_by == "error"
 
 
-async def test_a_process_that_the_supervisor_killed_is_no_failure(tmp_path: Path) -> None:
-    with Two(tmp_path) as two:
-        two.supervisor.stop("signal")
-        two.p0._ended(-signal.SIGKILL)
-        assert two.supervisor.failure is None
+async def test_a_process_that_the_supervisor_killed_is_no_failure(two: Two) -> None:
+    two.supervisor.stop("signal")
+    two.p0._ended(-signal.SIGKILL)
+    assert two.supervisor.failure is None
 
 
-async def test_all_are_told_once_that_the_crawl_has_ended(tmp_path: Path) -> None:
-    with Two(tmp_path) as two:
-        two.supervisor.learn_end()
-        two.supervisor.learn_end()
-        assert two.told == [{"ended": True}] and two.supervisor.start_of("p0").ended
+async def test_all_are_told_once_that_the_crawl_has_ended(two: Two) -> None:
+    two.supervisor.learn_end()
+    two.supervisor.learn_end()
+    assert two.told == [{"ended": True}] and two.supervisor.start_of("p0").ended
 
 
-def test_reports_are_added_up_with_the_time_of_the_supervisor(tmp_path: Path) -> None:
-    supervisor = Supervisor(convert(TWO), tmp_path, [])
-    supervisor.directory.create()
+def test_reports_are_added_up_with_the_time_of_the_supervisor(supervisor: Supervisor) -> None:
     now = supervisor.started
     parts = [
         report(counters={"pages.fetched": n}, splitter=SplitterCounts(sent=n), started=now + 1, ended=now + 2)
@@ -109,9 +112,7 @@ def test_reports_are_added_up_with_the_time_of_the_supervisor(tmp_path: Path) ->
     assert merged_report([], supervisor).plain()["frontier"]["todo"] == 0
 
 
-def test_at_the_end_all_sent_links_must_have_been_applied(tmp_path: Path) -> None:
-    supervisor = Supervisor(convert(TWO), tmp_path, [])
-    supervisor.directory.create()
+def test_at_the_end_all_sent_links_must_have_been_applied(supervisor: Supervisor) -> None:
     parts = [report(splitter=SplitterCounts(sent=2)), report(splitter=SplitterCounts(applied=1))]
     assert merged_report(parts, supervisor).problems == [], "links may be on their way before the end"
     supervisor.ended = True
@@ -313,9 +314,7 @@ def test_the_error_of_a_process_is_that_of_the_crawl(
     assert str(failure) == message and failure.exit_code == exit_code
 
 
-def test_the_supervisor_adds_only_its_time_to_the_report(tmp_path: Path) -> None:
-    supervisor = Supervisor(convert(TWO), tmp_path, [])
-    supervisor.directory.create()
+def test_the_supervisor_adds_only_its_time_to_the_report(supervisor: Supervisor) -> None:
     nothing = supervision._nothing(supervisor)
     assert (nothing.processes, nothing.cpu_seconds, nothing.peak_rss_bytes) == (0, 0.0, 0)
     assert nothing.started == supervisor.started <= nothing.ended and nothing.problems == []
@@ -330,20 +329,18 @@ def listen(two: Two, *lines: object) -> Any:
     return two.p0._listen(reader)
 
 
-async def test_messages_of_a_child_are_kept_or_passed_to_the_others(tmp_path: Path) -> None:
-    with Two(tmp_path) as two:
-        status = Status(processes=[])
-        await listen(two, {"port": 7}, {"status": status}, {"report": report(stopped_by="max_pages")})
-        assert two.told == [{"addresses": {"p0": 7}}] and two.p0.status == status
-        assert two.p0.report is not None and two.p0.report.stopped_by == "max_pages"
-        assert not two.supervisor.ended
+async def test_messages_of_a_child_are_kept_or_passed_to_the_others(two: Two) -> None:
+    status = Status(processes=[])
+    await listen(two, {"port": 7}, {"status": status}, {"report": report(stopped_by="max_pages")})
+    assert two.told == [{"addresses": {"p0": 7}}] and two.p0.status == status
+    assert two.p0.report is not None and two.p0.report.stopped_by == "max_pages"
+    assert not two.supervisor.ended
 
 
 @pytest.mark.parametrize("reason", ["done", "patience"])
-async def test_a_child_that_reports_the_end_informs_all_others(tmp_path: Path, reason: str) -> None:
-    with Two(tmp_path) as two:
-        await listen(two, {"report": report(stopped_by=reason)})
-        assert two.told == [{"ended": True}]
+async def test_a_child_that_reports_the_end_informs_all_others(two: Two, reason: str) -> None:
+    await listen(two, {"report": report(stopped_by=reason)})
+    assert two.told == [{"ended": True}]
 
 
 def test_the_instructions_to_a_child(tmp_path: Path) -> None:
@@ -369,32 +366,29 @@ def test_the_instructions_to_a_child(tmp_path: Path) -> None:
 
 
 async def test_all_children_are_told_to_stop_and_get_time_for_it(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
+    two: Two, caplog: pytest.LogCaptureFixture
 ) -> None:
     crawl = convert(TWO).crawl
     limit = 2.5 + crawl.drain_max + 10 * crawl.shutdown_step_max
 
-    with Two(tmp_path) as two:
-        supervisor, loop = two.supervisor, asyncio.get_running_loop()
-        supervisor.stop("signal")
-        first = supervisor._stopping
-        supervisor.stop("again")
-        assert two.told == [{"stop": "signal"}, {"stop": "again"}] and supervisor.stopped_by == "signal"
-        assert first is not None and supervisor._stopping is first
-        assert first.when() - loop.time() == pytest.approx(limit, abs=1.0)
-        killed: list[str] = []
-        supervisor._given_up = asyncio.Event()
-        for child in (two.p0, two.p1):
-            child.kill = lambda name=child.name: killed.append(name)  # type: ignore[method-assign,misc]
-        supervisor._kill_stubborn()
-        assert killed == ["p0", "p1"] and supervisor._stopping is not first
-        first.cancel()
+    supervisor, loop = two.supervisor, asyncio.get_running_loop()
+    supervisor.stop("signal")
+    first = supervisor._stopping
+    supervisor.stop("again")
+    assert two.told == [{"stop": "signal"}, {"stop": "again"}] and supervisor.stopped_by == "signal"
+    assert first is not None and supervisor._stopping is first
+    assert first.when() - loop.time() == pytest.approx(limit, abs=1.0)
+    killed: list[str] = []
+    supervisor._given_up = asyncio.Event()
+    for child in (two.p0, two.p1):
+        child.kill = lambda name=child.name: killed.append(name)  # type: ignore[method-assign,misc]
+    supervisor._kill_stubborn()
+    assert killed == ["p0", "p1"] and supervisor._stopping is not first
+    first.cancel()
     assert f"did not stop within {limit:g} s; killed" in caplog.text
 
 
-def test_a_crawl_without_any_page_reports_the_cause(tmp_path: Path) -> None:
-    supervisor = Supervisor(convert(TWO), tmp_path, [])
-    supervisor.directory.create()
+def test_a_crawl_without_any_page_reports_the_cause(tmp_path: Path, supervisor: Supervisor) -> None:
     (tmp_path / "seeds.run").touch()
     with pytest.raises(NoSeedError, match="no page could be fetched"):
         supervisor._finish()

@@ -25,10 +25,7 @@ def intake(kind: str = "host", memo_bytes_max: int = 1 << 20, exclude: tuple[str
 
 
 def test_a_page() -> None:
-    """Links keep their order and their first spelling, without fragments.
-
-    A rejected href is counted once per page.
-    """
+    """Links keep their order and first spelling, without fragments. A rejected href counts once per page."""
     hrefs = [
         "b.html", "#top", "b.html#y", "http://other.example/", "?q", "../c%7e", "../c~", "mailto:x", "http://[",
         "a.html", "z/z/z/", "z/z/z/#f", "//example.com/d", "no/logout", "http://h/" + "a" * LENGTH_MAX,
@@ -219,10 +216,7 @@ def test_take_is_resolve_verdict_and_fingerprint(base: str, page: list[str], enc
 
 
 def test_directories_share_verdicts_on_urls(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A URL is judged once, however many directories link to it.
-
-    The verdict is forgotten when the scope grows or the memory is full.
-    """
+    """A URL is judged once for all directories that link to it, until the scope grows or the memory is full."""
     links, asked = intake("any"), list[str]()
     verdict = links.filter.verdict
     monkeypatch.setattr(

@@ -50,10 +50,7 @@ def test_limits_are_configurable_and_0_disables_them() -> None:
 
 @given(paths, st.integers(1, 3))
 def test_repeats_agrees_with_the_pattern_of_heritrix(path: str, repeats_max: int) -> None:
-    """Heritrix's regular expression gives the same verdict on paths that end with a slash.
-
-    The expression needs this slash, because every segment in the expression ends with one.
-    """
+    """The verdicts are the same on paths that end with a slash, which Heritrix's expression needs."""
     path = path.rstrip("/") + "/"
     segments = path[1:].split("/")[:-1]
     pattern = re.compile(rf"/((?:[^/]*/){{1,6}})\1{{{repeats_max}}}")
@@ -65,10 +62,7 @@ def test_repeats_agrees_with_the_pattern_of_heritrix(path: str, repeats_max: int
 def test_the_verdict_on_a_directory_holds_for_its_files(
     path: str, name: str, segments_max: int, repeats_max: int
 ) -> None:
-    """If the verdict on a directory is a rule or "", each file in the directory has the same verdict.
-
-    None means that the verdict depends on the file.
-    """
+    """A verdict other than None is that of each file in the directory."""
     limits = {"segments_max": segments_max, "repeats_max": repeats_max}
     directory = HOST + path[: path.rindex("/") + 1]
     known = directory_trap(directory, *limits.values())

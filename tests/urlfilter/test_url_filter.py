@@ -105,10 +105,7 @@ def verdict(url: str, flags: int = 0, **options: bool) -> str:
 
 
 def test_external_links_are_those_out_of_scope() -> None:
-    """The file type of an external link does not matter, because only its status is checked.
-
-    `include` applies only to pages of the crawl.
-    """
+    """Only the status of an external link is checked, so its file type and `include` do not matter."""
     config = FilterConfig(
         exclude_extensions=(".pdf",), accept=("png",), include=("docs",), exclude=("secret",)
     )
@@ -125,10 +122,7 @@ def test_external_links_are_those_out_of_scope() -> None:
 
 @pytest.mark.parametrize("flags", [0, LinkFlag.SEED, LinkFlag.SITEMAP, LinkFlag.REQUISITE])
 def test_ports_of_other_protocols(flags: int) -> None:
-    """The filter rejects such a port for every link, and names the setting that allows the port.
-
-    With this setting, the port is accepted.
-    """
+    """Every link with such a port is rejected. The reason names the setting that allows the port."""
     url, seeds = "http://a.example:6000/docs/x?a:25/", ["http://a.example/"]
     shut = UrlFilter(Scope("host", seeds), requisites=True)
     assert shut.verdict(url, flags) == filters.PORT
@@ -201,10 +195,7 @@ def test_widening_changes_the_verdict_and_the_revision() -> None:
 
 @given(st.lists(urls, max_size=30), st.sampled_from(SCOPES))
 def test_remembered_directory_verdicts_change_nothing(given_urls: list[str], kind: str) -> None:
-    """Judge URLs in any order with a filter that remembers only two directories.
-
-    The verdicts are the same as those of a new filter for each URL.
-    """
+    """A filter that remembers only two directories gives the verdicts of a new filter for each URL."""
     limits = TrapsConfig(path_segments_max=2, repeated_segments_max=1)
     bound, filters._DIRECTORIES_MAX = filters._DIRECTORIES_MAX, 2
     try:

@@ -174,10 +174,7 @@ def test_equivalent_spellings_have_one_key(path: str, data: st.DataObject) -> No
 @example("http://u:p@h.example.:80/\ud800\x00?#", "utf-8")
 @settings(max_examples=300)
 def test_resolve_never_raises_and_is_idempotent(raw_url: str, encoding: str) -> None:
-    """Any text gives either a request form, which resolves to itself, or the name of the rule that rejects the text.
-
-    For every request form, the functions that return its parts and its key raise no exception.
-    """
+    """Any text gives a request form that resolves to itself and has all its parts, or the name of a rule."""
     for base in (None, BASE, "https://[::1]:8443/x/", raw_url):
         url, rule = resolve_or_rule(base, raw_url, encoding=encoding)
         assert bool(url) != bool(rule)

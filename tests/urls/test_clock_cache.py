@@ -25,19 +25,13 @@ LAST = 2**64 - 1
 
 
 def key(home: int, short: int, bits: int) -> int:
-    """Return a key with this home slot; `short` is its part that the cache stores.
-
-    The low bits of the key, which are not used, are 0.
-    """
+    """Return a key with this home slot; `short` is its part that the cache stores. The unused low bits are 0."""
     return home << (64 - bits) | short << 2
 
 
 @st.composite
 def keys_of(draw: st.DrawFn, bits: int) -> int:
-    """Draw a key with one of a few home slots and one of a few short parts, so that keys collide.
-
-    Some of the keys are at an end of the range of keys instead.
-    """
+    """Draw a key with few home slots and short parts, so that keys collide, or one at an end of the range."""
     if draw(st.integers(0, 15)) == 0:
         return draw(st.sampled_from([0, 3, 4, LAST, LAST - 4, 1 << 63]))
     return key(draw(st.integers(0, 2**bits - 1)), draw(st.integers(0, 3)), bits)
@@ -96,10 +90,7 @@ class Model:
 
 
 class CacheMachine(RuleBasedStateMachine):
-    """Run the compiled cache, the interpreted cache and the model in parallel.
-
-    Compare every answer and position, and check the properties that any cache must have.
-    """
+    """Compares every answer and position of the compiled cache, the interpreted cache and the model."""
 
     @initialize(bits=st.integers(1, 4))
     def make(self, bits: int) -> None:
@@ -182,10 +173,7 @@ def test_the_example_of_the_docstring(form: type) -> None:
 
 
 def test_clock_evicts_the_first_unmarked_key_before_the_hand(form: type) -> None:
-    """The slots 0 to 3 hold the keys a to d, of which a and c are marked.
-
-    The hand passes a, evicts b, later passes c, and evicts d.
-    """
+    """Of the keys a to d in slots 0 to 3, a and c are marked: the hand passes a, evicts b, passes c, evicts d."""
     a, b, c, d = (key(home, 1, 2) for home in range(4))
     e, f = key(1, 2, 2), key(3, 2, 2)
     cache = form(2)
@@ -214,10 +202,7 @@ def test_a_new_key_is_unmarked(form: type) -> None:
     ids=["one home", "two homes", "all homes"],
 )
 def test_hostile_keys(form: type, bits: int, homes) -> None:
-    """Request k + 1 keys in rotation from a cache of k keys.
-
-    If all keys have the same home position in the table, their circular list contains all entries.
-    """
+    """k + 1 keys in rotation from a cache of k keys. With one home slot, one circle contains all keys."""
     size = 2**bits
     asked = [key(homes(n, size), n, bits) for n in range(size + 1)] * 3
     cache = form(bits)
@@ -316,10 +301,7 @@ def test_both_forms_agree_on_a_crawl() -> None:
 
 @pytest.mark.parametrize("bits", [8, 10, 12])
 def test_miss_rate_is_that_of_an_ideal_clock(bits: int) -> None:
-    """The miss rate is within 2 % of that of CLOCK over an array, where keys never move.
-
-    In this cache, keys move, which disturbs the order in which the hand meets them.
-    """
+    """The moves of keys, which change the order in which the hand meets them, cost at most 2 % more misses."""
     links = crawl_links(150_000, hosts=20)
     cache = INSTALLED.ClockCache(bits)
     ideal = DictClock(2**bits)
@@ -328,10 +310,7 @@ def test_miss_rate_is_that_of_an_ideal_clock(bits: int) -> None:
 
 
 def test_memory_is_a_word_per_entry() -> None:
-    """A cache takes eight bytes per entry and at most 256 bytes for the rest.
-
-    If the cache is interpreted, the rest consists of Python objects.
-    """
+    """A cache takes eight bytes per entry and at most 256 bytes for the rest, or more if it is interpreted."""
     for bits in (1, 10, 18):
         assert sys.getsizeof(INTERPRETED.ClockCache(bits)) - (8 << bits) <= 256
         assert sys.getsizeof(INSTALLED.ClockCache(bits)) - (8 << bits) <= 256

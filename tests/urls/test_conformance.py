@@ -23,10 +23,7 @@ URL_CASES = cases("url/wpt-urltestdata.part.json")
 
 
 def test_wpt_urls() -> None:
-    """In each of the 574 cases, the parser returns the case's `href`, or fails if the case demands it.
-
-    The cases have all kinds of schemes.
-    """
+    """In each of the 574 cases, of all kinds of schemes, the parser returns the case's `href`, or fails as it says."""
     wrong = []
     for case in URL_CASES:
         wanted = None if case.get("failure") else case["href"]
@@ -83,10 +80,7 @@ def psl_cases() -> list[tuple[str, str]]:
 
 @pytest.mark.parametrize(("name", "wanted"), psl_cases())
 def test_public_suffix_list(name: str, wanted: str) -> None:
-    """Names are first parsed as hosts of URLs, like all names in the crawler. A public suffix is its own domain.
-
-    `null` (no name) and names with a leading dot are not valid host names here.
-    """
+    """Names are first parsed as hosts. A public suffix is its own domain. `null` and leading dots are left out."""
     url = canonical(f"http://{name}/")
     assert url is not None
     host = url[7:-1]

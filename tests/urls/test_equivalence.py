@@ -27,10 +27,7 @@ def prove(equivalences: Equivalences, source: str, other: str) -> list[bool]:
     ],
 )
 def test_five_redirects_prove_an_equivalence(source: str, other: str) -> None:
-    """After the proof, both spellings have the same key and fingerprint.
-
-    The URL that is requested does not change.
-    """
+    """Then both spellings have the same key and fingerprint. The URL that is requested does not change."""
     equivalences = Equivalences()
     fingerprinter = Fingerprinter(SEED, equivalences=equivalences)
     assert fingerprinter.fingerprint(source + "/x?y") != fingerprinter.fingerprint(other + "/x?y")
@@ -90,10 +87,7 @@ def test_chains_resolve_in_one_step() -> None:
 
 
 def test_the_bucket_remains_that_of_the_host() -> None:
-    """A `www` host directly below a public suffix is a domain of its own.
-
-    The owner of this domain must still get the links to the host.
-    """
+    """A `www` host below a public suffix is a domain of its own. Its owner must still get the links to it."""
     equivalences = Equivalences()
     fingerprinter = Fingerprinter(SEED, equivalences=equivalences)
     before = fingerprinter.bucket("www.github.io")

@@ -60,10 +60,7 @@ def test_fingerprint_follows_the_formula(url: str, domain: str, method: str) -> 
 
 
 def test_golden_values() -> None:
-    """These fingerprints must never change, because a change of any of them makes stored crawls unreadable.
-
-    The values were first computed with mmh3 5.3.1 and hashlib of Python 3.11.
-    """
+    """A change of these values makes stored crawls unreadable. Computed with mmh3 5.3.1 and hashlib of Python 3.11."""
     assert Fingerprinter(SEED).check_value == 0xB1D2C8DDFBE0028C
     assert Fingerprinter(SEED, method="blake2b").check_value == 0xB0539FA0BDCC10D8
 

@@ -12,10 +12,8 @@ better link to a URL is found before the URL is first tried, the class of its en
 as if they were at depth 2, the next 32 as if they were at depth 3, and so on (`levels_of`), so they do not
 delay all pages.
 
-LevelDB leaves a tombstone for each deleted entry, and a scan from the queue's first key reads all tombstones.
-The cost was measured with 10,000 URLs. If each read began at the first key, reading a URL took 291 us on
-average, and the time grew with the number of URLs that had been read. With a cursor, reading a URL took 4.4
-us. Scans therefore start at the host's `cursor`, and read `frontier.read_ahead` entries at once.
+Scans start at the host's `cursor`, and read `frontier.read_ahead` entries at once, because LevelDB leaves a
+tombstone for each deleted entry (`frontier/README.md`, "Queues and memory").
 
 Of the URL, an entry stores only the *tail*, without the parts that the host's name implies: the tail is
 `/a?b` for `https://NAME/a?b`, `h/a` for http, and `:8443/a` if the URL has a port.

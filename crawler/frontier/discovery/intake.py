@@ -81,7 +81,7 @@ class Intake:
         return len(self._batches)
 
     def add(self, links: Sequence[Link], batch: Batch, now: float) -> None:
-        """Put each link into its host's queue, or park it. Several calls may fill one batch."""
+        """Put each link into its host's queue, or park it. Pass each URL only once. Several calls may fill one batch."""
         touched: dict[int, str] = {}
         registry, memo = self._registry, self._registry.memo
         keys, budget = registry.hosts.key, registry.budget

@@ -1,20 +1,15 @@
 """Limits how often an IP address is requested; all hosts on the address share the limits.
 
-An address gets one request at a time. After each request, its hosts wait for the gap of the address. This gap
-is half the minimum host gap, multiplied by the number of processes. An address with at least
-`shared_address_domains` registrable domains is shared hosting. A shared address has 16 request slots, and
-each slot stays held for the gap after an answer. A shared address also has a limit of `shared_address_rate`
-requests per second, which start at equal intervals. The limit of requests per second grows with the square
-root of the number of domains. An address that serves a hundred times as many sites usually has more machines,
-but perhaps not a hundred times as many. So an address with a hundred times as many domains gets ten times as
-many requests. If the gap is 0, requests to addresses are not limited. Durations are in seconds; instants are
-seconds on the process clock.
+`frontier/README.md`, "Politeness", gives the limits. An address with at least `shared_address_domains`
+registrable domains is shared hosting. It has 16 request slots, each of which stays held for the gap after an
+answer, and a limit of `shared_address_rate` requests per second, which start at equal intervals. An address that
+serves a hundred times as many sites usually has more machines, but perhaps not a hundred times as many. So an
+address with a hundred times as many domains gets ten times as many requests. If the gap is 0, requests to
+addresses are not limited. Durations are in seconds; instants are seconds on the process clock.
 
-**Several processes.** Each process may have hosts at an address. Each of the N processes takes 1/N of the
-slots and of the rate, also while other processes are away. The rate depends on the number of domains that all
-processes know. The processes tell each other their domains (`domain_counts.py`). A process never assumes more
-domains than it knows of, so the processes together never exceed the rate, whichever messages are lost or
-late. A process that has not heard from the others yet is slower, because it knows of fewer domains.
+**Several processes.** Each of the N processes takes 1/N of the slots and of the rate, also while other processes
+are away. A process never assumes more domains than it knows of, so the processes together never exceed the rate,
+whichever messages are lost or late. A process that has not heard from the others yet is slower.
 """
 
 from collections import deque

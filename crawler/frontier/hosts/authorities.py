@@ -1,12 +1,10 @@
 """If an authority cannot be connected to, only this authority waits, not its whole host.
 
-Anybody may link to a dead port, for example to `http://host:1/`. A failure before any answer (connection,
-TLS, no answer for robots.txt) is charged to the scheme and port of the URL, that is, to its authority. The waits of a
-failing authority grow like those of a failing host. Meanwhile, the host's other authorities are tried first.
-After a request to an unknown port of a host, no other unknown port of this host is requested for
-`STRANGER_GAPS` gaps. During these gaps, the host's other URLs are fetched. So even a thousand dead ports take
-only one ninth of the host's turns. A failure is charged to the host only if the host has no other authority
-to try and the port is the default port of the scheme.
+`frontier/README.md`, "Failures", says which failures are charged to an authority, and how dead ports are kept from
+taking the turns of a host. Even a thousand dead ports take only one ninth of the host's turns. The waits of a
+failing authority grow like those of a failing host. Meanwhile, the host's other authorities are tried first. A
+failure is charged to the host only if the host has no other authority to try and the port is the default port of
+the scheme.
 
 Only the `ENTRIES_MAX` authorities that failed last are kept in memory. If an authority is forgotten, it is
 requested again. The number of failures and the last outcome are also stored, under `z/`, for the verdicts of
@@ -35,16 +33,26 @@ _NAME_AT = 10  # position of the authority's name in a store key, after the pref
 _UNCONNECTED = TLS_FAILURES | {Outcome.CONNECT_ERROR}
 
 
+class Charged(NamedTuple):
+    """The failures charged to an authority in a row, or to a host's authorities since the host last answered."""
+
+    failures: int = 0
+    until: float = 0.0  # the end of the latest wait
+    outcome: str = ""  # of the last failure
+
+
+_NOTHING = Charged()
+
+
 class Authorities:
-    """For each authority: its failures in a row, the instant until which it waits, and its last outcome."""
+    """The failures of each authority."""
 
     def __init__(self) -> None:
-        self._waits: dict[str, tuple[int, float, str]] = {}  # oldest failure first
+        self._waits: dict[str, Charged] = {}  # oldest failure first
         # Host slot -> the instant from which the host may try another unknown port; the oldest entry first.
         self._strangers: dict[int, float] = {}
         self._stored: set[str] = set()  # authorities whose failures are in the store
-        # Host slot -> (failures since the host's last answer, the end of the latest wait, the last outcome).
-        self.troubled: dict[int, tuple[int, float, str]] = {}
+        self.troubled: dict[int, Charged] = {}  # by the slots of hosts
 
     def load(self, store: KeyValue, hosts: HostTable) -> None:
         """Record which authorities have stored failures. Those whose hosts have never answered are added to `troubled`.
@@ -59,26 +67,18 @@ class Authorities:
             slot = hosts.find(int.from_bytes(key[len(FAILING) : _NAME_AT], "big"))
             if slot != NOWHERE and not hosts.flags[slot] & HostFlag.REACHED:
                 failing = msgspec.msgpack.decode(unseal(key, value), type=Failing)
-                self.troubled[slot] = failing.tries, 0.0, failing.outcome
+                self.troubled[slot] = Charged(failing.tries, 0.0, failing.outcome)
 
     def __len__(self) -> int:
         return len(self._waits)
 
-    def ready_at(self, authority: str) -> float:
-        """Return the instant from which the authority may be tried again; 0.0 if it never failed."""
-        return self._waits[authority][1] if authority in self._waits else 0.0
+    def charged(self, authority: str) -> Charged:
+        """Return the failures of an authority, which may be tried again from `until` on."""
+        return self._waits.get(authority, _NOTHING)
 
-    def cause(self, authority: str) -> str:
-        """Return the outcome of the authority's last failure; "" if it never failed."""
-        return self._waits[authority][2] if authority in self._waits else ""
-
-    def failures(self, slot: int) -> int:
-        """Return the number of failures charged to authorities of a host since the host last answered."""
-        return self.troubled[slot][0] if slot in self.troubled else 0
-
-    def latest_cause(self, slot: int) -> str:
-        """Return the outcome of the last failure charged to authorities of a host; "" if the host has answered since."""
-        return self.troubled[slot][2] if slot in self.troubled else ""
+    def charged_to_host(self, slot: int) -> Charged:
+        """Return the failures charged to authorities of a host since the host last answered."""
+        return self.troubled.get(slot, _NOTHING)
 
     def stranger_at(self, slot: int, authority: str) -> float:
         """Return the instant from which a host may try an unknown authority."""
@@ -100,10 +100,10 @@ class Authorities:
 
         Return the authority's number of failures in a row.
         """
-        failures = self._waits.pop(authority, (0, 0.0, ""))[0] + 1
+        failures = self._waits.pop(authority, _NOTHING).failures + 1
         until = now + backoff(failures, config, outcome)
         self._keep(authority, failures, until, outcome)
-        self.troubled[slot] = self.troubled.pop(slot, (0, 0.0, ""))[0] + 1, until, str(outcome)
+        self.troubled[slot] = Charged(self.troubled.pop(slot, _NOTHING).failures + 1, until, str(outcome))
         if len(self.troubled) > ENTRIES_MAX:
             del self.troubled[next(iter(self.troubled))]
         return failures
@@ -113,12 +113,12 @@ class Authorities:
 
         Return the number of failures in a row of this authority.
         """
-        failures = self._waits.pop(authority, (0, 0.0, ""))[0] + 1
+        failures = self._waits.pop(authority, _NOTHING).failures + 1
         self._keep(authority, failures, 0.0, outcome)
         return failures
 
     def _keep(self, authority: str, failures: int, until: float, outcome: Outcome) -> None:
-        self._waits[authority] = failures, until, str(outcome)
+        self._waits[authority] = Charged(failures, until, str(outcome))
         if len(self._waits) > ENTRIES_MAX:
             del self._waits[next(iter(self._waits))]
         self._stored.add(authority)

@@ -5,6 +5,8 @@ back and its gap is over. While a borrowed host is busy, the frontier gives out 
 that finds the host busy tries again later.
 """
 
+from dataclasses import dataclass
+
 from crawler.frontier.hosts.addresses import Address, Addresses
 from crawler.frontier.hosts.domain_rates import DomainRates
 from crawler.frontier.hosts.front_plans import Plans
@@ -16,24 +18,18 @@ from crawler.records import Fetch
 ASK_AGAIN = 0.25  # seconds until the next try to borrow a busy host
 
 
+@dataclass(eq=False, repr=False)
 class BorrowedHosts:
     """The hosts on which a redirect hop is under way."""
 
-    def __init__(
-        self,
-        registry: Registry,
-        politeness: HostPoliteness,
-        addresses: Addresses,
-        domains: DomainRates,
-        plans: Plans,
-        journal: GapJournal,
-    ) -> None:
-        self._registry = registry
-        self._politeness = politeness
-        self._addresses = addresses
-        self._domains = domains
-        self._plans = plans
-        self._journal = journal
+    registry: Registry
+    politeness: HostPoliteness
+    addresses: Addresses
+    domains: DomainRates
+    plans: Plans
+    journal: GapJournal
+
+    def __post_init__(self) -> None:
         self._busy: dict[int, Address | None] = {}  # host key -> the address held together with the host
 
     def __len__(self) -> int:
@@ -44,35 +40,35 @@ class BorrowedHosts:
 
         `delay` is the minimum gap of the host if the user has overridden it.
         """
-        key = self._registry.host_key(hostname)
-        instant = self._registry.hosts.ready[self._registry.slot(hostname)]
+        key = self.registry.host_key(hostname)
+        instant = self.registry.hosts.ready[self.registry.slot(hostname)]
         if key in self._busy:
             return now + ASK_AGAIN
         if instant > now:
             return instant
-        domain = self._registry.domain_key(hostname)
-        if (turn := self._domains.turn_at(domain, key, now, delay)) > now:
+        domain = self.registry.domain_key(hostname)
+        if (turn := self.domains.turn_at(domain, key, now, delay)) > now:
             return turn
         record = None
-        if address and self._addresses.counted:
-            record = self._addresses.meet(address, domain, now)
-            at = self._addresses.start_at(record)
+        if address and self.addresses.counted:
+            record = self.addresses.meet(address, domain, now)
+            at = self.addresses.start_at(record)
             if at is None or at > now:
                 return now + ASK_AGAIN if at is None else at
-            self._addresses.acquire(record, now)
-        self._domains.start(domain, key, now)
+            self.addresses.acquire(record, now)
+        self.domains.start(domain, key, now)
         self._busy[key] = record
-        self._journal.begin(key, now)
+        self.journal.begin(key, now)
         return 0.0
 
     def give_back(self, hostname: str, fetch: Fetch, now: float, rule: GapRule) -> None:
         """End the hop with the answer `fetch`; the host's gap starts now."""
-        key, slot = self._registry.host_key(hostname), self._registry.slot(hostname)
-        self._politeness.hop(slot, fetch, now, rule)
-        self._registry.note(slot, hostname)
+        key, slot = self.registry.host_key(hostname), self.registry.slot(hostname)
+        self.politeness.hop(slot, fetch, now, rule)
+        self.registry.note(slot, hostname)
         address = self._busy.pop(key, None)
         if address is not None:
-            self._plans.release(address, now, now)
+            self.plans.release(address, now, now)
 
     def free_at(self, key: int, now: float) -> float:
         """Return 0.0 if the host is not borrowed for a hop, else the instant at which to check again."""

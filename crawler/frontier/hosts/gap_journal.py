@@ -1,8 +1,8 @@
 """The gap journal: the end of each host's politeness gap, noted where a kill does not erase it.
 
-The record of a host is stored with the commit group of its last request. A kill erases the groups that are
-not committed. Without a journal, a new process would know neither which hosts these requests went to, nor
-how long their answers took, nor a Retry-After in them. So a note is made before each request and after it:
+A kill erases the commit groups that are not written (`frontier/README.md`, "Politeness"). Without a journal, a new
+process would know neither which hosts their requests went to, nor how long the answers took, nor a Retry-After in
+them. So a note is made before each request and after it:
 
     begin   the request is under way since this instant
     end     the host may be requested again from this instant; the gap before it

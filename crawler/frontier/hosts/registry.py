@@ -18,7 +18,8 @@ from crawler.errors import DamageError
 from crawler.frontier.hosts.budget import RULES, Budget, DomainTable
 from crawler.frontier.hosts.table import NOWHERE, HostFlag, HostTable, host_key_bytes, stored_name
 from crawler.storage.keys import FRONTIER
-from crawler.storage.kv import Batch, KeyValue, seal, unseal
+from crawler.storage.kv import Batch, KeyValue
+from crawler.storage.reshard import load, pack
 
 _MEMO_MAX = 32_768  # number of host names whose slots are kept in memory: about 4 MB
 _FEW = 32  # below this number of hosts, packing records one by one is faster
@@ -148,17 +149,15 @@ class Registry:
 
     def _read_meta(self) -> bool:
         """Read the crawl-wide numbers; return False if there are none yet."""
-        value = self._store.get(FRONTIER)
-        if value is None:
+        meta = load(self._store, FRONTIER, Meta, None)
+        if meta is None:
             if len(self.hosts):
                 raise DamageError(f"store: there are host records, but the key {FRONTIER!r} is missing")
             return False
-        try:
-            meta = msgspec.msgpack.decode(unseal(FRONTIER, value), type=Meta)
-            for rule, count in meta.parked.items():
-                self.parked[RULES.index(rule)] = count
-        except (msgspec.DecodeError, ValueError) as error:
-            raise DamageError(f"store: value of key {FRONTIER!r}: {error}") from error
+        if not meta.parked.keys() <= set(RULES):
+            raise DamageError(f"store: the value of key {FRONTIER!r} names an unknown rule")
+        for rule, count in meta.parked.items():
+            self.parked[RULES.index(rule)] = count
         self.sequence, self.stored_limits, self.unclean_at = meta.sequence, meta.limits, meta.unclean_at
         return True
 
@@ -166,7 +165,7 @@ class Registry:
         """Put the crawl-wide numbers into the batch."""
         parked = {rule: count for rule, count in zip(RULES, self.parked, strict=True) if count}
         meta = Meta(self.sequence, parked, self.budget.describe(), self.unclean_at)
-        batch.put(FRONTIER, seal(msgspec.msgpack.encode(meta)))
+        batch.put(FRONTIER, pack(meta))
 
     def host_key(self, name: str) -> int:
         return self._fingerprinter.host_key(name)

@@ -37,32 +37,19 @@ from crawler.storage.kv import KeyValue, scan_prefix, seal, unseal
 NOWHERE = -1  # end of a chain of slots; also the result for an unknown host
 NO_ORDER = (1 << 64) - 1  # greater than the order of any queue entry
 
+
+def _dtype(layout: struct.Struct, names: str) -> np.dtype:
+    """Return the type of rows with this layout and these names of fields."""
+    return np.dtype([(name, f"<{code}") for name, code in zip(names.split(), layout.format[1:], strict=True)])
+
+
 RECORD = struct.Struct("<QdffdQIIIQHBBHH")
-_RECORD_TYPE = np.dtype(
-    [
-        ("key", "<u8"),
-        ("ready", "<f8"),
-        ("gap", "<f4"),
-        ("slowdown", "<f4"),
-        ("silent_since", "<f8"),
-        ("cursor", "<u8"),
-        ("todo", "<u4"),
-        ("parked", "<u4"),
-        ("known", "<u4"),
-        ("domain_key", "<u8"),
-        ("flags", "<u2"),
-        ("failures", "u1"),
-        ("refusals", "u1"),
-        ("cause", "<u2"),
-        ("maps", "<u2"),
-    ]
-)
-assert _RECORD_TYPE.itemsize == RECORD.size
-_SHORT_TYPE = np.dtype(
-    [("mark", "<u4"), ("cursor", "<u8"), ("todo", "<u4"), ("known", "<u4"), ("domain_key", "<u8")]
+_RECORD_TYPE = _dtype(
+    RECORD,
+    "key ready gap slowdown silent_since cursor todo parked known domain_key flags failures refusals cause maps",
 )
 SHORT = struct.Struct("<IQIIQ")
-assert _SHORT_TYPE.itemsize == SHORT.size
+_SHORT_TYPE = _dtype(SHORT, "mark cursor todo known domain_key")
 _SHORT_COLUMNS = ("cursor", "todo", "known")
 # A short record begins with the low half of the host key, with all bits inverted. A full record begins with the
 # host key itself, so it never looks like a short one.

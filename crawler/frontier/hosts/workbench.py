@@ -1,8 +1,8 @@
 """The workbench: decides which host may be requested next.
 
-Like the workbench of BUbiNG and the back queues of Mercator, it holds a small
-*front* of hosts as Python objects, at most 12 times as many (`frontier.front_factor`) as
-there are fetch slots. All other hosts are numbers in the host table:
+Like the workbench of BUbiNG and the back queues of Mercator, it holds a small *front* of hosts as Python objects,
+at most 12 times as many (`frontier.front_factor`) as there are fetch slots. All other hosts are numbers in the
+host table:
 
     IDLE ---new URLs---> BACK ---its turn---> FRONT ---nothing left---> IDLE
                           ^  \\____________     |
@@ -10,22 +10,20 @@ there are fetch slots. All other hosts are numbers in the host table:
                        CALENDAR <----------+---+
     ASIDE: new entries are not committed yet; then BACK or CALENDAR
 
-* The front is filled on demand: a host enters from the back queue only when no
-  front host is ready. When the front is full, hosts without work leave first, then the hosts with the longest
-  waits. A host whose gap ends within `stay` seconds remains, because its connection stays open that long.
-  Otherwise, a host whose robots.txt has just been fetched would go to the end of the back queue before its
-  first page.
-* A host leaves after `turn_max` requests if other hosts are in the back queue,
-  so a host with endless links starves no other host. At most
-  `waiters_max` hosts of the front wait for any one address.
+* The front is filled on demand: a host enters from the back queue only when no front host is ready. When the
+  front is full, hosts without work leave first, then the hosts with the longest waits. A host whose gap ends
+  within `stay` seconds remains, because its connection stays open that long. Otherwise, a host whose robots.txt
+  has just been fetched would go to the end of the back queue before its first page.
+* A host leaves after `turn_max` requests if other hosts are in the back queue. At most `waiters_max` hosts of the
+  front wait for any one address.
 * If the crawl has an order of new URLs (`orders/`), each URL has a class. Then the host whose best URL has the
   best class goes first, both in the front and in the back queue. A share of the turns, `first_come`, goes
   instead to the host that has waited longest (`turns.py`). While the front has room, a host enters it if its
   class is better than those of all ready hosts of the front.
-* Ready hosts of the front go first. If the rate or the machine serves only as many hosts as the front holds,
-  the hosts outside the front could wait forever. To prevent this, a host whose turn comes `stay` seconds or
-  more after its ready time goes to the end of the back queue. By then, its connection is closed, so the host
-  loses nothing by leaving the front. The first host of the back queue enters.
+* Ready hosts of the front go first. If the rate or the machine serves only as many hosts as the front holds, a
+  host whose turn comes `stay` seconds or more after its ready time goes to the end of the back queue
+  (`frontier/README.md`, "Queues and memory"). By then, its connection is closed, so it loses nothing by leaving.
+  The first host of the back queue enters.
 
 `front_plans.py` plans the turns of the hosts in the front.
 """

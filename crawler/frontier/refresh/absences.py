@@ -6,20 +6,18 @@
                      each fetch needs the budget, and a host gets few of them                (`may_fetch`)
     is back   ──► the pages of its host that are away no longer than it was: recalled        (`note_return`)
 
-*Waits.* An outage usually ends soon, and a page that was deleted hardly ever comes back. So the first wait is
-`retry_age`, and each further wait is longer by the same factor, up to `gone_age`. The number of waits so far is
-the *rung* of the page. It is stored, and the waits are computed from it. A page that was away shortly before
-begins on a higher rung, because its absence says more about the page than about the site.
+`frontier/refresh/README.md`, "Rules" (rule 9), states the rules. The number of waits of a page so far is its
+*rung*. It is stored, and the waits are computed from it. A page that was away shortly before begins on a
+higher rung.
 
 *Budget.* Fetches of pages that are away and that find them still away are at most `_SHARE` of all fetches. Each
 fetch of any page earns a share of a fetch. A page needs as many earned fetches as its rung, so pages that have
 just gone away come first. A page that may not be fetched when its wait is over climbs to the next rung.
 
-*Recall.* A page that is back is evidence that the outage of its host is over. The pages of this host whose rung is
-at most one higher went away in the same outage, or after it began. They are recalled: they are due now. The recall
-starts slowly and doubles, because some of these pages may be gone for good. Each page that is back allows
-`_CREDIT` fetches of recalled pages, and each page that is still away takes back `_DEBIT`. Without this credit,
-recalled pages need the budget.
+*Recall.* The pages of a host whose rung is at most one higher than that of a page that is back went away in
+the same outage, or after it began, so they are recalled. Each page that is back allows `_CREDIT` fetches of
+recalled pages, and each page that is still away takes back `_DEBIT`. Without this credit, recalled pages need
+the budget.
 """
 
 import cython

@@ -1,6 +1,7 @@
 """The intake of change signals: hints that a known page has changed, with or without the time of the change."""
 
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ HEARD_MAX = 100_000  # maximum number of (host, source) pairs whose delays are k
 _NOTED_AT_ONCE = 1024
 
 
+@dataclass(eq=False, repr=False)
 class ChangeIntake:
     """Passes change signals to the schedule.
 
@@ -27,31 +29,23 @@ class ChangeIntake:
     passed to `births`.
     """
 
-    def __init__(
-        self,
-        schedule: Schedule | Arms,
-        clock: SiteClock,
-        fingerprint: Callable[[str], int],
-        ages: PageAges,
-        births: Births,
-        record: Callable[[int], PageRecord | None],
-    ) -> None:
-        self._schedule = schedule
-        self._clock = clock
-        self._fingerprint = fingerprint
-        self._ages = ages
-        self._births = births
-        self._record = record
-        # (host, source) -> [number of dated signals, sum of their delays]
+    schedule: Schedule | Arms
+    clock: SiteClock
+    fingerprint: Callable[[str], int]
+    ages: PageAges
+    births: Births
+    record: Callable[[int], PageRecord | None]
+
+    def __post_init__(self) -> None:
         self._delays: dict[tuple[int, str], list[float]] = {}
 
     def note_changes(self, fingerprints: Sequence[int], source: int, now: float) -> int:
         """Record signals that pages have changed; return the number of these pages that are in the schedule."""
-        known = [fingerprint for fingerprint in fingerprints if fingerprint in self._schedule]
+        known = [fingerprint for fingerprint in fingerprints if fingerprint in self.schedule]
         if known:
-            then = self._clock.at(now)
-            self._schedule.signals.enqueue_changes(np.array(known, np.uint64), then, source)
-            while self._schedule.work(then) and len(known) <= _NOTED_AT_ONCE:
+            then = self.clock.at(now)
+            self.schedule.signals.enqueue_changes(np.array(known, np.uint64), then, source)
+            while self.schedule.work(then) and len(known) <= _NOTED_AT_ONCE:
                 pass
         return len(known)
 
@@ -66,22 +60,22 @@ class ChangeIntake:
         """
         changed, pages = [], []
         for url, changed_at in dated:
-            fingerprint = self._fingerprint(url)
-            page = self._schedule.find(fingerprint)
+            fingerprint = self.fingerprint(url)
+            page = self.schedule.find(fingerprint)
             if page < 0:
-                if fingerprint not in self._births and self._record(fingerprint) is None:
-                    self._births.tell(fingerprint, changed_at, batch)
+                if fingerprint not in self.births and self.record(fingerprint) is None:
+                    self.births.tell(fingerprint, changed_at, batch)
                 continue
             pages.append(page)
-            if self._clock.at(_latest(changed_at)) > self._schedule.records.page_state(page)[3]:
+            if self.clock.at(_latest(changed_at)) > self.schedule.records.page_state(page)[3]:
                 changed.append(fingerprint)
                 self._note_delay(page, source, now - changed_at)
         number = source_number(source)
-        self._ages.heed_source(told_by, pages, number, now, batch)
+        self.ages.heed_source(told_by, pages, number, now, batch)
         return self.note_changes(changed, number, now)
 
     def _note_delay(self, page: int, source: str, delay: float) -> None:
-        sums = self._delays.setdefault((self._schedule.host_of(page), source), [0.0, 0.0])
+        sums = self._delays.setdefault((self.schedule.host_of(page), source), [0.0, 0.0])
         sums[0] += 1.0
         sums[1] += max(delay, 0.0)
         if len(self._delays) > HEARD_MAX:
@@ -89,8 +83,8 @@ class ChangeIntake:
 
     def stage(self, batch: Batch) -> None:
         """Put the state of pages that received signals since the last batch into `batch`."""
-        if touched := self._schedule.signals.pop_touched():
-            state.stage_signalled(self._schedule, touched, batch)
+        if touched := self.schedule.signals.pop_touched():
+            state.stage_signalled(self.schedule, touched, batch)
 
     def heard(self) -> list[dict[str, Any]]:
         """Return, for each host and source: number of signals, precision, mean delay, and the host's recall.
@@ -98,7 +92,7 @@ class ChangeIntake:
         The delay is None if no signal has a date.
         """
         rows = []
-        overview = self._schedule.overview
+        overview = self.schedule.overview
         for host in overview.heard_hosts():
             signals, precisions, recall = overview.quality(host)
             for number, source in enumerate(NAMES):

@@ -201,15 +201,7 @@ class Expectation:
 
 def crawl_of(known: PageView, changed: bool) -> tuple[float, Hearing, float, bool, bool, float, float]:
     """Return the arguments of `Recalibration.observe` for the crawl of a page; `known` is the page before the crawl."""
-    return (
-        known.fresh,
-        known.hearing,
-        known.stands_for,
-        changed,
-        known.new,
-        known.haste,
-        known.reliability,
-    )
+    return (known.fresh, known.hearing, known.stands_for, changed, known.new, known.haste, known.reliability)
 
 
 def learn(recalibration: Recalibration, schedule: Schedule | Arms, known: PageView, changed: bool) -> None:

@@ -9,9 +9,7 @@ turns, the page is chosen whose fetch is worth most if it also counts what the f
     V/level + H I mu/level
 
 The horizon H is HORIZON mean revisit intervals. On a site with trusted signals, I counts only as far as the
-signals have not taught the same already. If this sum is at most 1 for all pages examined, a fetch costs more
-than it brings. Then the page is chosen that has not been visited for the longest time, and at every fourth
-turn, this page is chosen in any case. So no page is forgotten, even if its learned rate is wrong.
+signals have not taught the same already. `frontier/refresh/README.md`, "Rules" (rule 6), says which page is chosen.
 
 For each of the two choices, a *hand* moves around the table of pages, like the hand of a clock. At each turn,
 a hand examines the next pages of the table. At most one page of a host is explored at a time.

@@ -190,12 +190,7 @@ class Flights:
         self.tables.states[page] = UNSTEADY if state & AWAY else 0
 
     def _put_off(
-        self,
-        page: cython.int,
-        host: cython.int,
-        signals: cython.uint,
-        result: cython.int,
-        now: cython.double,
+        self, page: cython.int, host: cython.int, signals: cython.uint, result: cython.int, now: cython.double
     ) -> cython.void:
         """Postpone a page whose fetch failed, or that the fetch found away.
 

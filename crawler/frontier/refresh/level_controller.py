@@ -2,19 +2,10 @@
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False, initializedcheck=False
 """The level controller sets the common level and the levels of saturated hosts, and measures the rate of fetches.
 
-*The common level adjusts itself.* If a page is taken before it is due, the level is too high for the
-bandwidth, and falls. If a page is taken late, the level is too low, and rises. A late page does not raise the
-level if the page had to wait for a busy host. The pages of a host that is rarely idle are late at any level.
-
-*A host's own level* is `boost` times the common level. A host's own level exceeds the common level only while
-the host is rarely idle. Because of politeness, a saturated host cannot serve its due pages in time, and under
-the common level these pages would be taken round robin. The level of a host follows the values of the pages
-that are fetched from it: it rises in small steps and falls at once.
-
-*Calm.* The crawl is calm if no page was due a short time ago. Due pages then wait only for a short time, and
-the level is nearly right. While a large crawl is calm, the level moves in smaller steps, because the values
-of single pages would otherwise make it fluctuate. Each fluctuation makes keys wrong, and `queues.py` must
-correct them.
+`frontier/refresh/README.md`, "Rules" (rules 2 and 3), says when the common level and the levels of saturated
+hosts move, and what a calm crawl is. A host's own level is `boost` times the common level. A late page does
+not raise the common level if it had to wait for a busy host, because the pages of a host that is rarely idle
+are late at any level.
 
 *Jumps of importance* occur, for example, when many users request pages. Such a jump moves the level at once.
 

@@ -6,6 +6,7 @@ a source is bounded by its reading interval, unless the user has set bounds for 
 
 import math
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 
 from crawler.config import Overrides, RefreshConfig
 from crawler.frontier.refresh.arms import Arms
@@ -25,26 +26,21 @@ def is_source(record: PageRecord) -> bool:
     return bool(record.flags & _SOURCES)
 
 
+@dataclass(eq=False, repr=False)
 class PageAges:
     """Sets the age bounds of pages in the schedule."""
 
-    def __init__(
-        self,
-        schedule: Schedule | Arms,
-        clock: SiteClock,
-        config: RefreshConfig,
-        overrides: Overrides,
-        record: Callable[[int], PageRecord | None],
-    ) -> None:
-        self._schedule = schedule
-        self._clock = clock
-        self._config = config
-        self._overrides = overrides
-        self._record = record
+    schedule: Schedule | Arms
+    clock: SiteClock
+    config: RefreshConfig
+    overrides: Overrides
+    record: Callable[[int], PageRecord | None]
+
+    def __post_init__(self) -> None:
         self.readings = Readings()
-        self._by_value = all(policy in BY_LEVEL for policy in config.arms or (config.policy,))
+        self._by_value = all(policy in BY_LEVEL for policy in self.config.arms or (self.config.policy,))
         self._has_bounds = any(
-            table.min_age is not None or table.max_age is not None for table in overrides.tables
+            table.min_age is not None or table.max_age is not None for table in self.overrides.tables
         )
 
     def open(
@@ -57,7 +53,7 @@ class PageAges:
         self._reopen_sources(store, now)
         if self._has_bounds:
             for fingerprint, read in stored():
-                if (page := self._schedule.find(fingerprint)) >= 0:
+                if (page := self.schedule.find(fingerprint)) >= 0:
                     self._apply_override(page, read().url, now)
 
     def bound_new(self, page: int, record: PageRecord, now: float, batch: Batch) -> None:
@@ -65,7 +61,7 @@ class PageAges:
         if self._has_bounds:
             self._apply_override(page, record.url, now)
         if is_source(record) and self._by_value:
-            self._meet_source(page, record, self._clock.at(now), batch)
+            self._meet_source(page, record, self.clock.at(now), batch)
 
     def is_read_by_value(self, record: PageRecord) -> bool:
         """Return whether the page is a source whose reading interval depends on the worth of its signals."""
@@ -78,11 +74,11 @@ class PageAges:
 
         If reading it gains nothing, treat it like any other page.
         """
-        page = self._schedule.find(fingerprint)
-        record = self._record(fingerprint) if page >= 0 else None
+        page = self.schedule.find(fingerprint)
+        record = self.record(fingerprint) if page >= 0 else None
         if record is None or not self.is_read_by_value(record):
             return
-        then, overview = self._clock.at(now), self._schedule.overview
+        then, overview = self.clock.at(now), self.schedule.overview
         own = overview.page(page, then)
         looked = [overview.page(each, then) for each in news[:: 1 + len(news) // TOLD_MAX]]
         told = Announced([each.importance for each in looked], [each.rate for each in looked], len(news))
@@ -92,35 +88,35 @@ class PageAges:
 
     def _meet_source(self, page: int, record: PageRecord, then: float, batch: Batch) -> None:
         """Set the interval at which a new source is read at first, assuming that half of its signals are right."""
-        own = self._schedule.overview.page(page, then)
+        own = self.schedule.overview.page(page, then)
         interval = self.readings.begin(own.fingerprint, record.links, own.rate, own.level / own.importance)
         self._read_every(interval, page, record.url, then)
         self.readings.stage(own.fingerprint, batch)
 
     def _reopen_sources(self, store: KeyValue, now: float) -> None:
-        then = self._clock.at(now)
+        then = self.clock.at(now)
         for fingerprint in self.readings.open(store):
-            page, record = self._schedule.find(fingerprint), self._record(fingerprint)
+            page, record = self.schedule.find(fingerprint), self.record(fingerprint)
             if page >= 0 and record is not None and self._by_value:
-                level = self._schedule.overview.page(page, then).level
+                level = self.schedule.overview.page(page, then).level
                 self._read_every(self.readings.interval(fingerprint, level), page, record.url, then)
 
     def _read_every(self, interval: float, page: int, url: str, then: float) -> None:
         """Bound the age of a source by its reading interval and the configuration, unless an override bounds it."""
-        own = self._overrides.for_url(url, hostname(url)) if self._has_bounds else None
+        own = self.overrides.for_url(url, hostname(url)) if self._has_bounds else None
         if own is not None and (own.min_age is not None or own.max_age is not None):
             return
-        self._bound(page, *ages(interval, self._config.min_age, self._config.max_age or math.inf), then)
+        self._bound(page, *ages(interval, self.config.min_age, self.config.max_age or math.inf), then)
 
     def _apply_override(self, page: int, url: str, now: float) -> None:
         """Set a page's minimum and maximum age from its override, if there is one."""
-        own = self._overrides.for_url(url, hostname(url))
+        own = self.overrides.for_url(url, hostname(url))
         if own.min_age is None and own.max_age is None:
             return
-        least = self._config.min_age if own.min_age is None else own.min_age
-        most = self._config.max_age if own.max_age is None else own.max_age
-        self._bound(page, least, most or math.inf, self._clock.at(now))
+        least = self.config.min_age if own.min_age is None else own.min_age
+        most = self.config.max_age if own.max_age is None else own.max_age
+        self._bound(page, least, most or math.inf, self.clock.at(now))
 
     def _bound(self, page: int, least: float, most: float, then: float) -> None:
-        self._schedule.facts.bound_ages(page, least, most)
-        self._schedule.facts.set_importance(page, self._schedule.records.page_state(page)[7], then)
+        self.schedule.facts.bound_ages(page, least, most)
+        self.schedule.facts.set_importance(page, self.schedule.records.page_state(page)[7], then)

@@ -1,10 +1,8 @@
 """Makes the levels of all processes equal by moving the rate of refreshes to where it gains most.
 
-The level of a process is the least crawl value at which it fetches a page. The schedule is best if all
-processes have the same level. Each process has a part of the rate, and finds the level of its own pages at
-this part. A higher rate gains more in a process with a high level. Processes therefore send each other a
-`LevelReport` of a few bytes with each heartbeat. The part of the rate that a process gets is its *weight* w
-relative to the sum of all weights:
+The level of a process is the least crawl value at which it fetches a page. A higher rate gains more in a process
+with a high level. So the processes send each other a `LevelReport` of a few bytes with each heartbeat, and divide
+the rate by their *weights* w (`frontier/refresh/README.md`, "Many processes"):
 
     w_i = pages_i tilt_i,    tilt_i' = tilt_i exp(step (ln L_i - mean ln L)),    share_i = w_i / sum w
 

@@ -26,15 +26,10 @@ a low recall for this reason alone, and would then be read even later. Both sums
 decay with each reading.
 
 A source whose readings cost more than they gain is still read, because it may only have given too few signals
-so far. Without signals, pages are refreshed blindly, which keeps the level high, and only readings can show
-that signals would save such refreshes. If a source whose readings cost more than they gain were refreshed
-like an ordinary page, honest sources would not be read during a third of the time. Only a source without any
-gain (s = 0) is refreshed like an ordinary page.
-
-Intervals are measured in ordinary time, not on the neighbourhood clock, which runs faster during bursts of
-changes. On the neighbourhood clock, a source would be read many times in the days of a burst, and rarely
-otherwise. Nothing is learned about a site from the changes of a source, because a source changes with every
-page that it lists.
+so far. If such a source were refreshed like an ordinary page, honest sources would not be read during a third
+of the time. Only a source without any gain (s = 0) is refreshed like an ordinary page.
+`frontier/refresh/README.md`, "Signals", explains this rule, and why intervals are measured in ordinary time,
+not on the neighbourhood clock.
 """
 
 import math

@@ -1,22 +1,9 @@
 """The refresh state in the store: one record per page, site and directory, from which the schedule is rebuilt.
 
-    f/<fingerprint>     last crawl, k, T, signals since, importance, state; host and directory; for a hub also the
-                        new pages it has shown, the time watched, and the links of its first copy; the trust in
-                        the page's signals
-    s/<host key>        the site's neighbourhood counts and credence, signal quality by source, level relative to the
-                        common one, new pages, weekly rhythm, own part of the correction of P[fresh]
-    n/<directory key>   the directory's neighbourhood counts and new pages; its host
-    m/refresh           the common level
-    m/revisit           the mean time between two crawls of a page
-    m/hazard            the correction of P[fresh] (`freshness/recalibration.py`)
-    m/bias              recent changes found and expected by the rates: all of them, and those without a signal
-                        (`freshness/learning.py`)
-    m/tilt              the weight of a page of this process relative to those of others (`rate_balancing.py`)
-    m/setback           the latest run whose clock was behind (`clock_repair.py`)
-
-Keys are 8 bytes, big-endian. The first two bytes are the bucket. The records of a fetch are written with the
-commit group that ends the fetch. The records of pages that only a signal touched are written with the next
-group. Deadlines are not stored: they are computed from the records on opening.
+`frontier/refresh/README.md`, "State", lists the records. Keys are 8 bytes, big-endian. The first two bytes
+are the bucket. The records of a fetch are written with the commit group that ends the fetch. The records of
+pages that only a signal touched are written with the next group. Deadlines are not stored: they are computed
+from the records on opening.
 """
 
 import struct

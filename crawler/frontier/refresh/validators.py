@@ -1,16 +1,10 @@
 """Makes requests conditional on validators that can be trusted (RFC 9110 13.1), because some servers lie.
 
 A known page is requested with the unchanged ETag and Last-Modified of its copy. An answer of 304 saves the
-transfer of the body. But after a false 304, a stale copy is kept. So validators are trusted only as far as
-they have proved correct. Trust is learned for each combination of three properties, which depend on the
-program that serves a URL:
-
-    host
-    kind      strong ETag, weak ETag, Last-Modified
-    pattern   first directory, suffix and parameter names: `/docs/*.html`, `/*?id`; up to
-              `PATTERNS_MAX` per host, all others share one
-
-Each (host, kind, pattern) has these counts of answers to refetches:
+transfer of the body. But after a false 304, a stale copy is kept. So validators are trusted only as far as they
+have proved correct. Trust is learned for each combination of a host, a kind of validator and a path pattern
+(`frontier/refresh/README.md`, "Conditional requests"), for example `/docs/*.html` or `/*?id`. A host has up to
+`PATTERNS_MAX` patterns; all others share one. Each combination has these counts of answers to refetches:
 
     shown     the content changed, and a condition with this validator was answered 200
     lies      the content changed, but the validator stayed the same, or a 304 came in between
@@ -49,8 +43,7 @@ on the share of lies. A 304 with validators that differ from those of the copy i
 As long as no page of a path pattern has shown a change, the requests for the pattern are counted, and each
 request whose number is `check_every` times a power of two is plain, too.
 
-Counts are stored by host (`b/`) and survive a restart, which matters for crawls that run once a day. A
-restart loses the states of single pages; the next check of a page restores its state.
+Counts are stored by host (`b/`) and survive a restart, which matters for crawls that run once a day.
 """
 
 from collections.abc import Iterable

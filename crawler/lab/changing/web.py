@@ -323,10 +323,7 @@ class ChangingWeb:
         if kind == "etag-new":
             return {"ETag": f'"{page}-{len(self.log)}"'}
         modified = self.start if kind == "date-fixed" else self.modified(page, now)
-        return {
-            "ETag": f'"{self.token(page, version)}"',
-            "Last-Modified": formatdate(modified, usegmt=True),
-        }
+        return {"ETag": f'"{self.token(page, version)}"', "Last-Modified": formatdate(modified, usegmt=True)}
 
     def validators_of(self, page: int) -> str:
         """Return the kind of a page's validators, as described in the module docstring."""

@@ -1,19 +1,14 @@
-"""The judge's rules about acts of the operator and about limits, which are checked in the web's log.
-
-over a limit      a page was requested that is beyond every limit on depth or pages per host so far
-not heeded        a blocked host, or a withdrawn page, was requested; or a withdrawn copy is still in a WARC file
-unheard           a known page was not requested again after a signal
-gave up           a page that always fails was requested too rarely or too often
-"""
+"""The judge's rules about acts of the operator and about limits, which are checked in the web's log."""
 
 import math
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Sequence
 
-from crawler.lab.cluster.cluster_settings import START, Act, ClusterSettings, Observed
+from crawler.lab.cluster.cluster import Cluster
+from crawler.lab.cluster.cluster_settings import START, Act, Observed
 from crawler.lab.cluster.fetching import WebAsk
 from crawler.lab.cluster.judge_notes import TRIES, Notes
-from crawler.lab.cluster.synthetic_web import SITEMAP, SyntheticWeb, is_subresource
+from crawler.lab.cluster.synthetic_web import SITEMAP, is_subresource
 
 HEARD_WITHIN = 1200.0  # a known page must be requested again within this number of seconds after a signal
 ROBOTS = "/robots.txt"
@@ -28,10 +23,10 @@ def exempt(observed: Observed) -> set[str]:
     return {act.target for act in observed.acts if act.kind in ("retire", "withdraw")}
 
 
-def judge_commands(notes: Notes, rows: Sequence[WebAsk], observed: Observed) -> None:
+def judge_commands(notes: Notes, cluster: Cluster) -> None:
     """Record a violation for each request that a block or a withdrawal forbids."""
-    acts = [act for act in observed.acts if act.kind in ("block", "withdraw")]
-    for row in rows if acts else ():
+    acts = [act for act in cluster.observed.acts if act.kind in ("block", "withdraw")]
+    for row in cluster.log.rows if acts else ():
         at, url = row.at - START, f"http://{row.host}{row.path}"
         for act in acts:
             if act.kind == "block" and act.target == row.host and act.at < at < _lifted(acts, act):
@@ -45,8 +40,9 @@ def _lifted(acts: Sequence[Act], block: Act) -> float:
     return min(act.until for act in acts if act.target == block.target and act.until > block.at)
 
 
-def judge_signals(notes: Notes, web: SyntheticWeb, asked: list[list[WebAsk]], observed: Observed) -> None:
+def judge_signals(notes: Notes, cluster: Cluster, asked: list[list[WebAsk]]) -> None:
     """Record a violation for each known page that was not requested again after a signal."""
+    web, observed = cluster.web, cluster.observed
     page_of = {web.url(page): page for page in range(len(asked))}
     for act in observed.acts:
         if act.kind not in SIGNALS or act.at + HEARD_WITHIN > observed.elapsed:
@@ -57,17 +53,18 @@ def judge_signals(notes: Notes, web: SyntheticWeb, asked: list[list[WebAsk]], ob
             notes.add("unheard", f"{act.target}, signalled at {act.at:.0f}")
 
 
-def judge_limits(notes: Notes, web: SyntheticWeb, rows: Sequence[WebAsk], observed: Observed) -> None:
+def judge_limits(notes: Notes, cluster: Cluster) -> None:
     """Record a violation for each request beyond the largest limit so far.
 
     A lowered limit applies only to URLs found later. The limit of a process counts from the start of the
     process, because the process may have admitted URLs before its first request.
     """
+    observed = cluster.observed
     if not observed.limits:
         return
-    depths, known, most = web.depths(), dict[str, set[str]](), 0.0
+    depths, known, most = cluster.web.depths(), dict[str, set[str]](), 0.0
     begun = deque(sorted((at, observed.limits.get(life, math.inf)) for life, at in observed.begun.items()))
-    for row in sorted(rows, key=lambda row: row.at):
+    for row in sorted(cluster.log.rows, key=lambda row: row.at):
         while begun and begun[0][0] <= row.at - START:
             most = max(most, begun.popleft()[1])
         if row.path in (ROBOTS, SITEMAP) or is_subresource(row.path):
@@ -82,12 +79,10 @@ def judge_limits(notes: Notes, web: SyntheticWeb, rows: Sequence[WebAsk], observ
             notes.add("over a limit", f"{where}: depth {depths[row.page]}, the limit is {most:g}")
 
 
-def judge_tries(notes: Notes, rows: Sequence[WebAsk], settings: ClusterSettings, observed: Observed) -> None:
+def judge_tries(notes: Notes, cluster: Cluster) -> None:
     """Record a violation for each page that always fails and was tried too often or given up too soon."""
-    tried: dict[str, int] = {}
-    for row in rows:
-        if row.path.startswith("/broken/") and row.status:
-            tried[f"{row.host}{row.path}"] = tried.get(f"{row.host}{row.path}", 0) + 1
+    observed, rows = cluster.observed, cluster.log.rows
+    tried = Counter(f"{row.host}{row.path}" for row in rows if row.path.startswith("/broken/") and row.status)
     voided = sum(life.killed for life in observed.lives)
     for url, count in tried.items():
         if count > TRIES + voided:

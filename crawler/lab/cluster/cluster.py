@@ -1,13 +1,8 @@
 """Runs N processes of a crawl in a virtual world. The processes execute the crawler's own code (`README.md`).
 
-`Process` and `Stages` run unchanged; their surroundings are virtual:
-
-    time          virtual_loop.py
-    network       virtual_network.py between processes, fetching.py to the web
-    disk, power   machine.py, disk.py
-    randomness    one generator per life, seeded from the run's seed
-
-`population.py` manages the lives of processes, `fault_injection.py` injects the faults.
+`Process` and `Stages` run unchanged; time, network, disks, power and randomness are virtual. There is one random
+generator per life, seeded from the run's seed. `population.py` manages the lives of processes,
+`fault_injection.py` injects the faults.
 """
 
 import asyncio
@@ -21,12 +16,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from crawler.config import Config
 from crawler.lab.cluster import fault_plan
 from crawler.lab.cluster.cluster_settings import START, ClusterSettings, Observed
 from crawler.lab.cluster.fault_injection import FaultInjector
 from crawler.lab.cluster.fetching import WebLog
-from crawler.lab.cluster.machine import Machine, SystemCalls
+from crawler.lab.cluster.machine import SystemCalls
 from crawler.lab.cluster.population import Population
 from crawler.lab.cluster.synthetic_web import SyntheticWeb
 from crawler.lab.cluster.virtual_environment import SharedWorld
@@ -62,19 +56,6 @@ class Cluster:
         self.population = Population(world, folder, self.observed, self._end_run)
         self._striker = FaultInjector(self.population)
 
-    @property
-    def machines(self) -> list[Machine]:
-        return self.population.machines
-
-    @property
-    def config(self) -> Config:
-        """The configuration of the processes of normal speed."""
-        return self.population.config
-
-    def owner(self, url: str) -> str:
-        """Return the name of the process that owns a URL."""
-        return self.population.owner(url)
-
     def run(self, progress: Callable[[float], None] = lambda share: None) -> Observed:
         """Crawl until every process has ended, or until the end of the given time; return the observations."""
         loop = VirtualLoop(self._wire, START)
@@ -87,18 +68,13 @@ class Cluster:
                 self.observed.unexpected += loop.unexpected
                 loop.close()
                 del loop
-                self._bury()
+                self.population.bury()
         finally:
             reach.visited = None
             asyncio.set_event_loop(None)
         self.observed.wire_bytes, self.observed.wire_frames = self._wire.bytes, self._wire.frames
         self.observed.wire_writes = self._wire.writes
         return self.observed
-
-    def _bury(self) -> None:
-        self.population.bury()
-        gc.unfreeze()
-        gc.collect()
 
     async def _whole(self, progress: Callable[[float], None]) -> None:
         settings, loop, population = self.settings, asyncio.get_running_loop(), self.population
@@ -117,7 +93,7 @@ class Cluster:
             population.set_limits(limit)
         self._striker.schedule(plan)
         last = max((fault.at + fault.length for fault in plan), default=0.0)
-        for machine in self.machines:
+        for machine in population.machines:
             population.start(machine)
         end = START + (settings.length or last + ENDING_MAX)
         look_every = max(LOOK_EVERY, settings.length / LOOKS)
@@ -131,7 +107,7 @@ class Cluster:
         self.observed.elapsed = loop.time() - START
         counters = (stages.point.counters for stages in population.opened.values())
         self.observed.counters = dict(sum(counters, Counter()))
-        for machine in self.machines:
+        for machine in population.machines:
             if machine.life is not None:
                 population.keep_stored(machine)
                 population.kill(machine.life, power=False)

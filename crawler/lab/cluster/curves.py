@@ -1,21 +1,9 @@
 """Measures the costs of crawls by 1, 4, 16, ... processes in the virtual world.
 
-All crawls have the same number of pages per process.
-
-A row of the result shows two runs without faults: a crawl to its end, and a refresh run, which refreshes
-changing pages for eighty minutes. In the refresh run, a page changes every ten minutes on average, and is
-fetched every five minutes. The schedule runs on a faster clock (`refresh.speed`), on which these ten and five
-minutes are ten and five days. With `slow`, process 0 is ten times slower than the others. The crawl shows the
-costs of the splitter: the bytes sent between processes per page and per foreign link, the beats, the waiting
-links, and the times to full speed and to the end. CPU time is measured in real seconds; computing takes no
-virtual time.
-
-The refresh run is compared with a run of one process on the same web. This single process has the rate and
-the fetch slots of all processes together. The difference in freshness between the two runs is the cost of
-distribution. A greedy schedule is optimal if it compares the values of all pages with one common level.
-Therefore, the row of a run also shows by how much the levels of the processes differ. The level of each
-process is averaged over the second half of the run and divided by the level of the single process. Each page
-is assigned the resulting ratio of its process. The row holds quantiles of the ratios over all pages.
+`lab/cluster/README.md`, "Curves" describes the two runs of a row, which have no faults, and the levels of
+processes. In the refresh run, a page changes every ten minutes on average, and is fetched every five minutes. The
+schedule runs on a faster clock (`refresh.speed`), on which these are ten and five days. With `slow`, process 0 is
+ten times slower than the others. CPU time is measured in real seconds; computing takes no virtual time.
 
 Each process sends beats to every other process. With 256 processes, there would be 130,560 beats per second,
 and sending them would be nearly all the work. Larger crawls therefore send beats more rarely and have fewer
@@ -214,7 +202,7 @@ def refreshed(processes: int, *, seed: int, slow: bool = False, alone: bool = Fa
             START + REFRESHED,
             since=START + REFRESHED / 2,
         )
-    pages = Counter(cluster.owner(cluster.web.url(page)) for page in range(settings.web.pages))
+    pages = Counter(cluster.population.owner(cluster.web.url(page)) for page in range(settings.web.pages))
     return Refreshed(
         late, {name: _mean_level(told) for name, told in levels.items()}, dict(pages), verdict.flawless
     )

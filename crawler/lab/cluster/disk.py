@@ -1,6 +1,6 @@
 """Simulates disks that can lose power: a store in memory, and real files with a record of their synced parts.
 
-    JournalStore   a power cut may lose batches since the last synced one, later ones first
+    StoreDisk      a power cut may lose batches since the last synced one, later ones first
     SyncedFiles    records the synced length of each inode and the synced names of each directory
 
 After a power cut, a file still has its synced bytes, and any number of the bytes after them, correct or
@@ -13,7 +13,6 @@ import random
 from collections.abc import Callable
 from pathlib import Path
 
-from crawler.errors import StoreError
 from crawler.storage.kv import MemoryBatch, MemoryStore, Operation
 
 
@@ -42,46 +41,6 @@ class StoreDisk(MemoryStore):
     def copy(self) -> "StoreDisk":
         """Return a copy, for another disk."""
         return StoreDisk(self._data)
-
-
-class JournalStore:
-    """Implements `storage.kv.KeyValue` on a `StoreDisk`.
-
-    Before a write, the store asks the machine whether the process is alive and whether the disk has room.
-    """
-
-    def __init__(self, disk: StoreDisk, machine: "Writable") -> None:
-        self._disk = disk
-        self._machine = machine
-        self._failed = False
-        self.writes = 0
-        self.get, self.scan, self.close = disk.get, disk.scan, disk.close
-
-    def batch(self, *, sync: bool = True) -> MemoryBatch:
-        return MemoryBatch(sync)
-
-    def write(self, batch: MemoryBatch) -> None:
-        self._machine.check_alive()
-        size = sum(len(key) + len(value or b"") for key, value in batch.operations)
-        if self._failed or (size and not self._machine.take_room(size, size)):
-            self._failed = True
-            raise StoreError("store: write failed: No space left on device")
-        self._disk.write(batch)
-        self.writes += 1
-
-
-class Writable:
-    """The part of a machine's interface that the machine's store uses."""
-
-    def check_alive(self) -> None:
-        """Raise `Killed` if the calling process is dead."""
-
-    def take_room(self, nbytes: int, least: int) -> int:
-        """Reserve up to `nbytes` of disk space.
-
-        Return the number of bytes reserved, or 0 if fewer than `least` are free.
-        """
-        return nbytes
 
 
 class SyncedFiles:

@@ -1,31 +1,4 @@
-"""The faults of a simulated cluster, drawn from a seed.
-
-kill        a process ends at a named point of its code (`storage/faults.py`), a moment after it, or at any instant
-power       a process ends in the same ways, and its machine loses what was not synced
-partition   two machines cannot reach each other for a while; or one machine is cut off from all others
-one-way     as a partition, but the bytes of the other machines still reach the first machine
-loss        a share of the messages must be sent again
-reset       the connections of a machine break; both ends notice this, or only one end
-slow-disk   a disk is up to 200 times slower
-clock       the wall clock of a machine jumps by up to a day, and its process is restarted
-full-disk   a disk accepts only a few more bytes for a while; half of such disks do not report that they are full
-stop        a process is suspended for a while
-clone       a copy of a machine is started while the original runs, at once or later (as from a backup)
-restore     a machine's disk is restored from a backup, and its process is restarted
-lost-disk   a machine's disk is replaced by an empty one, and its process is restarted
-
-Acts of the operator are drawn in the same way (`operator_acts.py`):
-
-term        a process is stopped by TERM, with fetches in flight, and starts again
-rerun       all processes are stopped, by TERM or by a power cut, and start a second run, one of them later
-limits      a second run as in `rerun`, with other limits on pages per host and depth; the last such act lifts them
-block       a host is blocked for a while
-retire      the waiting entry of a page is dropped
-withdraw    a page is withdrawn, and its copies are erased
-signal      a command reports to a process that a page has changed
-reshard     all processes are stopped, by TERM or by a power cut, and the crawl is divided among other processes
-notice      an interface of the running crawl (page server, Python) reports to a process that a page has changed
-"""
+"""The faults of a simulated cluster, and the acts of its operator, drawn from a seed."""
 
 import math
 import random
@@ -36,24 +9,35 @@ from msgspec.structs import replace
 
 from crawler.errors import UsageError
 
-KINDS = (
-    "kill",
-    "power",
-    "partition",
-    "one-way",
-    "loss",
-    "reset",
-    "slow-disk",
-    "clock",
-    "full-disk",
-    "stop",
-    "clone",
-    "restore",
-    "lost-disk",
-)
-ACTS = ("term", "rerun", "limits", "block", "retire", "withdraw", "signal", "notice", "reshard")
+KINDS = {
+    "kill": "a process ends at a named point of its code (`storage/faults.py`), soon after it, or at any instant",
+    "power": "a process ends in the same ways, and its machine loses what was not synced",
+    "partition": "two machines cannot reach each other for a while; or one machine is cut off from all others",
+    "one-way": "as a partition, but the bytes of the other machines still reach the first machine",
+    "loss": "a share of the messages must be sent again",
+    "reset": "the connections of a machine break; both ends notice this, or only one end",
+    "slow-disk": "a disk is up to 200 times slower",
+    "clock": "the wall clock of a machine jumps by up to a day, and its process is restarted",
+    "full-disk": "a disk accepts only a few more bytes for a while; half of such disks do not report that they are full",
+    "stop": "a process is suspended for a while",
+    "clone": "a copy of a machine is started while the original runs, at once or later (as from a backup)",
+    "restore": "a machine's disk is restored from a backup, and its process is restarted",
+    "lost-disk": "a machine's disk is replaced by an empty one, and its process is restarted",
+}
+# Acts of the operator (`operator_acts.py`).
+ACTS = {
+    "term": "a process is stopped by TERM, with fetches in flight, and starts again",
+    "rerun": "all processes are stopped, by TERM or by a power cut, and start a second run, one of them later",
+    "limits": "a second run with other limits on pages per host and depth; the last such act lifts the limits",
+    "block": "a host is blocked for a while",
+    "retire": "the waiting entry of a page is dropped",
+    "withdraw": "a page is withdrawn, and its copies are erased",
+    "signal": "a command reports to a process that a page has changed",
+    "notice": "an interface of the running crawl (page server, Python) reports to a process that a page has changed",
+    "reshard": "all processes are stopped, by TERM or by a power cut, and the crawl is divided among other processes",
+}
 # all kinds but the last three (clones, restored backups, empty disks), for which other rules hold
-USUAL = KINDS[:-3]
+USUAL = tuple(KINDS)[:-3]
 # The points of the code at which a fault may happen, each with a number n. The fault happens at one of the
 # first n visits of the point.
 POINTS = {
@@ -153,8 +137,8 @@ def draw(
             known = ", ".join((*POINTS, *ENDING_POINTS))
             raise UsageError(f"unknown point {point!r}; use one of {known}")
     for kind in kinds:
-        if kind not in KINDS + ACTS:
-            raise UsageError(f"unknown fault {kind!r}; use one of {', '.join(KINDS + ACTS)}")
+        if kind not in KINDS | ACTS:
+            raise UsageError(f"unknown fault {kind!r}; use one of {', '.join(KINDS | ACTS)}")
     rng = random.Random(f"faults {seed}")
     kinds = [
         kind

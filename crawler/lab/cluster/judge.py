@@ -1,27 +1,6 @@
-"""Judges a run by the web's log and the WARC files.
+"""Judges a run by the web's log and the WARC files, by the rules of `judge_notes.RULES`.
 
 The judge uses few of the numbers that the crawler itself reports (`README.md`).
-
-lost              a page was never answered although its parent, or the sitemap that lists it, was answered (pages that
-                  were given up or exceed a budget are exempt); or a sitemap was not requested although its host answered
-unstored          an answered page is in no WARC file
-unrendered        the archive lacks what a browser showed of a page, or the data that the page showed
-stored twice      a version of a page is in the WARC files more than once
-torn              a WARC file cannot be read to its end
-fetched too often more fetches were repeated than kills can have interrupted; without kills, any fetch was repeated
-impolite          a host received a request during an answer, or before its gap had passed
-two owners        two processes sent requests to a host; or two processes of one name did so together for too long
-forbidden         a page was requested that robots.txt forbids
-unfair rate       the crawl made more requests than its rate allows
-stale             a changing page was not requested again for a long time
-stalled           all requests stopped for a long time and then continued
-no end            a finite crawl did not end
-left behind       a process waited for others that had ended, although no fault kept the news of the end from it
-miscounted        a counting law did not hold when a process ended
-bug               an unexpected exception
-
-Rules about acts of the operator and about limits are in `act_rules.py`; rules about the stores are in
-`stored_rules.py`.
 """
 
 import gzip
@@ -37,7 +16,7 @@ import msgspec
 
 from crawler.lab.cluster import act_rules, stored_rules
 from crawler.lab.cluster.cluster import Cluster
-from crawler.lab.cluster.cluster_settings import START, ClusterSettings, Observed
+from crawler.lab.cluster.cluster_settings import START, Observed
 from crawler.lab.cluster.fetching import WebAsk
 from crawler.lab.cluster.judge_notes import TRIES, Notes
 from crawler.lab.cluster.population import STOPPED
@@ -86,27 +65,27 @@ def judge(cluster: Cluster) -> RunVerdict:
     if over and not cloned:
         # pages that were linked after this instant need not have been requested yet
         since = math.inf if observed.ended else START + observed.elapsed / 2
-        _judge_pages(notes, web, rows, asked, cluster, since)
+        _judge_pages(notes, cluster, asked, since)
     if observed.ended and cloned:
-        _judge_survivors(notes, asked, cluster)
+        _judge_survivors(notes, cluster, asked)
     if not observed.ended and not settings.length:
         notes.add("no end", f"after {observed.elapsed:.0f} s and {len(observed.lives)} lives")
     if observed.visits and not any(fault.kind in CUT_OFF for fault in observed.done):
         notes.add("left behind", f"at {observed.visits[0]:.0f} s", len(observed.visits))
-    refetched = 0 if settings.refresh or cloned else _judge_refetches(notes, settings, asked, observed)
+    refetched = 0 if settings.refresh or cloned else _judge_refetches(notes, cluster, asked)
     if not settings.refresh and not cloned:
-        _judge_stops(notes, asked, observed)
-    _judge_hosts(notes, rows, cluster)
-    _judge_rate(notes, rows, settings)
+        _judge_stops(notes, cluster, asked)
+    _judge_hosts(notes, cluster)
+    _judge_rate(notes, cluster)
     for before, after in pairwise(rows):
         if after.at - before.at > STALL_MAX and not settings.refresh:
             notes.add("stalled", f"{after.at - before.at:.0f} s before {after.host}{after.path}")
     for row in rows:
         if row.path.startswith("/private/"):
             notes.add("forbidden", f"{row.host}{row.path} at {row.at - START:.1f}")
-    act_rules.judge_commands(notes, rows, observed)
-    act_rules.judge_limits(notes, web, rows, observed)
-    act_rules.judge_tries(notes, rows, settings, observed)
+    act_rules.judge_commands(notes, cluster)
+    act_rules.judge_limits(notes, cluster)
+    act_rules.judge_tries(notes, cluster)
     # If a disk was copied, restored or lost, links may have been recovered. After a recovery, a page may be
     # found and fetched again at another depth. But links that were recovered from this page still have the
     # earlier depth of the page. So the stored records of such a run are not judged.
@@ -114,8 +93,8 @@ def judge(cluster: Cluster) -> RunVerdict:
         announced = {act.target for act in observed.acts if act.kind in act_rules.SIGNALS}
         stored_rules.judge_stored(notes, web, cluster.population.stored, announced)
     if settings.refresh:
-        act_rules.judge_signals(notes, web, asked, observed)
-        _judge_age(notes, web, asked, cluster)
+        act_rules.judge_signals(notes, cluster, asked)
+        _judge_age(notes, cluster, asked)
     for text in observed.problems:
         notes.add("miscounted", text)
     for text in observed.unexpected:
@@ -146,12 +125,13 @@ def _has(answers: Sequence[WebAsk], since: float = math.inf) -> bool:
     return any(row.status in (200, 304) and row.at < since for row in answers)
 
 
-def _led_to(web: SyntheticWeb, rows: Sequence[WebAsk], asked: list[list[WebAsk]]) -> list[Sequence[WebAsk]]:
+def _led_to(cluster: Cluster, asked: list[list[WebAsk]]) -> list[Sequence[WebAsk]]:
     """Return, for each page, the requests whose answers link to it. These are requests for its parent or sitemap.
 
     If the parent shows its links only in a browser, the last request for the data of the parent is returned
     instead.
     """
+    web, rows = cluster.web, cluster.log.rows
     maps: dict[str, list[WebAsk]] = {host.name: [] for host in web.hosts}
     for row in rows:
         if row.path == SITEMAP:
@@ -170,19 +150,12 @@ def _led_to(web: SyntheticWeb, rows: Sequence[WebAsk], asked: list[list[WebAsk]]
     ]
 
 
-def _judge_pages(
-    notes: Notes,
-    web: SyntheticWeb,
-    rows: Sequence[WebAsk],
-    asked: list[list[WebAsk]],
-    cluster: Cluster,
-    since: float,
-) -> None:
+def _judge_pages(notes: Notes, cluster: Cluster, asked: list[list[WebAsk]], since: float) -> None:
     """Record a violation for each lost page that was linked before `since`.
 
     Also record one for each answered page that is not stored exactly once.
     """
-    led = _led_to(web, rows, asked)
+    web, rows, led = cluster.web, cluster.log.rows, _led_to(cluster, asked)
     exempt = act_rules.exempt(cluster.observed)
     for page, answers in enumerate(asked):
         parent_had = page == 0 or _has(led[page], since)
@@ -202,7 +175,7 @@ def _judge_pages(
         if host.sitemap and answered and (host.name, SITEMAP) not in paths:
             notes.add("lost", f"{host.name}{SITEMAP}")
     found = Counter[tuple[str, int, int]]()
-    for machine in cluster.machines:
+    for machine in cluster.population.machines:
         for path in sorted(machine.folder.rglob("warc/*.gz*")):
             records, whole = _records(path)
             found.update(records)
@@ -211,7 +184,7 @@ def _judge_pages(
     stored = {(page, version): count for (kind, page, version), count in found.items() if kind == "page"}
     pages_stored = {page for page, _ in stored}
     if web.spec.scripted:
-        _judge_renderings(notes, web, rows, found, pages_stored)
+        _judge_renderings(notes, cluster, found, pages_stored)
     for page, answers in enumerate(asked):
         withdrawn = web.url(page) in exempt
         if withdrawn and page in pages_stored and _is_erased(cluster.observed, web.url(page)):
@@ -224,16 +197,13 @@ def _judge_pages(
 
 
 def _judge_renderings(
-    notes: Notes,
-    web: SyntheticWeb,
-    rows: Sequence[WebAsk],
-    found: Counter[tuple[str, int, int]],
-    pages_stored: set[int],
+    notes: Notes, cluster: Cluster, found: Counter[tuple[str, int, int]], pages_stored: set[int]
 ) -> None:
     """Record a violation for each stored page without a DOM.
 
     Also record one for each scripted page whose request for data was answered, if the data is not stored.
     """
+    web, rows = cluster.web, cluster.log.rows
     shown = {page for kind, page, _ in found if kind == "shown"}
     data = {page for kind, page, _ in found if kind == "data"}
     answered = {row.page for row in rows if row.path.startswith(DATA) and row.status == 200}
@@ -248,7 +218,7 @@ def _is_erased(observed: Observed, url: str) -> bool:
     return any(act.kind == "withdraw" and act.target == url for act in observed.acts)
 
 
-def _judge_survivors(notes: Notes, asked: list[list[WebAsk]], cluster: Cluster) -> None:
+def _judge_survivors(notes: Notes, cluster: Cluster, asked: list[list[WebAsk]]) -> None:
     """Record a violation for each lost link that a surviving process found, unless the owner of the target has a clone.
 
     When a process stops because a copy of its machine runs, the data stored only on the disk of the stopped
@@ -256,14 +226,14 @@ def _judge_survivors(notes: Notes, asked: list[list[WebAsk]], cluster: Cluster) 
     its own pages again, and the peers recover the links that they had sent to it.
     """
     web, survivors = cluster.web, cluster.observed.survivors
-    copied = {machine.name for machine in cluster.machines if machine.label != machine.name}
-    led = _led_to(web, cluster.log.rows, asked)
+    copied = {machine.name for machine in cluster.population.machines if machine.label != machine.name}
+    led = _led_to(cluster, asked)
     for page, answers in enumerate(asked):
         if page == 0 or _has(answers) or web.hosts[web.host_of[page]].trap:
             continue
         of_survivors = [row for row in led[page] if survivors.get(row.name) == row.machine]
         given_up = sum(row.status != 200 for row in answers) >= TRIES
-        if _has(of_survivors) and not given_up and cluster.owner(web.url(page)) not in copied:
+        if _has(of_survivors) and not given_up and cluster.population.owner(web.url(page)) not in copied:
             notes.add("lost", f"page {page}, {web.url(page)}, requested {len(answers)} times")
 
 
@@ -286,32 +256,30 @@ def _records(path: Path) -> tuple[Iterator[tuple[str, int, int]], bool]:
     ), whole
 
 
-def _judge_refetches(
-    notes: Notes, settings: ClusterSettings, asked: list[list[WebAsk]], observed: Observed
-) -> int:
+def _judge_refetches(notes: Notes, cluster: Cluster, asked: list[list[WebAsk]]) -> int:
     """Return the number of repeated fetches: for each page, the answers with status 200 after the first.
 
     Each kill of a process explains a limited number of repeated fetches. Record a violation for the repeated
     fetches beyond this number.
     """
-    kills = sorted(START + life.at for life in observed.lives if life.how not in ("done", "patience"))
+    kills = sorted(START + life.at for life in cluster.observed.lives if life.how not in ("done", "patience"))
     again = Counter[int]()
     for answers in asked:
         good = [row.at for row in answers if row.status == 200]
         for before in good[:-1]:
             again[bisect_right(kills, before)] += 1
     for number, count in again.items():
-        allowed = 2 * settings.concurrency if number < len(kills) else 0
+        allowed = 2 * cluster.settings.concurrency if number < len(kills) else 0
         if count > allowed:
             where = f"after kill {number} of {len(kills)}: {count}, not {allowed}"
             notes.add("fetched too often", where, count - allowed)
     return again.total()
 
 
-def _judge_stops(notes: Notes, asked: list[list[WebAsk]], observed: Observed) -> None:
+def _judge_stops(notes: Notes, cluster: Cluster, asked: list[list[WebAsk]]) -> None:
     """Record a violation for each page fetched again although it had been answered before TERM stopped the process."""
-    told = observed.told_to_stop
-    stopped = {life.life: START + told[life.life] for life in observed.lives if life.how == STOPPED}
+    told = cluster.observed.told_to_stop
+    stopped = {life.life: START + told[life.life] for life in cluster.observed.lives if life.how == STOPPED}
     for page, answers in enumerate(asked):
         good = [row for row in answers if row.status == 200]
         for before in good[:-1]:
@@ -321,14 +289,14 @@ def _judge_stops(notes: Notes, asked: list[list[WebAsk]], observed: Observed) ->
                 )
 
 
-def _judge_hosts(notes: Notes, rows: Sequence[WebAsk], cluster: Cluster) -> None:
+def _judge_hosts(notes: Notes, cluster: Cluster) -> None:
     """Record a violation for each request to a host by a second process or too soon after another request.
 
     A request ends when its process ends, because the kernel closes the connections. After a kill, the gap journal
     gives the gap of each host. After any other end, only the minimum gap is required. If a fault has copied a
     process to another machine, the gaps between requests are judged for each machine alone.
     """
-    config = cluster.config.politeness
+    config = cluster.population.config.politeness
     delay, factor, most = float(config.delay), config.delay_factor, float(config.delay_max)
     ends = {
         life.life: START + life.at
@@ -344,7 +312,7 @@ def _judge_hosts(notes: Notes, rows: Sequence[WebAsk], cluster: Cluster) -> None
     busy: dict[tuple[str, str], float] = {}  # seconds for which a page and its subresources keep a host busy
     names: dict[tuple[str, int], str] = {}  # the owner of each host after each number of reshards
     resharded = cluster.observed.resharded
-    for row in sorted(rows, key=lambda row: row.at):
+    for row in sorted(cluster.log.rows, key=lambda row: row.at):
         place = row.host, row.machine if cluster.observed.cloned_at else ""
         before = last.get(place)
         last[place] = row
@@ -368,14 +336,15 @@ def _judge_hosts(notes: Notes, rows: Sequence[WebAsk], cluster: Cluster) -> None
         elif row.at < end + gap - SLACK and before.status:
             notes.add("impolite", f"{where}: {row.at - end:.2f} s after {before.path}, not {gap:.2f}")
     if cluster.observed.cloned_at:
-        _judge_copies(notes, rows, cluster.observed)
+        _judge_copies(notes, cluster)
 
 
-def _judge_copies(notes: Notes, rows: Sequence[WebAsk], observed: Observed) -> None:
+def _judge_copies(notes: Notes, cluster: Cluster) -> None:
     """Record a violation for each request of a process that should have stopped because of a newer process.
 
     When a process starts on another machine under the same name, the older process must soon stop.
     """
+    rows, observed = cluster.log.rows, cluster.observed
     lives = {row.life: row for row in rows}
     ends = {end.life: end.at for end in observed.lives}
     for row in rows:
@@ -407,8 +376,9 @@ def _hidden(observed: Observed, since: float, until: float) -> float:
     return CLONE_MAX + sum(away)
 
 
-def _judge_rate(notes: Notes, rows: Sequence[WebAsk], settings: ClusterSettings) -> None:
+def _judge_rate(notes: Notes, cluster: Cluster) -> None:
     """Record a violation for each window with more requests than the rate of the whole crawl allows."""
+    settings, rows = cluster.settings, cluster.log.rows
     if not settings.rate:
         return
     asks = sorted(rows, key=lambda row: row.at)
@@ -424,15 +394,15 @@ def _judge_rate(notes: Notes, rows: Sequence[WebAsk], settings: ClusterSettings)
             notes.add("unfair rate", f"{len(window)} in {RATE_WINDOW:g} s until {row.at - START:.1f}")
 
 
-def _judge_age(notes: Notes, web: SyntheticWeb, asked: list[list[WebAsk]], cluster: Cluster) -> None:
+def _judge_age(notes: Notes, cluster: Cluster, asked: list[list[WebAsk]]) -> None:
     """Record a violation for each known page whose last request is much older than the maximum age of copies."""
-    most = STALE_AFTER * float(cluster.config.refresh.max_age)
+    most = STALE_AFTER * float(cluster.population.config.refresh.max_age)
     end = START + cluster.observed.elapsed
     if not most or end - START < 2 * most:
         return
     for page, answers in enumerate(asked):
         if _has(answers) and end - answers[-1].at > most:
-            notes.add("stale", f"{web.url(page)}: not requested for {end - answers[-1].at:.0f} s")
+            notes.add("stale", f"{cluster.web.url(page)}: not requested for {end - answers[-1].at:.0f} s")
 
 
 def freshness(web: SyntheticWeb, asked: list[list[WebAsk]], end: float, *, since: float = 0.0) -> float:

@@ -22,8 +22,10 @@ from pathlib import Path
 from typing import Any
 
 from crawler.clock import Clock
-from crawler.lab.cluster.disk import JournalStore, StoreDisk, SyncedFiles, Writable
+from crawler.errors import StoreError
+from crawler.lab.cluster.disk import StoreDisk, SyncedFiles
 from crawler.storage.files import disown_locks
+from crawler.storage.kv import MemoryBatch
 
 # a group write, a flush or a merge takes a number of seconds in this range (log-uniform)
 JOB = (0.0002, 0.1)
@@ -60,7 +62,7 @@ def nobody(life: Life | None = None) -> Context:
     return context
 
 
-class Machine(Writable):
+class Machine:
     """A machine with a unique `label`. `name` is the name of its process, and of the processes of its clones."""
 
     def __init__(self, label: str, name: str, folder: Path, rng: random.Random) -> None:
@@ -79,12 +81,11 @@ class Machine(Writable):
 
     # -- services for its process -------------------------------------------------
 
-    def check_alive(self) -> None:
-        life = CURRENT.get()
-        if life is not None and life.dead:
-            raise Killed
-
     def take_room(self, nbytes: int, least: int) -> int:
+        """Reserve up to `nbytes` of disk space.
+
+        Return the number of bytes reserved, or 0 if fewer than `least` are free.
+        """
         taken = int(min(nbytes, self.room))
         if taken < least:
             return 0
@@ -95,13 +96,13 @@ class Machine(Writable):
         """Draw the number of seconds that the disk needs for the next job."""
         return math.exp(self.rng.uniform(*map(math.log, JOB))) * self.slowness
 
-    def open_store(self, path: Path) -> JournalStore:
+    def open_store(self, path: Path) -> "JournalStore":
         """Open the store for a process that starts. Create a file in `path`, which shows that the store exists."""
         path.mkdir(parents=True, exist_ok=True)
         mark = path / "CURRENT"
         mark.touch()
         self.files.file_synced(str(mark), mark.stat())
-        return JournalStore(self.store, self)
+        return JournalStore(self)
 
     # -- power cuts, copies and backups ---------------------------------------------
 
@@ -132,6 +133,31 @@ class Machine(Writable):
 
     def __repr__(self) -> str:
         return f"Machine({self.label}: {self.life})"
+
+
+class JournalStore:
+    """Implements `storage.kv.KeyValue` on the store of a machine's disk.
+
+    A write fails if the process is dead, or if the disk has no room.
+    """
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine, self._disk = machine, machine.store
+        self._failed = False
+        self.writes = 0
+        self.get, self.scan, self.close = self._disk.get, self._disk.scan, self._disk.close
+
+    def batch(self, *, sync: bool = True) -> MemoryBatch:
+        return MemoryBatch(sync)
+
+    def write(self, batch: MemoryBatch) -> None:
+        _alive()
+        size = sum(len(key) + len(value or b"") for key, value in batch.operations)
+        if self._failed or (size and not self._machine.take_room(size, size)):
+            self._failed = True
+            raise StoreError("store: write failed: No space left on device")
+        self._disk.write(batch)
+        self.writes += 1
 
 
 class MachineClock(Clock):

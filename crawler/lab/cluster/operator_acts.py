@@ -200,7 +200,7 @@ class OperatorActs:
                 break
             answer = [await _answer(process, request)]
             # each step depends on the data that the previous step has stored
-            if not await process.changes.kept():
+            if not await process.commits.kept():
                 return
         self._note(act, url)
 
@@ -231,7 +231,7 @@ class OperatorActs:
 
     async def _order(self, process: Process, request: dict[str, Any], then: Callable[[Any], None]) -> None:
         answer = await _answer(process, request)
-        if await process.changes.kept():
+        if await process.commits.kept():
             then(answer)
 
     def _run_in(self, process: Process, machine: Machine, work: Callable[[], Any]) -> None:

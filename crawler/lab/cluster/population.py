@@ -8,6 +8,7 @@ has lost links that it had confirmed (`BehindError`), the peer that reports the 
 """
 
 import asyncio
+import gc
 import random
 from collections import Counter
 from collections.abc import Callable
@@ -352,7 +353,8 @@ class Population:
         The process is restarted, because links can be recovered only while it does not run. This is also true
         for the command `crawler recover`.
         """
-        label = next(label for label, address in self.addresses.items() if self._is_reached(name, address[0]))
+        reached = self.world.wire.names[name]
+        label = next(label for label, address in self.addresses.items() if address[0] == reached)
         machine = next(machine for machine in self.machines if machine.label == label)
         self._to_recover[label] = lost
         self._home.pop(label, None)
@@ -360,9 +362,6 @@ class Population:
             self.note_end(machine.life, "stopped to recover", killed=True)
             self.kill(machine.life, power=False)
         self._start_again(machine)
-
-    def _is_reached(self, name: str, address: str) -> bool:
-        return self.world.wire.names[name] == address
 
     def note_end(self, life: Life, how: str, *, killed: bool) -> None:
         """Record how a life ended."""
@@ -437,6 +436,8 @@ class Population:
         self.opened.clear()
         self.world.wire.listening.clear()
         self.world.wire.ends.clear()
+        gc.unfreeze()
+        gc.collect()
 
 
 def _seconds() -> float:

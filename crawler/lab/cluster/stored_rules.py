@@ -2,12 +2,6 @@
 
 The records in a store must agree with the archive, and with the paths of links that lead from the seed to the
 pages.
-
-misfiled          a capture does not lead to its record in the archive, or a revisit does not lead to a response with
-                  its payload
-misrecorded       the depth of a page is more than that of a page that links to it plus one, or less than the
-                  shortest path from the seed; or the target of a redirect is deeper than the redirect, or has a wrong
-                  number of hops
 """
 
 import gzip

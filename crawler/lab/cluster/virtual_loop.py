@@ -19,7 +19,7 @@ from functools import partial
 from typing import Any, TypeVarTuple
 
 from crawler.lab.cluster.machine import CURRENT, Killed, Life
-from crawler.lab.cluster.virtual_network import AcceptedEnd, VirtualListener, VirtualNetwork
+from crawler.lab.cluster.virtual_network import VirtualListener, VirtualNetwork, VirtualTransport
 
 Ts = TypeVarTuple("Ts")
 
@@ -155,8 +155,10 @@ class VirtualLoop(asyncio.BaseEventLoop):
     async def connect_accepted_socket(  # type: ignore[override]
         self, protocol_factory: Callable[[], asyncio.Protocol], sock: Any, **_: Any
     ) -> tuple[Any, Any]:
-        accepted: AcceptedEnd = sock
-        return accepted.carry(protocol_factory())
+        transport: VirtualTransport = sock
+        protocol = protocol_factory()
+        transport.carry(protocol)
+        return transport, protocol
 
     async def create_connection(  # type: ignore[override]
         self, protocol_factory: Callable[[], asyncio.Protocol], host: str, port: int, **_: Any

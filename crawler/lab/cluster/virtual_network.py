@@ -98,7 +98,7 @@ class VirtualNetwork:
         near, far = VirtualTransport(self, life), VirtualTransport(self, listening.life)
         near.other, far.other = far, near
         protocol = factory()
-        listening.come(AcceptedEnd(far))
+        listening.come(far)
         near.carry(protocol)
         return near, protocol
 
@@ -128,10 +128,10 @@ class VirtualListener:
     def __init__(self, wire: VirtualNetwork, address: Address, life: Life) -> None:
         self.wire, self.address, self.life = wire, address, life
         self.closed = False
-        self._come: deque[AcceptedEnd] = deque()
+        self._come: deque[VirtualTransport] = deque()
         self._reader: Callable[[], object] | None = None
 
-    def come(self, accepted: "AcceptedEnd") -> None:
+    def come(self, accepted: "VirtualTransport") -> None:
         self._come.append(accepted)
         if self._reader is not None:
             self._reader()
@@ -142,7 +142,7 @@ class VirtualListener:
         if self._come and reader is not None:
             reader()
 
-    def accept(self) -> tuple["AcceptedEnd", Address]:
+    def accept(self) -> tuple["VirtualTransport", Address]:
         """Accept a connection; if none waits, raise the same error as a non-blocking socket."""
         if not self._come:
             raise BlockingIOError
@@ -155,25 +155,8 @@ class VirtualListener:
         self.closed = True
 
 
-class AcceptedEnd:
-    """Stands in for an accepted socket."""
-
-    def __init__(self, end: "VirtualTransport") -> None:
-        self._end = end
-
-    def carry(self, protocol: asyncio.Protocol) -> tuple["VirtualTransport", asyncio.Protocol]:
-        self._end.carry(protocol)
-        return self._end, protocol
-
-    def setblocking(self, flag: bool) -> None:
-        """Do nothing: this socket never blocks."""
-
-    def close(self) -> None:
-        self._end.abort()
-
-
 class VirtualTransport(asyncio.Transport):
-    """One end of a connection."""
+    """One end of a connection. It also stands in for the accepted socket."""
 
     other: "VirtualTransport"
 
@@ -217,9 +200,10 @@ class VirtualTransport(asyncio.Transport):
             self._close(None)
 
     def abort(self) -> None:
-        if not self.closed:
-            self.other._send(None)
-            self._close(None)
+        self.close()
+
+    def setblocking(self, flag: bool) -> None:
+        """Do nothing: this socket never blocks."""
 
     def is_closing(self) -> bool:
         return self.closed

@@ -29,6 +29,7 @@ from crawler.lab.caches import crawl_order, link_locality, url_caches
 from crawler.lab.caches.traces import Trace
 from crawler.lab.caches.url_caches import BITS_MAX, PAPER_POLICIES, POLICIES, Stream
 from crawler.lab.commands.trace import add_synthetic, count, model_of
+from crawler.lab.figures import broder, drawing
 from crawler.lab.progress_line import ProgressLine
 from crawler.lab.refresh import pages_file
 
@@ -238,8 +239,6 @@ def _write_csv(args: argparse.Namespace, trace: Trace, bits: range, rates: Rates
 
 def _draw(found: list[Trace], args: argparse.Namespace) -> None:
     """Draw figures 2 to 11 and others from the first trace. Figures by number of threads use all traces."""
-    from crawler.lab.figures import broder, drawing
-
     stuff = broder.Material({trace.threads: trace for trace in found}, 0, args.seed)
     for name, draw in broder.DRAWINGS.items():
         drawing.write(name, draw(stuff), args.figures, args.command_line, args.seed)

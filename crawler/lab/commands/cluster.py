@@ -31,6 +31,7 @@ from crawler.lab.cluster.cluster_settings import ClusterSettings, Observed
 from crawler.lab.cluster.judge import RunVerdict, judge
 from crawler.lab.cluster.synthetic_web import WebSpec
 from crawler.lab.commands import synthetic
+from crawler.lab.figures import drawing
 from crawler.lab.progress_line import ProgressLine
 from crawler.lab.refresh import pages_file
 
@@ -91,8 +92,7 @@ def run(args: argparse.Namespace) -> int:
         rows.append(row)
         broken = broken or not verdict.flawless
         print(_line(row), flush=True)
-        for rule, example in verdict.examples.items():
-            print(f"        {rule} x {verdict.found[rule]}, for example {example}")
+        _print_violations(verdict)
     if args.out:
         pages_file.write_rows(args.out, COLUMNS, rows, f"command: {args.command_line}")
     return int(broken)
@@ -101,9 +101,9 @@ def run(args: argparse.Namespace) -> int:
 def _table(args: argparse.Namespace, settings: ClusterSettings) -> int:
     """Make `--seeds` runs for each kind of fault and for all kinds together. Print a row for each set of runs."""
     kinds: dict[str, tuple[str, ...]] = {kind: (kind,) for kind in fault_plan.KINDS}
-    kinds |= {"all but copies": fault_plan.USUAL, "all": fault_plan.KINDS}
+    kinds |= {"all but copies": fault_plan.USUAL, "all": tuple(fault_plan.KINDS)}
     kinds |= {kind: (kind,) for kind in fault_plan.ACTS}
-    kinds["acts and faults"] = fault_plan.ACTS + fault_plan.USUAL
+    kinds["acts and faults"] = (*fault_plan.ACTS, *fault_plan.USUAL)
     rows, broken = [], False
     print(_line(TABLE_COLUMNS, TABLE_WIDTHS))
     for name, faults in kinds.items():
@@ -125,13 +125,15 @@ def _table(args: argparse.Namespace, settings: ClusterSettings) -> int:
         broken = broken or bool(flawed)
         print(_line(row, TABLE_WIDTHS), flush=True)
         for seed, verdict in flawed.items():
-            for rule, example in verdict.examples.items():
-                print(
-                    f"        seed {seed}: {rule} x {verdict.found[rule]}, for example {example}", flush=True
-                )
+            _print_violations(verdict, f"seed {seed}: ")
     if args.out:
         pages_file.write_rows(args.out, TABLE_COLUMNS, rows, f"command: {args.command_line}")
     return int(broken)
+
+
+def _print_violations(verdict: RunVerdict, where: str = "") -> None:
+    for rule, example in verdict.examples.items():
+        print(f"        {where}{rule} x {verdict.found[rule]}, for example {example}", flush=True)
 
 
 def _curve(args: argparse.Namespace) -> int:
@@ -152,8 +154,6 @@ def _curve(args: argparse.Namespace) -> int:
         rows.append(row)
         print(" ".join(_short(getattr(row, name)) for name in names), flush=True)
     if args.out:
-        from crawler.lab.figures import drawing  # needs matplotlib
-
         caption = f"{args.pages} pages and {args.hosts} hosts per process"
         pages_file.write_records(args.out, curves.CurveRow, rows, f"command: {args.command_line}", caption)
         figure = curves.picture(rows, drawing.sheet)

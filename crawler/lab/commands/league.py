@@ -34,8 +34,8 @@ import numpy as np
 from crawler.cli.parsing import OptionParser
 from crawler.clock import SystemClock
 from crawler.errors import UsageError
-from crawler.lab.figures import picture_format
-from crawler.lab.league import histories, living, living_table, scores
+from crawler.lab.figures import drawing
+from crawler.lab.league import histories, living, living_table, pictures, scores
 from crawler.lab.league import world as worlds
 from crawler.lab.league.contenders import LISTENING, POLICIES, judged, make
 from crawler.lab.league.finders import FINDERS, FREE
@@ -87,7 +87,7 @@ def add_arguments(parser: OptionParser) -> None:
     add("--seed", 1, "seed of the zipf ranks and of feeds of unknown size")
     add("--processes", 0, "simulations run at a time (one per core, at most 16)")
     add("--out", Path, "write CSV files and pictures to this folder", metavar="DIR")
-    picture_format.add_arguments(parser)
+    drawing.add_picture_options(parser)
     add("--living", False, "play the living league: new pages are found only by fetching hubs")
     add("--hubs", "", f"kinds of hubs: {', '.join(living.RULES)}, news (all)", metavar="A,B")
     add("--calibration", False, "print how often copies were fresh, by decile of P(fresh), instead of scores")
@@ -280,9 +280,6 @@ def _write(
     rows: list[scores.Row],
     axes: tuple[list[str], list[str], list[float]],
 ) -> None:
-    from crawler.lab.figures import drawing  # needs matplotlib
-    from crawler.lab.league import pictures
-
     comments = (
         f"command: {args.command_line}",
         f"{len(world.sites)} sites, {len(world)} pages, {args.days} days, seed {args.seed}",

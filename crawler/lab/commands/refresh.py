@@ -18,7 +18,7 @@ from crawler.cli.parsing import OptionParser
 from crawler.clock import SystemClock
 from crawler.errors import UsageError
 from crawler.freshness.params import Pages
-from crawler.lab.extras import require
+from crawler.lab.figures import drawing
 from crawler.lab.progress_line import ProgressLine
 from crawler.lab.refresh import pages_file, policies, simulate
 
@@ -72,9 +72,7 @@ def _simulate(args: argparse.Namespace) -> int:
     if not 0.0 < args.time < float("inf") or not 0.0 <= args.delay < DELAY_MAX:
         raise UsageError(f"--time must be above 0, --delay 0 to {DELAY_MAX:g}")
     setting = simulate.ExperimentSetting(
-        bandwidth=_bandwidth(args.bandwidth),
-        horizon=args.time,
-        delay=args.delay,
+        bandwidth=_bandwidth(args.bandwidth), horizon=args.time, delay=args.delay
     )
     if setting.crawls > CRAWLS_MAX or args.seed < 0:
         raise UsageError(f"a run may have at most {CRAWLS_MAX:,} crawls, and --seed must be 0 or more")
@@ -179,18 +177,15 @@ def _plot_rates(path: Path, pages: Pages, best: policies.Optimum, args: argparse
 
     Also draw the line of the pages whose value equals the level.
     """
-    from crawler.lab.figures import drawing as figures  # needs matplotlib
-
-    require("matplotlib")
-    figure, axes = figures.sheet(7.0, 5.2)
+    figure, axes = drawing.sheet(7.0, 5.2)
     every = -(-len(pages) // DRAWN_MAX)
     drawn = slice(None, None, every)
-    figures.rate_map(axes, pages.change_rate[drawn], pages.importance[drawn], best.rates[drawn], best.level)
+    drawing.rate_map(axes, pages.change_rate[drawn], pages.importance[drawn], best.rates[drawn], best.level)
     some = f" (one in {every} drawn)" if every > 1 else ""
     axes.set_title(
         f"Optimal crawl rates of {len(pages):,} pages{some}\n{args.rate:g} crawls per unit of time",
         fontsize=11,
     )
-    figures.save(
+    drawing.save(
         figure, path, args.command_line, "rates by Theorem 1 of Busa-Fekete et al.; x: never crawled"
     )

@@ -30,15 +30,9 @@ def draw_history(
     delta = 1.0 / rng.uniform(2.0, 20.0)
     crawl_rate = delta * 4.0 ** rng.uniform(-1.0, 1.0)
     crawls = np.sort(rng.uniform(0.0, horizon, rng.poisson(crawl_rate * horizon)))
-    silent = _counts(rng, (1.0 - recall) * delta, crawls)
-    true = _counts(rng, recall * delta, crawls)
-    false = _counts(rng, recall * delta * (1.0 - precision) / precision, crawls)
+    rates = (1.0 - recall) * delta, recall * delta, recall * delta * (1.0 - precision) / precision
+    silent, true, false = (rng.poisson(rate * np.diff(crawls)) for rate in rates)
     return delta, np.diff(crawls), true + false, silent + true > 0
-
-
-def _counts(rng: np.random.Generator, rate: float, crawls: np.ndarray) -> np.ndarray:
-    """Draw at random the number of events of a Poisson process in each interval between crawls."""
-    return rng.poisson(rate * np.diff(crawls))
 
 
 def _errors(options: Options, naive: bool) -> tuple[np.ndarray, np.ndarray]:

@@ -74,20 +74,20 @@ class Material:
 
     def rates(self, threads: int, kind: str, policy: str) -> NDArray[np.float64]:
         """Return the miss rates at the sizes 2^0 to 2^25."""
-        key = threads, kind, policy, 1
-        if key not in self._rates:
-            stream = self.stream(threads, kind)
-            found = misses(policy, stream, [1 << bits for bits in BITS], seed=self.seed)
-            self._rates[key] = found.sum(axis=1) / max(1, len(stream))
-        return self._rates[key]
+        return self._simulated(threads, kind, policy, [1 << bits for bits in BITS], 1)[:, 0]
 
     def over_time(self, threads: int, kind: str, policy: str) -> NDArray[np.float64]:
         """Return the miss rates of a cache of 2^18 entries in each of 50 windows of time."""
-        key = threads, kind, policy, TIME_BINS
+        return self._simulated(threads, kind, policy, [1 << TIME_BITS], TIME_BINS)[0]
+
+    def _simulated(
+        self, threads: int, kind: str, policy: str, sizes: list[int], bins: int
+    ) -> NDArray[np.float64]:
+        key = threads, kind, policy, bins
         if key not in self._rates:
             stream = self.stream(threads, kind)
-            found = misses(policy, stream, [1 << TIME_BITS], bins=TIME_BINS, seed=self.seed)[0]
-            widths = [window.stop - window.start for window in stream.windows(TIME_BINS)]
+            widths = [window.stop - window.start for window in stream.windows(bins)]
+            found = misses(policy, stream, sizes, bins=bins, seed=self.seed)
             self._rates[key] = found / np.maximum(widths, 1)
         return self._rates[key]
 

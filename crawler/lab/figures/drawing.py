@@ -27,7 +27,6 @@ from crawler.cli.parsing import OptionParser
 from crawler.clock import SystemClock
 from crawler.errors import UsageError
 from crawler.lab.extras import require
-from crawler.lab.figures import picture_format
 from crawler.lab.progress_line import OnProgress, ProgressLine, silent
 from crawler.lab.refresh import pages_file
 
@@ -80,6 +79,11 @@ _STYLES = {
 LABELS, COLOURS, MARKERS = ({name: style[k] for name, style in _STYLES.items()} for k in range(3))
 
 
+FORMATS = ("png", "pdf")
+# pixels per inch: the default, for screens, and the maximum, which limits the memory
+DPI, DPI_MAX = 130, 1200
+
+
 class Options(msgspec.Struct, frozen=True):
     """The user's options. If `instances` is 0, each figure uses its own number of instances."""
 
@@ -108,9 +112,21 @@ def add_arguments(parser: OptionParser) -> None:
     add("--out", Path("figures"), "folder for the files (./figures)", metavar="DIR")
     add("--seed", 1)
     add("--instances", 0, "number of random problems (the figure's own number)")
-    picture_format.add_arguments(parser)
+    add_picture_options(parser)
     add("--quick", False, "make few, short runs, enough to see the shape")
     add("--pages", Path, "for ncis-8: pages from `crawler lab import` instead of synthetic ones")
+
+
+def add_picture_options(parser: OptionParser) -> None:
+    """Add `--format` and `--dpi`."""
+    parser.option("--format", FORMATS[0], "form of the pictures (png)", choices=FORMATS)
+    parser.option("--dpi", DPI, f"pixels per inch of a PNG ({DPI}; print: 300)", metavar="N", type=_dpi)
+
+
+def _dpi(text: str) -> int:
+    if not text.isascii() or not text.isdigit() or not 10 <= int(text) <= DPI_MAX:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 10 to {DPI_MAX}")
+    return int(text)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -120,25 +136,12 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(f"unknown figure {', '.join(unknown)}; choose from {', '.join(FIGURES)}")
     if args.seed < 0 or args.instances < 0:
         raise UsageError("--seed and --instances must be at least 0")
-    options = Options(args.seed, args.instances, args.quick, args.pages)
-    for name in names:
-        draw(name, options, args.out, args.command_line, args.format, args.dpi)
-    return 0
-
-
-def draw(
-    name: str,
-    options: Options,
-    folder: Path,
-    command: str,
-    form: str,
-    dpi: int,
-) -> None:
-    """Draw one figure. Write the picture to `folder` as NAME.png or NAME.pdf, and the data as NAME.csv."""
     require("matplotlib")
-    module, function = FIGURES[name]
-    options = msgspec.structs.replace(options, report=ProgressLine(name, SystemClock()))
-    write(name, figure(module, function)(options), folder, command, options.seed, form, dpi)
+    for name in names:
+        report = ProgressLine(name, SystemClock())
+        drawing = figure(*FIGURES[name])(Options(args.seed, args.instances, args.quick, args.pages, report))
+        write(name, drawing, args.out, args.command_line, args.seed, args.format, args.dpi)
+    return 0
 
 
 def figure(module: str, function: str) -> Callable[[Options], Drawing]:
@@ -149,13 +152,7 @@ def figure(module: str, function: str) -> Callable[[Options], Drawing]:
 
 
 def write(
-    name: str,
-    drawing: Drawing,
-    folder: Path,
-    command: str,
-    seed: int,
-    form: str = picture_format.FORMATS[0],
-    dpi: int = picture_format.DPI,
+    name: str, drawing: Drawing, folder: Path, command: str, seed: int, form: str = FORMATS[0], dpi: int = DPI
 ) -> None:
     """Write a drawing as NAME.png or NAME.pdf, and its data as NAME.csv; both contain the seed and the command."""
     comments = (f"command: {command}", f"seed: {seed}", f"figure {name}: {drawing.caption}")
@@ -179,13 +176,7 @@ def sheet(width: float, height: float, rows: int = 1, columns: int = 1, **more: 
 
 
 def save(
-    figure: Any,
-    path: Path,
-    command: str,
-    caption: str,
-    seed: int | None = None,
-    *,
-    dpi: int = picture_format.DPI,
+    figure: Any, path: Path, command: str, caption: str, seed: int | None = None, *, dpi: int = DPI
 ) -> None:
     """Write a PNG or PDF, depending on the suffix of `path`, with a caption.
 

@@ -19,7 +19,7 @@ def judged(name: str, world: World, rate: float) -> np.ndarray:
     """Compare the stated probabilities of a policy with the truth; return the sums that `calibration.deciles` needs."""
     policy = Shipped(world, rate, Settings(**SHIPPED[name]), judged=True, born=world.born)
     horizon = world.horizon
-    seen = Calibration(policy, world.changes, world.site, WARMUP * horizon, horizon, world.died)
+    seen = Calibration(policy.fresh, world.changes, world.site, WARMUP * horizon, horizon, world.died)
     play(world, policy, rate, seen)
     return seen.sums
 

@@ -13,24 +13,22 @@ from crawler.change_signals import SOURCES
 from crawler.freshness.learning import Learning
 from crawler.freshness.neighbourhood import clock_of, scale_of
 from crawler.freshness.params import Pages
-from crawler.lab.league.rivals import Ranked
+from crawler.lab.league.rivals import Exploring
 from crawler.lab.league.world import DAY, World
 from crawler.lab.refresh.crawl_value import crawl_values
 
-# share of the fetches that go to the page with the oldest copy; it is the default of the schedule
-EXPLORE = 0.05
 PRECISION_MAX = 0.999999
 PRECISION_LEAST = 0.1  # below this precision, the signals of a page are ignored
 
 
-class Exact(Ranked):
+class Exact(Exploring):
     """NCIS with parameters from `Learning`, or GREEDY for pages without signals. Values are recomputed daily."""
 
     def __init__(self, world: World, rate: float, kind: str = "ncis", neighbourhood: bool = True) -> None:
         super().__init__(world, rate)
         size = len(world)
         self._rate = rate
-        self._where, self._folder = world.site, world.directory
+        self._folder = world.directory
         self._importance = world.importance / world.importance.mean()
         self._kind = kind
         self._learning = Learning(kind, neighbourhood=neighbourhood)
@@ -41,7 +39,6 @@ class Exact(Ranked):
         self._changes, self._watched = np.zeros(size, np.float32), np.zeros(size, np.float32)
         self._signals, self._trust = np.zeros(size), np.zeros(size)
         self._counts = np.zeros(SOURCES)
-        self._credit = 0.0
 
     def note_change(self, page: int, source: str, at: float, now: float) -> None:
         if self.present[page] and at > self.last[page]:
@@ -72,15 +69,6 @@ class Exact(Ranked):
         self._learning.rates.forget(
             int(self._where[page]), float(self._changes[page]), float(self._watched[page])
         )
-
-    def claim_next(self, now: float) -> int:
-        self._credit += EXPLORE
-        if self._credit < 1.0:
-            return super().claim_next(now)
-        self._credit -= 1.0
-        free = self.present & (np.array(self._until) <= now)[self._where]
-        page = int(np.where(free, self.last, np.inf).argmin())
-        return page if free[page] else -1
 
     def _rank(self, now: float) -> None:
         learning = self._learning

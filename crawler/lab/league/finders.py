@@ -1,21 +1,9 @@
-"""The policies of the living league.
+"""The policies of the living league, which `lab/league/README.md`, "The living league" describes.
 
-    round-robin, nutch, stormcrawler   the rules of `rivals.py`, with hubs treated as pages; new URLs go first
-    fifth         a fixed fifth of the fetches goes to hubs, the longest unvisited first; pages are chosen as in proto-0
-    proto-W       GREEDY with rates pooled by site, recomputed daily; the value of a hub is W nu theta tau^2 / 2 higher,
-                  so proto-0 treats a hub as a page
-    exact-W       the crawler's estimators, neighbourhood clock and `freshness/discovery.py` without its schedule; all
-                  values are recomputed daily, and every page may be a hub
-    ncis, ...     the crawler's own frontier; new URLs go first
-    ncis-W        like ncis, but a new page is worth W known pages, if the schedule knows hubs
-    ncis-tenth    like ncis, but new URLs get a tenth of the fetches
-    ncis-free, proto-free   births are announced and no hub is needed: the upper bound
-
-New URLs go first, because a new URL has the value mu/Delta, and hardly any known page of its site exceeds
-this value.
+`proto-free` is `proto-0` with announced births. New URLs go first, because a new URL has the value mu/Delta, and
+hardly any known page of its site exceeds this value.
 """
 
-from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -28,12 +16,11 @@ from crawler.frontier.refresh import Settings
 from crawler.frontier.refresh.page_facts import LINKS_LEAST
 from crawler.lab.league import rivals
 from crawler.lab.league.exact import Exact
-from crawler.lab.league.living import Finder, LivingWorld
+from crawler.lab.league.living import LivingWorld, NewFirst
 from crawler.lab.league.shipped import SHIPPED, Shipped
 from crawler.lab.league.world import DAY, Policy
 from crawler.lab.refresh.crawl_value import crawl_values
 
-EXPLORE = 0.05  # share of a prototype's fetches that go to the node with the oldest copy
 HUB_SHARE = 0.2
 TENTH = 0.1
 WEIGHTS = (0, 1, 3, 10)
@@ -42,45 +29,6 @@ HALF_LIFE = 90 * DAY
 # crawl
 PRIOR_DAYS = 60.0
 FREE = ("ncis-free", "proto-free")
-
-
-class NewFirst:
-    """Adds a first-in first-out queue of new URLs to any policy.
-
-    Up to a given share of the fetches goes to URLs of the queue.
-    """
-
-    def __init__(self, policy: Policy, share: float = 1.0) -> None:
-        self.policy = policy
-        self._share, self._credit = share, 0.0
-        self._new: deque[int] = deque()
-        self.add, self.record_outcome, self.remove = policy.add, policy.record_outcome, policy.remove
-        self.note_change, self.block = policy.note_change, policy.block
-
-    def find(self, node: int, now: float) -> None:
-        self._new.append(node)
-
-    def miss(self, node: int, now: float) -> None:
-        """Do nothing, because `claim_next` has already removed the URL from the queue."""
-
-    def expect(self, hub: int, links: int, now: float) -> None:
-        """Pass the number of links on to the wrapped policy, if that policy uses such numbers."""
-        if expect := getattr(self.policy, "expect", None):
-            expect(hub, links, now)
-
-    def credit(self, hub: int, found: float, now: float) -> None:
-        """Pass the credit on to the wrapped policy if it learns from credits."""
-        if credit := getattr(self.policy, "credit", None):
-            credit(hub, found, now)
-
-    def claim_next(self, now: float) -> int:
-        self._credit = min(self._credit + self._share, 1.0)
-        # a tolerance is needed because the sum of ten tenths, as floats, is less than 1
-        if self._new and self._credit > 1.0 - 1e-9:
-            self._credit -= 1.0
-            return self._new.popleft()
-        node = self.policy.claim_next(now)
-        return self._new.popleft() if node < 0 and self._new else node
 
 
 class Crediting(Shipped):
@@ -94,7 +42,7 @@ class Crediting(Shipped):
             self.schedule.facts.credit_hub(self._number[hub], found, now)
 
 
-class Prototype(rivals.Ranked):
+class Prototype(rivals.Exploring):
     """GREEDY with rates pooled by site, plus D, the value of finding new pages.
 
     Theta is the rate at which a hub shows new pages. The theta of a hub is shrunk towards that of its site,
@@ -104,7 +52,7 @@ class Prototype(rivals.Ranked):
     def __init__(self, world: LivingWorld, rate: float, weight: float) -> None:
         super().__init__(world, rate)
         size = len(world)
-        self._where, self._weight = world.site, weight
+        self._weight = weight
         self._importance = world.importance / world.importance.mean()
         self._nu = float(self._importance[: world.pages].mean())
         self._hubs = np.arange(size) >= world.pages
@@ -115,7 +63,6 @@ class Prototype(rivals.Ranked):
         # for each node, the number of new pages that it has shown, and the seconds watched up to its last
         # fetch
         self._found, self._asked = (np.zeros(size), np.zeros(size))
-        self._explore = 0.0
 
     def record_outcome(self, page: int, now: float, changed: bool) -> None:
         site, elapsed = int(self._where[page]), now - float(self.last[page])
@@ -130,13 +77,6 @@ class Prototype(rivals.Ranked):
 
     def credit(self, hub: int, found: float, now: float) -> None:
         self._found[hub] += found
-
-    def claim_next(self, now: float) -> int:
-        self._explore += EXPLORE
-        if self._explore < 1.0:
-            return super().claim_next(now)
-        self._explore -= 1.0
-        return int(np.where(self.present, self.last, np.inf).argmin())
 
     def _rank(self, now: float) -> None:
         self._rates.renew_crawl()
@@ -158,7 +98,9 @@ class Prototype(rivals.Ranked):
         return np.where(hubs, (found + prior * site[self._where]) / (asked + prior), 0.0)
 
     def values(self, now: float) -> np.ndarray:
-        mean, variation = self._rates.mean[self._where], self._rates.variation[self._where]
+        mean, variation = (
+            np.asarray(column)[self._where] for column in (self._rates.means, self._rates.variations)
+        )
         rates = (1.0 / variation + self._changes) / (1.0 / (variation * mean) + self._watched)
         tau = np.maximum(now - self.last, 0.0)
         own = crawl_values(Pages(self._importance, rates), tau, by="greedy")
@@ -188,14 +130,7 @@ class ExactHubs(Exact):
 
     def record_outcome(self, page: int, now: float, changed: bool) -> None:
         elapsed = now - float(self.last[page])
-        self._discovery.watch(
-            int(self._where[page]),
-            int(self._folder[page]),
-            elapsed,
-            now,
-            bool(self._has_shown[page]),
-            float(self._links[page]),
-        )
+        self._learn(self._discovery.watch, page, elapsed, now)
         self._found[page] = faded(float(self._found[page]), elapsed, DAY)
         self._shown_for[page] = faded(float(self._shown_for[page]), elapsed, DAY) + watched_for(elapsed, DAY)
         super().record_outcome(page, now, changed)
@@ -203,30 +138,20 @@ class ExactHubs(Exact):
     def expect(self, hub: int, links: int, now: float) -> None:
         self._links[hub] = links if links >= LINKS_LEAST else 0
 
+    def _learn(self, learn: Callable[..., None], hub: int, value: float, now: float) -> None:
+        site, folder, has_shown = int(self._where[hub]), int(self._folder[hub]), bool(self._has_shown[hub])
+        learn(site, folder, value, now, has_shown, float(self._links[hub]))
+
     def credit(self, hub: int, found: float, now: float) -> None:
-        self._discovery.credit(
-            int(self._where[hub]),
-            int(self._folder[hub]),
-            found,
-            now,
-            bool(self._has_shown[hub]),
-            float(self._links[hub]),
-        )
+        self._learn(self._discovery.credit, hub, found, now)
         self._found[hub] += found
         self._has_shown[hub] |= found > 0.0
 
     def values(self, now: float) -> np.ndarray:
         tau = np.maximum(now - self.last, 0.0)
-        rows = zip(
-            self._where.tolist(), self._folder.tolist(), self._found.tolist(), self._shown_for.tolist(), tau.tolist(),
-            self._links.tolist(), strict=True,
-        )  # fmt: skip
-        theta = np.array(
-            [
-                self._discovery.theta(site, folder, found, shown_for, elapsed, now, links)
-                for site, folder, found, shown_for, elapsed, links in rows
-            ]
-        )
+        nows = np.full(len(tau), now)
+        facts = (self._where, self._folder, self._found, self._shown_for, tau, nows, self._links)
+        theta = np.array(list(map(self._discovery.theta, *(each.tolist() for each in facts))))
         return super().values(now) + 0.5 * self._nu * theta * tau**2
 
 
@@ -248,37 +173,29 @@ class Fifth(Prototype):
         return int(np.where(self._hubs & self.present, self.last, np.inf).argmin())
 
 
-def _rival(name: str) -> Callable[[LivingWorld, float], Finder]:
-    return lambda world, rate: NewFirst(rivals.RIVALS[name](world, rate))
+def _new_first(policy: Callable[..., Policy], *more: float) -> Callable[[LivingWorld, float], NewFirst]:
+    return lambda world, rate: NewFirst(policy(world, rate, *more))
 
 
-def _prototype(weight: float) -> Callable[[LivingWorld, float], Finder]:
-    return lambda world, rate: NewFirst(Prototype(world, rate, weight))
-
-
-def _exact(weight: float) -> Callable[[LivingWorld, float], Finder]:
-    return lambda world, rate: NewFirst(ExactHubs(world, rate, weight))
-
-
-def _shipped(name: str, share: float = 1.0, **more: Any) -> Callable[[LivingWorld, float], Finder]:
+def _shipped(name: str, share: float = 1.0, **more: Any) -> Callable[[LivingWorld, float], NewFirst]:
     settings = {
         key: value for key, value in (SHIPPED[name] | more).items() if key in Settings.__struct_fields__
     }
 
-    def made(world: LivingWorld, rate: float) -> Finder:
+    def made(world: LivingWorld, rate: float) -> NewFirst:
         return NewFirst(Crediting(world, rate, Settings(**settings)), share)
 
     return made
 
 
-FINDERS: dict[str, Callable[[LivingWorld, float], Finder]] = {
-    **{name: _rival(name) for name in ("round-robin", "nutch", "stormcrawler")},
-    "fifth": lambda world, rate: NewFirst(Fifth(world, rate)),
-    **{f"proto-{weight}": _prototype(weight) for weight in WEIGHTS},
-    **{f"exact-{weight}": _exact(weight) for weight in WEIGHTS},
+FINDERS: dict[str, Callable[[LivingWorld, float], NewFirst]] = {
+    **{name: _new_first(rivals.RIVALS[name]) for name in ("round-robin", "nutch", "stormcrawler")},
+    "fifth": _new_first(Fifth),
+    **{f"proto-{weight}": _new_first(Prototype, weight) for weight in WEIGHTS},
+    **{f"exact-{weight}": _new_first(ExactHubs, weight) for weight in WEIGHTS},
     **{name: _shipped(name) for name in SHIPPED},
     **{f"ncis-{weight}": _shipped("ncis", new_page_weight=float(weight)) for weight in WEIGHTS if weight > 1},
     "ncis-tenth": _shipped("ncis", TENTH),
     "ncis-free": _shipped("ncis"),
-    "proto-free": _prototype(0.0),
+    "proto-free": _new_first(Prototype, 0.0),
 }

@@ -2,21 +2,9 @@
 
     World --grow(rule)--> LivingWorld --play(finder, rate)--> LivingResult
 
-The histories are those of the league, including births. All pages and hubs that exist at the start are
-crawled at time 0. A page born later becomes known when a hub that shows the page is fetched. The first fetch
-of the page counts against the budget. A page that is never found counts as stale. Hubs are made by one of
-these rules:
-
-    dir      each directory has a listing of its live pages; a root lists the directories
-    map      one list of all live pages per site
-    newest   a front page with the 20 newest pages and the directories, and the listings of `dir`
-    news     no history: a simulated news site whose sections each show their 20 newest articles
-
-A hub changes when its list changes. The freshness of hubs is reported, but does not count in the score. The
-score is that of the league: the share of page time in which copies are current, weighted by importance, from
-day 292 on. For pages born from day 292 on, the delay from birth to copy and the share that was never fetched
-are reported. Fetches are spread evenly over the time. Fetches of hubs, first fetches of pages, and refreshes
-share one budget.
+`lab/league/README.md`, "The living league" describes the rules by which hubs are made. A hub changes when its
+list changes. All pages and hubs that exist at the start are crawled at time 0. Fetches of hubs, first fetches of
+pages, and refreshes share one budget, and are spread evenly over the time.
 
 After the first fetch of a URL, the hub that was the first to show the URL gets a credit: 1 if there was a
 page, and 0 if the page was gone. The links in the first copy of a hub earn no credit, because their age is
@@ -25,7 +13,7 @@ unknown.
 
 import math
 from bisect import bisect_right
-from typing import Protocol
+from collections import deque
 
 import msgspec
 import numpy as np
@@ -76,29 +64,32 @@ class LivingWorld(World, frozen=True, kw_only=True):
         return f"LivingWorld({self.arm}: {len(self.sites)} sites, {self.pages} pages, {len(self.hubs)} hubs)"
 
 
-class Finder(Policy, Protocol):
-    """A policy that learns of URLs that were never fetched.
+class NewFirst:
+    """A player of the living league: a policy for known pages, and a first-in first-out queue of new URLs.
 
-    `claim_next` may return such a URL. Then the caller calls `add` if the URL is a page, or `miss` if it is gone.
+    Up to a given share of the fetches goes to URLs of the queue. `claim_next` may return such a URL. Then the
+    caller calls `add` if the URL is a page.
     """
 
+    def __init__(self, policy: Policy, share: float = 1.0) -> None:
+        self.policy = policy
+        self._share, self._credit = share, 0.0
+        self._new: deque[int] = deque()
+        self.add, self.record_outcome, self.remove = policy.add, policy.record_outcome, policy.remove
+        self.expect, self.credit = policy.expect, policy.credit
+
     def find(self, node: int, now: float) -> None:
-        """Record that the URL of a page has become known."""
+        """Record that the URL of a page has become known at `now`."""
+        self._new.append(node)
 
-    def miss(self, node: int, now: float) -> None:
-        """Record that a URL from `claim_next`, which was never fetched before, is gone."""
-
-    def expect(self, hub: int, links: int, now: float) -> None:
-        """Record that the first copy of a hub showed `links` nodes that no hub had shown before.
-
-        For a list of a whole site, `links` includes `SITE_LIST_LINKS`, as in a crawl.
-        """
-
-    def credit(self, hub: int, found: float, now: float) -> None:
-        """Record the first fetch of a URL that the hub was the first to show.
-
-        `found` is 1 if the URL was a page, and 0 if it was gone.
-        """
+    def claim_next(self, now: float) -> int:
+        self._credit = min(self._credit + self._share, 1.0)
+        # a tolerance is needed because the sum of ten tenths, as floats, is less than 1
+        if self._new and self._credit > 1.0 - 1e-9:
+            self._credit -= 1.0
+            return self._new.popleft()
+        node = self.policy.claim_next(now)
+        return self._new.popleft() if node < 0 and self._new else node
 
 
 class LivingResult(GameResult, frozen=True):
@@ -259,7 +250,7 @@ def news(seed: int) -> LivingWorld:
 # -- playing
 
 
-def _expect_first(world: LivingWorld, policy: Finder) -> None:
+def _expect_first(world: LivingWorld, policy: NewFirst) -> None:
     """Tell the policy, for each hub that exists at the start, the number of its nodes that no earlier hub shows.
 
     The hubs are taken in the order in which a crawl fetches them, with the root of a site first. This is the
@@ -276,7 +267,7 @@ def _expect_first(world: LivingWorld, policy: Finder) -> None:
         found |= links
 
 
-def play(world: LivingWorld, policy: Finder, rate: float, *, told: bool = False) -> LivingResult:
+def play(world: LivingWorld, policy: NewFirst, rate: float, *, told: bool = False) -> LivingResult:
     """Let the policy spend `rate` fetches per second. If `told`, births are announced and hubs are not fetched."""
     game = _Game(world, policy, told=told)
     game.begin()
@@ -294,7 +285,7 @@ def play(world: LivingWorld, policy: Finder, rate: float, *, told: bool = False)
 class _Game:
     """The state of a game: the nodes that the policy knows, their copies, and the counts for the result."""
 
-    def __init__(self, world: LivingWorld, policy: Finder, *, told: bool) -> None:
+    def __init__(self, world: LivingWorld, policy: NewFirst, *, told: bool) -> None:
         self._world, self._policy, self._told = world, policy, told
         size = self._size = len(world)
         self._warm = WARMUP * world.horizon
@@ -348,9 +339,7 @@ class _Game:
             self._show(node, is_new, now)
 
     def _fetch_new(self, node: int, is_gone: bool, now: float) -> None:
-        if is_gone:
-            self._policy.miss(node, now)
-        else:
+        if not is_gone:
             self._copies.keep(node, now)
             self._policy.add(node, now)
             if self._born[node] >= self._warm and not self._world.is_hub(node):

@@ -1,18 +1,8 @@
 """The rules of other crawlers, and two reference policies, as policies of the league.
 
-    round-robin    the page fetched longest ago
-    believe        signalled pages first, by their last fetch; otherwise round robin
-    nutch          Apache Nutch, AdaptiveFetchSchedule, with its defaults
-    stormcrawler   Apache StormCrawler, AdaptiveScheduler, with its defaults
-    heritrix       Heritrix 1, WaitEvaluator of the adaptive revisit frontier, with its defaults
-    cho            Cho and Garcia-Molina: their estimate of the rate (TOIT 2003, section 5.3),
-                   and the optimal visit rates for it
-    oracle         GREEDY with each page's true long-run rate
-    clairvoyant    knows all changes: fetches the stale page whose copy will last longest
-
-After each fetch, a rule decides when the page is due again. If no page is due, the page that will be due next
-is fetched, so all policies spend the same budget. Only `believe` reads signals. `oracle` and `clairvoyant`
-have information that no crawler can have. These two policies serve as references.
+`lab/league/README.md`, "Players" lists the policies and the sources of their rules. After each fetch, a rule
+decides when the page is due again. If no page is due, the page that will be due next is fetched, so all policies
+spend the same budget. Only `believe` reads signals.
 """
 
 import heapq
@@ -22,7 +12,7 @@ from collections.abc import Callable
 import numpy as np
 
 from crawler.freshness.params import Pages
-from crawler.lab.league.world import DAY, Policy, World, WorldPages
+from crawler.lab.league.world import DAY, Policy, World
 from crawler.lab.refresh.crawl_value import crawl_values
 from crawler.lab.refresh.policies import deterministic_optimum
 
@@ -30,31 +20,10 @@ MINUTE = 60.0
 NEVER = float("inf")
 
 
-class Silent:
-    """A policy that ignores signals. If the game blocks sites, each site must have its own queue (`_apart`)."""
-
-    def __init__(self, world: WorldPages, rate: float) -> None:
-        self._site = world.site.tolist()
-        self._apart = world.gap(rate) > 0.0
-        self._until = [0.0] * len(world.sites)
-
-    def note_change(self, page: int, source: str, at: float, now: float) -> None:
-        pass
-
-    def remove(self, page: int, now: float) -> None:
-        pass
-
-    def block(self, site: int, until: float) -> None:
-        self._until[site] = until
-
-    def _free(self, page: int, now: float) -> bool:
-        return self._until[self._site[page]] <= now
-
-
-class DueFirst(Silent):
+class DueFirst(Policy):
     """Takes the page with the earliest due time, even if this time has not come yet.
 
-    A rule decides when a page is due again.
+    A rule decides when a page is due again. If the game blocks sites, each site has its own queue.
     """
 
     def __init__(self, world: World, rate: float) -> None:
@@ -137,7 +106,17 @@ class Believe(DueFirst):
         self._last[page] = NEVER
 
 
-class Nutch(DueFirst):
+class Adaptive(DueFirst):
+    """Has an interval for each page, which a subclass shortens after a change and lengthens without one."""
+
+    FIRST = DAY  # the first interval of a page
+
+    def __init__(self, world: World, rate: float) -> None:
+        super().__init__(world, rate)
+        self._interval = [self.FIRST] * len(world)
+
+
+class Nutch(Adaptive):
     """The schedule of Nutch 1.x: `AdaptiveFetchSchedule.setFetchSchedule` with the defaults of nutch-default.xml.
 
     If the page is unmodified, the interval is multiplied by 1.4. If it is modified, the interval is
@@ -150,7 +129,6 @@ class Nutch(DueFirst):
 
     def __init__(self, world: World, rate: float) -> None:
         super().__init__(world, rate)
-        self._interval = [self.FIRST] * len(world)
         self._modified = [0.0] * len(world)
 
     def due(self, page: int, now: float, changed: bool | None) -> float:
@@ -166,19 +144,15 @@ class Nutch(DueFirst):
         return now - self.SYNC * delta + interval
 
 
-class StormCrawler(DueFirst):
+class StormCrawler(Adaptive):
     """The schedule of StormCrawler: `AdaptiveScheduler.schedule` with its default settings.
 
     After a change, the new interval is the mean of the interval and the minimum. Without a change, the
     interval is multiplied by 1.5, up to two weeks. The first interval is a day, the minimum an hour.
     """
 
-    FIRST, LEAST, MOST = 1440 * MINUTE, 60 * MINUTE, 20160 * MINUTE
+    LEAST, MOST = 60 * MINUTE, 20160 * MINUTE
     INCREASE, DECREASE = 0.5, 0.5
-
-    def __init__(self, world: World, rate: float) -> None:
-        super().__init__(world, rate)
-        self._interval = [self.FIRST] * len(world)
 
     def due(self, page: int, now: float, changed: bool | None) -> float:
         interval = self._interval[page]
@@ -190,23 +164,19 @@ class StormCrawler(DueFirst):
         return now + interval
 
 
-class Heritrix(DueFirst):
+class Heritrix(Adaptive):
     """Heritrix 1.x, `WaitEvaluator`, which divides or multiplies the wait by 1.5.
 
     The first wait is a day; waits are between an hour and four weeks.
     """
 
-    FIRST, LEAST, MOST, FACTOR = DAY, 3600.0, 28 * DAY, 1.5
-
-    def __init__(self, world: World, rate: float) -> None:
-        super().__init__(world, rate)
-        self._wait = [self.FIRST] * len(world)
+    LEAST, MOST, FACTOR = 3600.0, 28 * DAY, 1.5
 
     def due(self, page: int, now: float, changed: bool | None) -> float:
         if changed is not None:
-            wait = self._wait[page] / self.FACTOR if changed else self._wait[page] * self.FACTOR
-            self._wait[page] = min(max(wait, self.LEAST), self.MOST)
-        return now + self._wait[page]
+            wait = self._interval[page] * (1.0 / self.FACTOR if changed else self.FACTOR)
+            self._interval[page] = min(max(wait, self.LEAST), self.MOST)
+        return now + self._interval[page]
 
 
 def estimated_rate(visits: int, unchanged: int, watched: float) -> float:
@@ -290,7 +260,7 @@ class Cho(DueFirst):
             self._put(page, self._last[page] + float(self._interval[page]))
 
 
-class Ranked(Silent):
+class Ranked(Policy):
     """Takes pages in the order of their values, which are computed once a day."""
 
     def __init__(self, world: World, rate: float) -> None:
@@ -318,21 +288,34 @@ class Ranked(Silent):
         if now >= self._day + DAY:
             self._day = now // DAY * DAY
             self._rank(now)
-        passed = []
-        found = -1
-        while self._order and found < 0:
-            page = self._order.pop()
-            if self._free(page, now):
-                found = page
-            else:
-                passed.append(page)
-        self._order.extend(reversed(passed))
-        return found
+        for place in reversed(range(len(self._order))):
+            if self._free(self._order[place], now):
+                return self._order.pop(place)
+        return -1
 
     def _rank(self, now: float) -> None:
         values = np.where(self.present, self.values(now), 0.0)
         order = np.argsort(values, kind="stable")
         self._order = order[values[order] > 0.0].tolist()
+
+
+class Exploring(Ranked):
+    """Spends the share `EXPLORE` of its fetches on the page with the oldest copy."""
+
+    EXPLORE = 0.05  # the default of the schedule
+
+    def __init__(self, world: World, rate: float) -> None:
+        super().__init__(world, rate)
+        self._where, self._explore = world.site, 0.0
+
+    def claim_next(self, now: float) -> int:
+        self._explore += self.EXPLORE
+        if self._explore < 1.0:
+            return super().claim_next(now)
+        self._explore -= 1.0
+        free = self.present & (np.array(self._until) <= now)[self._where]
+        page = int(np.where(free, self.last, np.inf).argmin())
+        return page if free[page] else -1
 
 
 class Oracle(Ranked):
@@ -348,7 +331,7 @@ class Oracle(Ranked):
         return crawl_values(self._pages, np.maximum(now - self.last, 0.0), by="greedy")
 
 
-class Clairvoyant(Silent):
+class Clairvoyant(Policy):
     """Takes the stale page whose new copy will be current for the longest time, weighted by importance.
 
     If no page is stale, it takes none.
@@ -365,9 +348,6 @@ class Clairvoyant(Silent):
         self._seen = [0] * len(world)
         self._coming = sorted((at, page) for page, times in enumerate(world.changes) for at in times)
         self._happened = 0
-
-    def add(self, page: int, now: float) -> None:
-        pass
 
     def record_outcome(self, page: int, now: float, changed: bool) -> None:
         self._stale[page] = False

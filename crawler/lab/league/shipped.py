@@ -16,7 +16,7 @@ from crawler.freshness.recalibration import Recalibration
 from crawler.frontier.refresh import RefreshOutcome, Schedule, Settings
 from crawler.frontier.refresh.expectation import corrected, learn
 from crawler.frontier.refresh.settings import PageView
-from crawler.lab.league.world import WorldPages
+from crawler.lab.league.world import Policy, WorldPages
 
 # Maps a name in the league to the settings that differ from the defaults.
 SHIPPED: dict[str, dict[str, Any]] = {
@@ -32,7 +32,7 @@ SHIPPED: dict[str, dict[str, Any]] = {
 DEAF = {"uniform", "interval"}
 
 
-class Shipped:
+class Shipped(Policy):
     """Runs a `Schedule`. The page numbers of the world serve as fingerprints.
 
     Args:
@@ -50,6 +50,7 @@ class Shipped:
         judged: bool = False,
         born: np.ndarray | None = None,
     ) -> None:
+        super().__init__(world, rate)
         self.schedule = Schedule(settings)
         self.schedule.pace.rate = rate
         self._judged = judged
@@ -58,7 +59,7 @@ class Shipped:
         self._asked: dict[int, PageView] = {}
         self._recalibration = Recalibration()
         size = len(world)
-        self._site, self._directory = world.site.tolist(), world.directory.tolist()
+        self._directory = world.directory.tolist()
         self._importance = (world.importance / world.importance.mean()).tolist()
         self._sources = [source_number(source or "sitemap") for source in world.sources]
         self._number = [-1] * size  # the number of each page in the schedule; -1: the page is not in it
@@ -79,7 +80,6 @@ class Shipped:
             self.schedule.signals.note_change(self._number[page], now, self._sources[self._site[page]])
 
     def peek(self, now: float) -> None:
-        """Let the schedule look for its next page without taking it, as a crawl does after every event."""
         self.schedule.peek(now)
 
     def claim_next(self, now: float) -> int:

@@ -1,32 +1,12 @@
 """The world of the refresh league: real pages that change, and a crawl with a budget.
 
-    histories --build--> World --play(policy, rate)--> Outcome: how long each page was current
+    histories --build--> World --play(policy, rate)--> GameResult: how long each page was current
 
-The last 1461 days of each site are shifted to a common start. A site shows 100 pages, those with the smallest
-hashes. Pages that exist at the start are crawled at time 0. A new page is found and fetched at its birth,
-outside the budget. A deleted page no longer counts in the score, but stays in the policy's queue until a
-fetch finds that it is gone. Fetches are spread evenly over the time. Signals are read at the end of each day
-and cost no fetches. If a page has several signals in a day, only the signal with the latest date is read.
-Budgets are multiples of the rate of all changes. Several changes of a page in a day count as one.
-
-Arms vary the signals, the changes that count, the importance or the politeness:
-
-    none        no signals
-    honest      a lastmod that is the time of the change
-    lying       a lastmod set on every page of the site at every publication
-    feed        signals of changes of more than 10 lines (and of 35 % of the changes of unknown size)
-    directory   any change in the page's directory
-    mixed       each site is one of honest, lying, feed, directory or none
-    minor       edits of at most 2 lines do not count; no signals
-    zipf        importance 1/(rank + 10), random ranks; no signals
-    polite      the request rate of a site is at most 1.5 times the mean over sites; no signals
-
-The score is the share of page time in which copies are current, weighted by importance, from day 292 on. The
-first fifth of the time does not count, because all copies are fresh at the start.
+`lab/league/README.md`, "Rules" describes the rules and the arms. The first fifth of the time does not count in
+the score, because all copies are fresh at the start.
 """
 
 from collections.abc import Sequence
-from typing import Protocol
 from zlib import crc32
 
 import msgspec
@@ -114,12 +94,17 @@ class World(WorldPages, frozen=True, kw_only=True):
         return f"World({self.arm}: {len(self.sites)} sites, {len(self)} pages, {changes} changes)"
 
 
-class Policy(Protocol):
-    """A player of the league, which decides which page is fetched next.
+class Policy:
+    """A player of the league, which decides which page is fetched next. By default, it ignores all news but blocks.
 
     `claim_next` may return -1 to skip a fetch, and must not return a page of a blocked site.
     After `claim_next`, the caller calls `record_outcome`, or `remove` if the page was gone.
     """
+
+    def __init__(self, world: WorldPages, rate: float) -> None:
+        self._site = world.site.tolist()
+        self._apart = world.gap(rate) > 0.0  # the game blocks sites
+        self._until = [0.0] * len(world.sites)
 
     def add(self, page: int, now: float) -> None:
         """Add a page that was found and fetched at `now`."""
@@ -127,8 +112,24 @@ class Policy(Protocol):
     def note_change(self, page: int, source: str, at: float, now: float) -> None:
         """Record that `source` signals a change of the page at `at`."""
 
+    def expect(self, hub: int, links: int, now: float) -> None:
+        """Record that the first copy of a hub showed `links` nodes that no hub had shown before.
+
+        For a list of a whole site, `links` includes `SITE_LIST_LINKS`, as in a crawl.
+        """
+
+    def credit(self, hub: int, found: float, now: float) -> None:
+        """Record the first fetch of a URL that the hub was the first to show.
+
+        `found` is 1 if the URL was a page, and 0 if it was gone.
+        """
+
+    def peek(self, now: float) -> None:
+        """Look for the next page without taking it, as a crawl does after every event."""
+
     def claim_next(self, now: float) -> int:
         """Return the page to fetch now, or -1."""
+        raise NotImplementedError
 
     def record_outcome(self, page: int, now: float, changed: bool) -> None:
         """Record the fetch of the page from `claim_next`.
@@ -141,6 +142,10 @@ class Policy(Protocol):
 
     def block(self, site: int, until: float) -> None:
         """Take no page of the site before `until`."""
+        self._until[site] = until
+
+    def _free(self, page: int, now: float) -> bool:
+        return self._until[self._site[page]] <= now
 
 
 class GameResult(msgspec.Struct, frozen=True):
@@ -326,22 +331,18 @@ def play(world: World, policy: Policy, rate: float, calibration: Calibration | N
     Events of the same instant are processed in this order: births, the reading of
     signals, the fetch.
     """
-    size, horizon, warm = len(world), world.horizon, WARMUP * world.horizon
+    horizon, warm = world.horizon, WARMUP * world.horizon
     copies = Copies(world.changes, warm, np.minimum(world.died, horizon).tolist())
     copies.last = world.born.tolist()
-    births = sorted((at, page) for page, at in enumerate(world.born.tolist()))
-    nobody = (float("inf"), -1)
-    born, day, gap = 0, 0, world.gap(rate)
+    coming = sorted(((at, page) for page, at in enumerate(world.born.tolist())), reverse=True)
+    day, gap = 0, world.gap(rate)
     sites = world.site.tolist()
     fetches = changed = gone = idle = 0
-
-    coming = births[0] if births else nobody
     for tick in range(int(rate * horizon)):
         now = (tick + 0.5) / rate
-        while coming[0] <= now:
-            policy.add(coming[1], coming[0])
-            born += 1
-            coming = births[born] if born < size else nobody
+        while coming and coming[-1][0] <= now:
+            at, page = coming.pop()
+            policy.add(page, at)
         while (day + 1) * DAY <= now:
             heard = world.signals[day]
             day += 1

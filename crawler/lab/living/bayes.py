@@ -21,7 +21,7 @@ each host.
 import numpy as np
 from scipy.special import gammaincinv, ndtri
 
-from crawler.lab.league.rivals import Silent
+from crawler.lab.league.world import Policy
 from crawler.lab.living.worlds import DrawnWorld, WorldSpec
 
 GRID = 48  # quantiles of the prior
@@ -35,7 +35,7 @@ def can_play(spec: WorldSpec) -> bool:
     return independent and spec.signals == "none" and not (spec.polite or spec.rest or spec.latency)
 
 
-class Bayes(Silent):
+class Bayes(Policy):
     """Fetches the page with the greatest expected value, given the true prior of the rates.
 
     `gamma` replaces the prior by a Gamma distribution with the same mean.

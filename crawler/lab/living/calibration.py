@@ -4,8 +4,7 @@ At instants spread over a run, an even sample of pages is drawn. For each page, 
 probability that its copy is current. `said` is the schedule's own estimate. `told` is the estimate that users
 see, which `freshness/recalibration.py` corrects. The world knows whether each copy was current.
 
-The method `fresh(page, now)` of a policy, such as `Shipped`, returns both estimates as (said, told). Both
-`said` and `told` are nan for an unknown page.
+A policy such as `Shipped` returns both estimates as (said, told); both are nan for an unknown page.
 
 Even a perfectly calibrated policy shows errors, because a sample is finite and the pages of a site change
 together. `chance` estimates the errors of a perfectly calibrated policy with a bootstrap over sites.
@@ -16,8 +15,7 @@ of Economics and Statistics 2008): the wild cluster bootstrap.
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
-from typing import Protocol
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 import numpy as np
@@ -29,13 +27,6 @@ KINDS = ("said", "told")
 LEAST_SHARE = 0.01  # the search for the worst decile ignores deciles with less than this share of the copies
 AIM = 0.03  # the error of a decile that the project accepts
 DRAWINGS = 2000  # drawings of the bootstrap
-
-
-class Stating(Protocol):
-    """A policy that states the probability that a copy is current."""
-
-    def fresh(self, page: int, now: float) -> tuple[float, float]:
-        """Return two estimates of P[the copy is current]: the schedule's own estimate, and the estimate for users."""
 
 
 class Decile(msgspec.Struct, frozen=True):
@@ -61,6 +52,7 @@ class Calibration:
     """Samples the probabilities that a policy states during a run, and keeps sums by site and decile.
 
     Args:
+        fresh: returns both estimates for a page and an instant.
         changes: the sorted change times of each page.
         site: the number of each page's site.
         begin, end: the samples are spread evenly between these instants.
@@ -69,14 +61,14 @@ class Calibration:
 
     def __init__(
         self,
-        policy: Stating,
+        fresh: Callable[[int, float], tuple[float, float]],
         changes: Sequence[Sequence[float]],
         site: np.ndarray,
         begin: float,
         end: float,
         died: np.ndarray | None = None,
     ) -> None:
-        self._policy, self._changes, self._died = policy, changes, died
+        self._fresh, self._changes, self._died = fresh, changes, died
         self._site = site.tolist()
         self._next, self._step = begin, (end - begin) / LOOKS
         # for each site, kind and decile: the numbers of copies and of current copies, and the sum of stated probabilities
@@ -91,7 +83,7 @@ class Calibration:
             return
         self._next += self._step
         for page in range(0, len(self._changes), max(1, len(self._changes) // SAMPLE)):
-            stated = self._policy.fresh(page, now)
+            stated = self._fresh(page, now)
             if not stated[0] >= 0.0 or self._died is not None and now >= self._died[page]:
                 continue
             current = bisect_right(self._changes[page], now, seen[page]) == seen[page]

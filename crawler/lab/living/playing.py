@@ -25,14 +25,7 @@ from crawler.lab.living.worlds import DrawnWorld
 
 UNIFORM, TRUE = "round-robin", "true"
 BAYES, BAYES_GAMMA = "bayes", "bayes-gamma"
-PLAYERS = (
-    UNIFORM,
-    *(name for name in rivals.RIVALS if name in ("nutch", "stormcrawler")),
-    *SHIPPED,
-    TRUE,
-    BAYES,
-    BAYES_GAMMA,
-)
+PLAYERS = (UNIFORM, "nutch", "stormcrawler", *SHIPPED, TRUE, BAYES, BAYES_GAMMA)
 STATING = (*SHIPPED, TRUE)  # the policies that state how likely a copy is current
 # the counted time is divided into this many equal parts, and the hosts' shares are computed in each
 SPANS = 20
@@ -43,16 +36,8 @@ class TrueRates(Shipped):
 
     def __init__(self, world: DrawnWorld, rate: float, *, judged: bool = False) -> None:
         super().__init__(world, rate, Settings(neighbourhood=False, pooling=False), judged=judged)
-        self._truth = [
-            PageParameters(*row)
-            for row in zip(
-                self._importance,
-                world.rates.tolist(),
-                world.recall.tolist(),
-                world.false_rate.tolist(),
-                strict=True,
-            )
-        ]
+        others = (each.tolist() for each in (world.rates, world.recall, world.false_rate))
+        self._truth = list(map(PageParameters, self._importance, *others))
 
     def add(self, page: int, now: float) -> None:
         super().add(page, now)
@@ -107,8 +92,7 @@ def play(world: DrawnWorld, policy: Policy, calibration: Calibration | None = No
         """Let the host of an answer rest, and let the policy look for the next page, as a crawl does."""
         if spec.rest:
             policy.block(sites[page], now + spec.rest / rate)
-            if look := getattr(policy, "peek", None):
-                look(now)
+            policy.peek(now)
 
     for tick in range(total):
         now = (tick + 0.5) / rate
@@ -187,6 +171,6 @@ def judged(name: str, world: DrawnWorld) -> np.ndarray:
     policy = make(name, world, judged=True)
     assert isinstance(policy, Shipped)
     horizon = world.horizon
-    seen = Calibration(policy, world.changes, world.site, world.spec.warm_up * horizon, horizon)
+    seen = Calibration(policy.fresh, world.changes, world.site, world.spec.warm_up * horizon, horizon)
     play(world, policy, seen)
     return seen.sums

@@ -85,21 +85,29 @@ def walk(
 ) -> list[int]:
     """Return the pages in the order in which a crawl fetches them.
 
-    `weights` is the path of the file of weights for the order `words`.
-
     `name` is an order of the crawler, "oracle" (the quality itself) or "pagerank" (PageRank of the whole
-    graph). `rate` is in pages per second; 0 means no limit.
+    graph). `weights` is the path of the file of weights for the order `words`. `rate` is in pages per second; 0
+    means no limit.
     """
-    return _Walk(graph, planted, name, rate, seed, weights).run()
+    order = _order(name, graph, planted, weights)
+    config = _config("depth" if name in ("oracle", "pagerank") else name, rate)
+    return _Walk(graph, planted, order, config, seed).run()
+
+
+def _config(name: str, rate: float) -> Config:
+    return convert({
+        "order": {"name": name},
+        "crawl": {"rate": rate, "concurrency": 50, "scope": "any", "pages_per_host": -1, "depth": 1000},
+        "politeness": {"delay": DELAY, "delay_factor": 0.0, "address_delay_share": 0.0},
+        "robots": {"policy": "ignore"},
+    })  # fmt: skip
 
 
 class _Walk:
     def __init__(
-        self, graph: LinkGraph, planted: Planted, name: str, rate: float, seed: int, weights: str
+        self, graph: LinkGraph, planted: Planted, order: Ranking | None, config: Config, seed: int
     ) -> None:
         self._graph, self._said = graph, planted.said
-        known = name in ("oracle", "pagerank")
-        config = self._config("depth" if known else name, rate)
         self._clock = VirtualClock(1_000_000.0)
         self._store = MemoryStore()
         self._frontier = Frontier(
@@ -111,30 +119,10 @@ class _Walk:
             concurrency=config.crawl.concurrency,
             rng=random.Random(seed),
         )
-        order = _order(name, graph, planted, weights)
-        self._ordering = None
-        if order is not None:
-            self._ordering = LinkScoring(order, config.order, BITS, self._improve)
+        self._ordering = LinkScoring(order, config.order, BITS, self._improve) if order else None
         self._seen: set[int] = set()
         self._ending: list[tuple[float, int, FetchTask]] = []
         self._pages: list[int] = []
-
-    @staticmethod
-    def _config(name: str, rate: float) -> Config:
-        return convert(
-            {
-                "order": {"name": name},
-                "crawl": {
-                    "rate": rate,
-                    "concurrency": 50,
-                    "scope": "any",
-                    "pages_per_host": -1,
-                    "depth": 1000,
-                },
-                "politeness": {"delay": DELAY, "delay_factor": 0.0, "address_delay_share": 0.0},
-                "robots": {"policy": "ignore"},
-            }
-        )
 
     def run(self) -> list[int]:
         """Crawl to the end and return the pages in the order of their fetches."""

@@ -1,3 +1,5 @@
+# mypy: disable-error-code=valid-type
+# cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False
 """Computes crawl values, intervals, fresh times and thresholds of many pages (`Pages`).
 
 A crawl value is selected by its name:
@@ -9,24 +11,24 @@ A crawl value is selected by its name:
     approx-J  the first J terms of V (both sums truncated), a value below V
     cis+      cis for pages with precision > 0.7 and recall > 0.6, greedy for the other pages
 
-`freshness/value_kernel.py`, which is compiled, contains the formulas, their theory and their limits. The
-functions of the compiled module do not check their arguments, so this module checks them. Elapsed times and
-numbers of signals must be from 0 to infinity, and levels must not be nan; other arguments raise ValueError.
+`freshness/value_kernel.py` contains the formulas, their theory and their limits, and does not check its
+arguments. Elapsed times and numbers of signals must be from 0 to infinity, and levels must not be nan; for other
+arguments, the functions of this module raise ValueError. The file is Cython in pure-Python mode (see
+`freshness/value_kernel.py`).
 """
 
 import math
 
+import cython
 import numpy as np
 
 from crawler.freshness.params import PageParameters, Pages
-from crawler.freshness.value_kernel import ALL_TERMS, CUT_TERMS_MAX, KINDS, Parameters
-from crawler.lab.refresh.value_columns import (
-    Columns,
-    fill_fresh_times,
-    fill_intervals,
-    fill_thresholds,
-    fill_values,
-)
+from crawler.freshness.value_kernel import ALL_TERMS, CUT_TERMS_MAX, KINDS
+
+if cython.compiled:
+    from cython.cimports.crawler.freshness.value_kernel import Parameters
+else:
+    from crawler.freshness.value_kernel import Parameters
 
 
 def kind_of(name: str) -> tuple[int, int]:
@@ -42,9 +44,11 @@ def kind_of(name: str) -> tuple[int, int]:
 
 def parameters_of(page: PageParameters, *, by: str = "ncis") -> Parameters:
     """Return the page's parameters as an object of the compiled kernel."""
+    kind, terms = kind_of(by)
     parameters = Parameters()
     parameters.assign(
-        *kind_of(by),
+        kind,
+        terms,
         page.importance,
         page.change_rate,
         page.silent_rate,
@@ -55,10 +59,46 @@ def parameters_of(page: PageParameters, *, by: str = "ncis") -> Parameters:
     return parameters
 
 
-def _level(level: float) -> float:
-    if math.isnan(level):
-        raise ValueError("level is nan: it must be a number")
-    return float(level)
+@cython.cclass
+class Columns:
+    """The columns of `pages`, and the kind of crawl value to compute."""
+
+    count: cython.Py_ssize_t
+    kind: cython.Py_ssize_t
+    terms: cython.Py_ssize_t
+    importance: cython.const[cython.double][::1]
+    change_rate: cython.const[cython.double][::1]
+    silent_rate: cython.const[cython.double][::1]
+    signal_rate: cython.const[cython.double][::1]
+    false_rate: cython.const[cython.double][::1]
+    signal_weight: cython.const[cython.double][::1]
+    _page: Parameters
+
+    def __init__(self, pages: Pages, by: str) -> None:
+        self.count = len(pages)
+        self.kind, self.terms = kind_of(by)
+        self.importance = pages.importance
+        self.change_rate = pages.change_rate
+        self.silent_rate = pages.silent_rate
+        self.signal_rate = pages.signal_rate
+        self.false_rate = pages.false_rate
+        self.signal_weight = pages.signal_weight
+        self._page = Parameters()
+
+    @cython.cfunc
+    def page(self, i: cython.Py_ssize_t) -> Parameters:
+        """Return the parameters of page `i`. The next call overwrites the returned object."""
+        self._page.assign(
+            self.kind,
+            self.terms,
+            self.importance[i],
+            self.change_rate[i],
+            self.silent_rate[i],
+            self.signal_rate[i],
+            self.false_rate[i],
+            self.signal_weight[i],
+        )
+        return self._page
 
 
 def _column(name: str, values: np.ndarray | float, size: int) -> np.ndarray:
@@ -75,18 +115,17 @@ def _column(name: str, values: np.ndarray | float, size: int) -> np.ndarray:
 
 
 def crawl_values(
-    pages: Pages,
-    elapsed: np.ndarray | float,
-    signals: np.ndarray | float = 0,
-    *,
-    by: str = "ncis",
+    pages: Pages, elapsed: np.ndarray | float, signals: np.ndarray | float = 0, *, by: str = "ncis"
 ) -> np.ndarray:
     """Return the values of all pages, (m,), from `elapsed` (m,) and `signals` (m,)."""
-    size = len(pages)
-    out = np.empty(size)
-    times, heard = _column("elapsed", elapsed, size), _column("signals", signals, size)
-    fill_values(Columns(*kind_of(by), pages), times, heard, out)
-    return out
+    columns: Columns = Columns(pages, by)
+    times: cython.const[cython.double][::1] = _column("elapsed", elapsed, columns.count)
+    heard: cython.const[cython.double][::1] = _column("signals", signals, columns.count)
+    out: cython.double[::1] = np.empty(columns.count)
+    i: cython.Py_ssize_t
+    for i in range(columns.count):
+        out[i] = columns.page(i).value(times[i], heard[i])
+    return np.asarray(out)
 
 
 def thresholds(
@@ -98,21 +137,34 @@ def thresholds(
     tolerance: float = 1e-14,
 ) -> np.ndarray:
     """Return the `threshold` of each page, (m,). `guesses` are thresholds at a nearby level, or 0 if unknown."""
-    out = np.empty(len(pages))
-    near = _column("guesses", guesses, len(pages))
-    fill_thresholds(Columns(*kind_of(by), pages), _level(level), near, tolerance, out)
-    return out
+    if math.isnan(level):
+        raise ValueError("level is nan: it must be a number")
+    columns: Columns = Columns(pages, by)
+    near: cython.const[cython.double][::1] = _column("guesses", guesses, columns.count)
+    out: cython.double[::1] = np.empty(columns.count)
+    i: cython.Py_ssize_t
+    for i in range(columns.count):
+        out[i] = columns.page(i).threshold(level, near[i], tolerance)
+    return np.asarray(out)
 
 
 def expected_intervals(pages: Pages, at: np.ndarray) -> np.ndarray:
     """Return psi of each page at its threshold, (m,)."""
-    out = np.empty(len(pages))
-    fill_intervals(Columns(*kind_of("ncis"), pages), _column("thresholds", at, len(pages)), out)
-    return out
+    columns: Columns = Columns(pages, "ncis")
+    reached: cython.const[cython.double][::1] = _column("thresholds", at, columns.count)
+    out: cython.double[::1] = np.empty(columns.count)
+    i: cython.Py_ssize_t
+    for i in range(columns.count):
+        out[i] = columns.page(i).interval(reached[i])
+    return np.asarray(out)
 
 
 def expected_fresh_times(pages: Pages, at: np.ndarray) -> np.ndarray:
     """Return w, the expected fresh time per crawl, of each page at its threshold, (m,)."""
-    out = np.empty(len(pages))
-    fill_fresh_times(Columns(*kind_of("ncis"), pages), _column("thresholds", at, len(pages)), out)
-    return out
+    columns: Columns = Columns(pages, "ncis")
+    reached: cython.const[cython.double][::1] = _column("thresholds", at, columns.count)
+    out: cython.double[::1] = np.empty(columns.count)
+    i: cython.Py_ssize_t
+    for i in range(columns.count):
+        out[i] = columns.page(i).fresh_time(reached[i])
+    return np.asarray(out)

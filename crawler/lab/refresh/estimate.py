@@ -47,16 +47,11 @@ RATE_MIN, RATE_MAX = 0.0005, 7.0
 
 
 class Estimate(msgspec.Struct, frozen=True):
-    """Estimated parameters. `*_error` are standard errors, which are infinite if nothing is known.
-
-    The errors are derived from the curvature of the likelihood at its maximum.
-    """
+    """Estimated parameters."""
 
     silent_rate: float
     signal_weight: float
     signal_rate: float
-    silent_rate_error: float = math.inf
-    signal_weight_error: float = math.inf
 
     @property
     def false_rate(self) -> float:
@@ -109,18 +104,7 @@ def fit(elapsed: np.ndarray, signals: np.ndarray, changed: np.ndarray) -> Estima
     )
     alpha, b = found.x.tolist()
     gamma = float(n.sum()) / watched if watched > 0.0 else 0.0
-    return Estimate(alpha, b, gamma, *_errors(times, counts, alpha, b))
-
-
-def _errors(tau: np.ndarray, n: np.ndarray, alpha: float, b: float) -> tuple[float, float]:
-    """Return the standard errors of alpha and b, computed from the information matrix."""
-    x = np.clip(alpha * tau + b * n, _LEAST, _UNDERFLOW)
-    bend = 1.0 / np.expm1(x) / -np.expm1(-x)
-    h11, h12, h22 = (float((bend * each).sum()) for each in (tau * tau, tau * n, n * n))
-    determinant = h11 * h22 - h12 * h12
-    if determinant > 1e-12 * h11 * h22 > 0.0:
-        return math.sqrt(h22 / determinant), math.sqrt(h11 / determinant)
-    return (1.0 / math.sqrt(h11) if h11 > 0.0 else math.inf), math.inf
+    return Estimate(alpha, b, gamma)
 
 
 def rate_of(days: np.ndarray, changed: np.ndarray) -> float:

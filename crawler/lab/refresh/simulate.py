@@ -1,11 +1,7 @@
 """The refresh simulator: runs policies by name on drawn pages and events, which are the same for all policies.
 
-Conventions are those of Busa-Fekete et al., section 6. One page is crawled at each tick; the ticks are at the
-times j/R for j = 1, 2, ... At t = 0, all pages are fresh and just crawled. Before a policy chooses a page at
-a tick, it receives the signals up to this tick. A page chosen at t is fresh at t. Standard pages: importance
-and change rate ~ U[0, 1], recall ~ Beta(0.25, 0.25), false rate ~ U(0.1, 0.6), R = 100, T = 1000. Accuracy is
-not sampled from requests but integrated exactly between events (`replay.py`). The accuracy is reported for
-the whole run, and also without the first fifth of the run, because the fresh start raises accuracy a little.
+`lab/README.md`, "Conventions of the testbed" describes the conventions, which are those of Busa-Fekete et al.,
+section 6. Accuracy is not sampled from requests but integrated exactly between events (`replay.py`).
 
 The policies greedy, cis, cis-nu0, ncis, approx-J and cis+ choose the page with the greatest value of that
 name (`crawl_value.py`). `ncis-d` is ncis, but drops signals within 5 ticks after a crawl. `lds` is Algorithm

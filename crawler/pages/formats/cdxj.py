@@ -95,11 +95,9 @@ def _query_key(query: str) -> str:
     for pattern in _QUERY_SESSIONS:
         if match := pattern.fullmatch(raw):
             raw = match[1] + (match[2] or b"")
-    return _escape(b"&".join(sorted(raw.split(b"&"), key=_argument)))
-
-
-def _argument(argument: Any) -> Any:
-    return argument.partition(b"=")  # sort by name, then by value
+    # by name, then by value
+    arguments = sorted(raw.split(b"&"), key=lambda argument: argument.partition(b"="))
+    return _escape(b"&".join(arguments))
 
 
 def _unescape(text: str) -> bytes:

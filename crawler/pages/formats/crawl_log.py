@@ -75,12 +75,11 @@ def _line(fetch: dict[str, Any], archives: Sequence[Archive], url_of: Any) -> st
     via = url_of(record.via) if record is not None else ""
     took = float(fetch["took"])
     started = began.astimezone(UTC).strftime("%Y%m%d%H%M%S") + f"{began.microsecond // 1000:03d}"
-    notes = ",".join(
-        filter(None, [fetch.get("truncated") and f"{fetch['truncated']}Trunc", _attempt(fetch["attempt"])])
-    )
+    cut = [f"{fetch['truncated']}Trunc"] if fetch.get("truncated") else []
+    again = [f"{fetch['attempt']}t"] if fetch["attempt"] > 1 else []
     columns = (
         iso_time(began.timestamp() + took),
-        f"{_status(fetch):5d}",
+        f"{fetch['status'] or _STATUS.get(fetch['outcome'], _FAILED):5d}",
         f"{fetch['bytes'] or '-':>10}",
         _column(fetch["url"]),
         _hops(fetch["depth"], record) or "-",
@@ -90,7 +89,7 @@ def _line(fetch: dict[str, Any], archives: Sequence[Archive], url_of: Any) -> st
         f"{started}+{took * 1000:.0f}",
         digest,
         "-",
-        notes or "-",
+        ",".join(cut + again) or "-",
     )
     return " ".join(columns) + "\n"
 
@@ -98,14 +97,6 @@ def _line(fetch: dict[str, Any], archives: Sequence[Archive], url_of: Any) -> st
 def _column(text: str) -> str:
     """Return a text in which characters that would end the column or the line are escaped."""
     return printable(text.translate(_NAMES))
-
-
-def _status(fetch: dict[str, Any]) -> int:
-    return fetch["status"] or _STATUS.get(fetch["outcome"], _FAILED)
-
-
-def _attempt(number: int) -> str:
-    return f"{number}t" if number > 1 else ""
 
 
 def _hops(depth: int, record: PageRecord | None) -> str:

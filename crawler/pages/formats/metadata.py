@@ -110,7 +110,8 @@ def read_metadata(tree: Any, utf8: bytes, url: str, header_links: Links = ()) ->
     """
     head = tree.head  # the parser creates a head and its parent `<html>` for every page
     root = head.parent
-    declared = _Declared(*_read_head(head, header_links), _language_of(root), [], {})
+    language = root.getattr("lang") or root.getattr("xml:lang") or ""
+    declared = _Declared(*_read_head(head, header_links), language, [], {})
     _add_items(declared, root, utf8)
     base = (resolve(url, declared.links["<base>"]) or url) if "<base>" in declared.links else url
     return {column: _first(sources, declared, base) for column, sources in _COLUMNS}
@@ -201,10 +202,6 @@ def _read_head(head: Any, header_links: Links) -> tuple[dict[str, str], dict[str
                 else:
                     metas.setdefault(name, text)
     return metas | {name: _joined(texts) for name, texts in authors.items()}, links
-
-
-def _language_of(root: Any) -> str:
-    return root.getattr("lang") or root.getattr("xml:lang") or ""
 
 
 # -- items

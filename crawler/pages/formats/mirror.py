@@ -17,7 +17,8 @@ program act as soon as it sees the file are escaped (`_safe`), so a mirror conta
 distinct. If two URLs need the same path, or if one needs a folder where the other has a file, the name of the
 later one gets a digest of its URL. Paths that differ only in case or in Unicode normalization count as the
 same, because they are the same on macOS and Windows. Files are always created, and never opened through an
-existing link, so the folder must be empty at first.
+existing link, so the folder must be empty at first. The functions raise StoreError if the disk fails, or if no name
+is free.
 """
 
 import hashlib
@@ -184,28 +185,17 @@ def redirect_target(url: str, location: str) -> str | None:
 
 
 def claim(folder: Path, places: MirrorPaths, url: str, content_type: str) -> str:
-    """Create an empty file for a page; return the file's path relative to `folder`.
-
-    Raises:
-        StoreError: the disk failed, or no name is free.
-    """
-    path = mirror_path(url, content_type)
-    for candidate in (
-        path,
-        with_digest(path, url),
-        PurePosixPath(path.parts[0], f"{_digest(url)}{path.suffix}"),
-    ):
+    """Create an empty file for a page; return the file's path relative to `folder`."""
+    path, digest = mirror_path(url, content_type), _digest(url)
+    with_digest = path.with_name(_short(f"{path.stem}~{digest}{path.suffix}"))
+    for candidate in (path, with_digest, PurePosixPath(path.parts[0], f"{digest}{path.suffix}")):
         if places.reserve(candidate) and _create(folder / candidate):
             return str(candidate)
     raise StoreError(f"{folder / path}: cannot create a file for {url}")
 
 
 def fill(folder: Path, path: str, pieces: Iterable[bytes]) -> None:
-    """Write the content to a file that `claim` created, piece by piece.
-
-    Raises:
-        StoreError: the disk failed.
-    """
+    """Write the content to a file that `claim` created, piece by piece."""
     file, flags = folder / path, os.O_WRONLY | os.O_TRUNC | os.O_NOFOLLOW
     with store_errors(file, "write"), opened(file, flags) as descriptor:
         for piece in pieces:
@@ -213,11 +203,7 @@ def fill(folder: Path, path: str, pieces: Iterable[bytes]) -> None:
 
 
 def _create(path: Path) -> bool:
-    """Create a new file. Return False if its path is taken, or if a file has the path of its parent folder.
-
-    Raises:
-        StoreError: the disk failed.
-    """
+    """Create a new file. Return False if its path is taken, or if a file has the path of its parent folder."""
     with store_errors(path, "create"):
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -283,11 +269,6 @@ def _short(name: str) -> str:
     suffix = suffix if len(suffix.encode()) <= 16 else ""
     kept = encoded[: _NAME_BYTES_MAX - 30].decode("utf-8", "ignore")
     return f"{kept}~{_digest(name)}{suffix}"
-
-
-def with_digest(path: PurePosixPath, url: str) -> PurePosixPath:
-    """Return `path` with a digest of `url` before its suffix."""
-    return path.with_name(_short(f"{path.stem}~{_digest(url)}{path.suffix}"))
 
 
 def _digest(text: str) -> str:

@@ -160,18 +160,16 @@ def known_rows(
             row = record_row(fingerprint, record, via_url(record.via))
             known = Known(row, number, record.flags, record.fetched_at)
             if newest is not None and of == fingerprint and select.takes(archive, of, newest, record):
-                _add_capture(known, archive, select.form(newest))
-                row |= consent_of(archive, of, newest)
+                known.capture = copy = select.form(newest)
+                known.original = archive.capture_at(copy.refers_to) if copy.refers_to else None
+                row |= {
+                    "warc_file": copy.segment,
+                    "warc_offset": copy.offset,
+                    "warc_length": copy.length,
+                    **consent_of(archive, of, newest),
+                }
             if known.capture is not None or select.refused is None:
                 yield known
-
-
-def _add_capture(known: Known, archive: Archive, capture: Capture) -> None:
-    known.capture = capture
-    known.original = archive.capture_at(capture.refers_to) if capture.refers_to else None
-    known.row["warc_file"] = capture.segment
-    known.row["warc_offset"] = capture.offset
-    known.row["warc_length"] = capture.length
 
 
 def url_finder(archives: Sequence[Archive]) -> Callable[[int], str]:

@@ -14,6 +14,7 @@ import hashlib
 import tempfile
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -127,9 +128,9 @@ class _Package:
         return count
 
     def _info(self, path: str, compressed: bool) -> zipfile.ZipInfo:
-        digits = cdxj.timestamp(max(self._now, 315_619_200.0))  # zip files cannot state years before 1980
-        date = tuple(int(digits[a:b]) for a, b in ((0, 4), (4, 6), (6, 8), (8, 10), (10, 12), (12, 14)))
-        info = zipfile.ZipInfo(path, date)  # type: ignore[arg-type]
+        # zip files cannot state years before 1980
+        date = datetime.fromtimestamp(max(self._now, 315_619_200.0), UTC).timetuple()
+        info = zipfile.ZipInfo(path, date[:6])
         info.compress_type = zipfile.ZIP_DEFLATED if compressed else zipfile.ZIP_STORED
         info.external_attr = 0o644 << 16
         return info

@@ -118,14 +118,9 @@ def _receipt(capture: Capture, block: bytes) -> bytes:
 def _as_response(page: StoredPage) -> bytes:
     """Return a revisit as the response that it represents."""
     head = warc.http_head(f"{page.version} {page.status:03d} {page.reason}".encode("latin-1"), page.headers)
-    return warc.response(
-        warc.record_ids(os.urandom, 1)[0],
-        warc.date_text(page.capture.fetched_at),
-        warc.target_fields(page.capture.url, "", page.version),
-        head,
-        page.payload,
-        page.capture.digest,
-    )
+    target = warc.target_fields(page.capture.url, "", page.version)
+    of = warc.Heading(warc.record_ids(os.urandom, 1)[0], warc.date_text(page.capture.fetched_at), target)
+    return warc.response(of, head, page.payload, page.capture.digest)
 
 
 def cdxj_lines(

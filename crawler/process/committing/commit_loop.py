@@ -13,6 +13,7 @@ import logging
 import math
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import Protocol
@@ -33,6 +34,7 @@ from crawler.storage.rotating_file import RotatingFile
 log = logging.getLogger("crawler")
 
 FLUSH_FAILURES_MAX = 12  # failures in a row after which the process ends; they are `due.max_wait` apart
+KEPT_WAIT = 30.0  # number of seconds that a client waits until its request is durable
 TURN = 0.004  # number of seconds after which decisions yield to the event loop
 # A group of at most this size (results, links, bytes of answers) is written in the event loop's thread if at
 # most `SIBLINGS` fetches are in flight.
@@ -61,6 +63,8 @@ def _unobserved(_name: str, _seconds: float) -> None:
 
 class CommitLoop:
     """Makes queued changes durable, and carries out the flushes and merges of the DUE.
+
+    Before the loop runs and after its end, changes are committed in the caller's thread (`kept`, `commit_rest`).
 
     `pages_file` receives one line per fetch. `in_thread` calls a function in a thread. When the process
     exits, it does not wait for this thread.
@@ -96,8 +100,10 @@ class CommitLoop:
         self.observe: Callable[[str, float], None] = _unobserved
         self.busy = False  # whether the loop is carrying out a step other than waiting
         self.writing = False  # True if a write exceeded its time limit; the store must then stay open
+        self.running = False  # from the start of `run` to the end of `close`
         self._compacting = False
         self._closed = False
+        self._over = False  # True once the loop has ended
         self._flush_failures = 0  # number of flushes that failed since the last one that succeeded
         self._news = asyncio.Event()
         self._few_in_flight = asyncio.Event()
@@ -112,16 +118,37 @@ class CommitLoop:
     # -- from outside ----------------------------------------------------------
 
     def queue(self, change: Change | Maker) -> None:
-        """Queue a `Change`, or a function that builds one, for the next group."""
+        """Queue a `Change`, or a function that builds one. If the run has ended, commit the change at once."""
         self._point.add(change)
         self._news.set()
         self.look_at_flight()
+        if self._over:
+            self.commit_rest()
 
     def queue_heavy(self, maker: Maker) -> None:
         """Queue a function that takes long to build its `Change`. The queue runs at most one such function per turn."""
         self._point.add_heavy(maker)
         self._news.set()
         self.look_at_flight()
+
+    async def kept(self) -> bool:
+        """Wait at most `KEPT_WAIT` seconds until all changes queued so far are durable.
+
+        Return whether all of them are durable.
+        """
+        durable, change = asyncio.Event(), Change()
+        change.after.append(durable.set)
+        self.queue(change)
+        if not self.running:
+            self.commit_rest()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(durable.wait(), KEPT_WAIT)
+        return durable.is_set()
+
+    def commit_rest(self) -> None:
+        """Commit all queued changes in the caller's thread, if the loop does not run. After a failure, do nothing."""
+        if self._run_end.failure is None and not self.writing:
+            self._commits.commit_queued()
 
     def wake(self) -> None:
         """Make the loop check again whether something must be committed or flushed."""
@@ -134,6 +161,7 @@ class CommitLoop:
 
     async def run(self) -> None:
         """Commit changes until this task is cancelled or a write fails."""
+        self.running = True
         try:
             while True:
                 self._news.clear()
@@ -159,6 +187,7 @@ class CommitLoop:
         await within(limit, "merger", in_thread(self.merger.shutdown))
         if not self.writing:
             self.close_file()
+        self.running, self._over = False, True
 
     def close_file(self) -> None:
         """Close the log of fetches if it is not closed yet."""

@@ -98,12 +98,17 @@ def count_connection(change: Change, fetch: Fetch) -> None:
             change.count(f"connections.{connection}")
 
 
-def _count_fetch(change: Change, source: str, fetch: Fetch, end: End) -> None:
+def count_request(change: Change, source: str, fetch: Fetch) -> None:
+    """Count a request by its outcome, as `<source>.<outcome>`, with its connections and its bytes."""
     change.count(f"{source}.{fetch.outcome}")
-    if end is not End.DONE:
-        change.count(f"{source}.retried")
     count_connection(change, fetch)
     change.count("bytes.wire", fetch.wire_bytes)
+
+
+def _count_fetch(change: Change, source: str, fetch: Fetch, end: End) -> None:
+    count_request(change, source, fetch)
+    if end is not End.DONE:
+        change.count(f"{source}.retried")
     change.count("bytes.decoded", fetch.part.length if fetch.part else len(fetch.content))
 
 

@@ -1,13 +1,10 @@
 """Agrees with the peers that the crawl has ended, and lets a process leave only when its peers know.
 
 A process that has finished keeps running until all other processes know of the end, but at most for
-`crawl.patience`. This time is limited because a silent process may be dead. A process may be cut off during
-this time, so that it does not learn that the crawl has ended. A process that was cut off waits until one of
-the processes that have left is started again and tells it that the crawl has ended. The wait also ends if two
-conditions hold: the machines of the processes that have left have refused connections for `GONE_PATIENCES`
-times `crawl.patience`, and the last messages of all processes prove that no work is left. A process that is
-started again after the end waits for its peers in the same way. For a process that is started again, its
-stored end proves that no work is left, so it does not need the last messages of its peers.
+`crawl.patience`, because a silent process may be dead. A process that is cut off during this time waits until
+one of the others is started again and tells it of the end. It also leaves if the machines of the others have
+refused connections for `GONE_PATIENCES` times `crawl.patience`, and it has proof that no work is left: the last
+messages of all processes or, if it was started again after the end, the end that it has stored.
 """
 
 import asyncio

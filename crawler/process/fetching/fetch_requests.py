@@ -1,24 +1,34 @@
 """Builds the requests of fetch tasks: limits, conditions, the values set by `[[override]]`, and headers with secrets."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from crawler.clock import Clock
 from crawler.config import Config, Overrides
 from crawler.fetcher.fetch_request import HTTP, FetchRequest
 from crawler.fetcher.fetchers import Fetcher, NameResolver
 from crawler.frontier.frontier import Frontier
+from crawler.process.fetching.file_bodies import FileBodies
+from crawler.process.fetching.reader import Reader
+from crawler.process.results.earlier_copies import EarlierCopies
 from crawler.process.results.result_processor import ResultProcessor
 from crawler.records import FetchTask, LinkFlag, RequestOptions
 from crawler.storage.commit import Change, Maker
+from crawler.storage.kv import KeyValue
+
+if TYPE_CHECKING:
+    from crawler.render.rendering import MakeRenderer
 
 _SITEMAP, _EXTERNAL = LinkFlag.SITEMAP, LinkFlag.EXTERNAL
 
 
 class FetchParts(NamedTuple):
-    """The parts of a process that all its requests use, for pages, hops, files of sites, and subresources.
+    """The parts of a process that its fetch tasks use: for pages, hops, files of sites, and subresources.
 
-    `queue` passes a change to the commit loop. `wake` wakes the loop that starts fetch tasks.
+    `make_renderer` makes the browser when the first page needs it. `key` returns the same key for all duplicates
+    of a URL. `trusts` returns whether credentials may be sent to a URL, and `in_scope` whether a URL (request
+    form) is in the scope of the crawl. `queue` passes a change to the commit loop, and `queue_heavy` passes one
+    that takes milliseconds to decide. `wake` wakes the loop that starts fetch tasks.
     """
 
     config: Config
@@ -26,8 +36,17 @@ class FetchParts(NamedTuple):
     frontier: Frontier
     fetcher: Fetcher
     resolver: NameResolver
+    reader: Reader
+    make_renderer: "MakeRenderer"
+    store: KeyValue
+    files: FileBodies
     results: ResultProcessor
+    earlier: EarlierCopies
+    key: Callable[[str], bytes]
+    trusts: Callable[[str], bool]
+    in_scope: Callable[[str], bool]
     queue: Callable[[Change | Maker], None]
+    queue_heavy: Callable[[Maker], None]
     wake: Callable[[], None]
 
 
@@ -54,19 +73,12 @@ class FetchTaskSlot:
 class FetchRequests:
     """Builds the requests of the fetch tasks of a process.
 
-    `trusts` returns whether credentials may be sent to a URL. `conditions` returns the validators (ETag,
-    Last-Modified) that a task sends with the request for its page.
+    `conditions` returns the validators (ETag, Last-Modified) that a task sends with the request for its page.
     """
 
-    def __init__(
-        self,
-        parts: FetchParts,
-        *,
-        trusts: Callable[[str], bool],
-        conditions: Callable[[FetchTask, float], tuple[str, str]],
-    ) -> None:
+    def __init__(self, parts: FetchParts, conditions: Callable[[FetchTask, float], tuple[str, str]]) -> None:
         self._parts, self._config, self._frontier = parts, parts.config, parts.frontier
-        self._trusts, self._conditions = trusts, conditions
+        self._conditions = conditions
         self._overrides = Overrides(parts.config.override)
 
     def make(self, fetch_task: FetchTask, owner: object, *, robots: bool = False) -> FetchRequest:
@@ -101,7 +113,7 @@ class FetchRequests:
 
     def allow_secrets(self, request: FetchRequest, name: str) -> None:
         """Give the request only the secret headers that are configured for its URL, which may be a redirect's target."""
-        request.credentials = self._trusts(request.url)
+        request.credentials = self._parts.trusts(request.url)
         if self._overrides:
             request.headers = self._overrides.for_url(request.url, name).headers or ()
 

@@ -9,9 +9,7 @@
 holds no fetch slot while it waits for a hop, for memory, or for the decision on a large answer. So while one
 fetch task waits, as many other fetch tasks as `concurrency` allows can transfer data.
 
-An unexpected exception ends only its own fetch task, with the outcome `internal_error`. The host, the address
-and the slot of the task are released, as after any other failure. But a `StoreError`, or an exception in the
-user's page sink, ends the process.
+An unexpected exception ends only its own fetch task (`process/README.md`, "A fetch task").
 """
 
 import asyncio
@@ -20,7 +18,6 @@ from collections.abc import Awaitable, Callable, Coroutine
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
-from crawler.clock import Clock
 from crawler.config import Config
 from crawler.errors import StoreError
 from crawler.extract.map_stream import MapStream
@@ -32,20 +29,15 @@ from crawler.fetcher.fetch_request import FetchRequest
 from crawler.fetcher.fetchers import Fetcher, NameResolver
 from crawler.fetcher.file_body import FileBody
 from crawler.fetcher.outcome import blame_of
-from crawler.frontier.frontier import Frontier
 from crawler.process.fetching.fetch_requests import FetchParts, FetchRequests, with_options
-from crawler.process.fetching.file_bodies import FileBodies
 from crawler.process.fetching.hop_requests import HopRequests
 from crawler.process.fetching.reader import Reader
 from crawler.process.fetching.site_files import SiteFiles
 from crawler.process.fetching.subresources import Subresources
 from crawler.process.lifecycle.shutdown import within
-from crawler.process.results.earlier_copies import EarlierCopies
-from crawler.process.results.result_processor import ResultProcessor
 from crawler.records import Extracted, Fetch, FetchTask, LinkFlag, Outcome, RequestOptions, TaskKind
 from crawler.storage.commit import Change, Maker, Making, followed_by
 from crawler.storage.faults import reach
-from crawler.storage.kv import KeyValue
 from crawler.wording import words
 
 if TYPE_CHECKING:
@@ -86,59 +78,26 @@ class Network(NamedTuple):
     make_renderer: "MakeRenderer"
 
 
-class LoopCalls(NamedTuple):
-    """The functions through which fetch tasks reach the loops of their process.
-
-    `queue` passes a change to the commit loop, and `queue_heavy` passes one that takes milliseconds to
-    decide. `wake` wakes the loop that starts fetch tasks.
-    """
-
-    queue: Callable[[Change | Maker], None]
-    queue_heavy: Callable[[Maker], None]
-    wake: Callable[[], None]
-
-
 class FetchTasks:
     """Runs the fetch tasks of one process. At its end, each task queues a `Change`."""
 
-    def __init__(
-        self,
-        config: Config,
-        *,
-        clock: Clock,
-        frontier: Frontier,
-        network: Network,
-        store: KeyValue,
-        results: ResultProcessor,
-        earlier: EarlierCopies,
-        key: Callable[[str], bytes],
-        trusts: Callable[[str], bool],
-        loops: LoopCalls,
-        files: FileBodies,
-        sink: Sink | None = None,
-    ) -> None:
-        self.files = files
+    def __init__(self, parts: FetchParts, sink: Sink | None = None) -> None:
+        self._parts, self.files, self.sink = parts, parts.files, sink
+        config, self._clock, self._frontier = parts.config, parts.clock, parts.frontier
         self._config = config
-        self._clock = clock
-        self._frontier = frontier
-        self._fetcher, self._resolver, self._reader, self._make_renderer = network
+        self._fetcher, self._resolver, self._reader = parts.fetcher, parts.resolver, parts.reader
         self._reader.charge(self._fetcher)
-        self._store = store
-        self._results, self._earlier = results, earlier
-        self._unexpected = results.unexpected
-        self._queue, self._queue_heavy, self._wake = loops
-        self._parts = FetchParts(
-            config, clock, frontier, self._fetcher, self._resolver, results, loops.queue, loops.wake
-        )
-        self.sink = sink
+        self._results, self._earlier = parts.results, parts.earlier
+        self._unexpected = parts.results.unexpected
+        self._queue, self._queue_heavy, self._wake = parts.queue, parts.queue_heavy, parts.wake
         # Adds a note to the `Change` of a page. The note says that the sink must receive the page.
         self.promise: Promise | None = None
         # returns the request options of a fetch task that has the flag OWN_REQUEST
         self.request_options_of: RequestOptionsOf | None = None
         # returns the flags that the user's requests for a page add to the flags of its link
         self.flags_of: Callable[[FetchTask], int] | None = None
-        self._requests = FetchRequests(self._parts, trusts=trusts, conditions=self._conditions)
-        self._hops = HopRequests(self._parts, self._requests, key=key, step_aside=self._step_aside)
+        self._requests = FetchRequests(parts, self._conditions)
+        self._hops = HopRequests(parts, self._requests, self._step_aside)
         self.ask = self._hops.ask  # sends a request of no fetch task
         self._jars = CookieJars(config.fetch.cookie_jars_max, config.fetch.cookie_domains_max)
         self._run = {
@@ -148,7 +107,7 @@ class FetchTasks:
             TaskKind.DENIED: self._denied,
         }
         self._made_rendering = self._make_rendering() if renders(config) else None
-        self._site_files = SiteFiles(self._parts, self._hops.hop, self._subresources)
+        self._site_files = SiteFiles(parts, self._hops.hop, self._subresources)
         # Only one thread computes digests at a time, because threads compete with the event loop for the
         # processors.
         self._preparing = asyncio.Lock()
@@ -187,13 +146,10 @@ class FetchTasks:
 
         return PageRendering(
             self._config,
-            read=self._reader.read,
-            in_scope=self._results.in_scope,
+            self._parts,
             subresources=self._subresources,
             step_aside=self._leave_network,
-            known=self._earlier.known_record,
-            store=self._store,
-            renderer=self._make_renderer(
+            renderer=self._parts.make_renderer(
                 self._config, self._earlier.stored_answer, self._clock.now, self._unexpected
             ),
         )
@@ -250,7 +206,8 @@ class FetchTasks:
 
     async def _resolve(self, fetch_task: FetchTask) -> None:
         patient = fetch_task.attempt > 0 or not self._frontier.under_way.look_ups_waiting
-        found = await self._ended(fetch_task, self._look_up(fetch_task.hostname, patient), _not_resolved)
+        look_up = self._resolver.resolve(fetch_task.hostname, patient=patient)
+        found = await self._ended(fetch_task, look_up, _not_resolved)
         now = self._clock.now()
         if found.addresses:
             self._frontier.resolved(fetch_task, found.addresses, found.expires, now)
@@ -258,9 +215,6 @@ class FetchTasks:
         failure = no_address(fetch_task.url, found)
         _say(failure)
         self._queue(lambda: self._results.unresolved(fetch_task, failure, now))
-
-    async def _look_up(self, name: str, patient: bool) -> Resolution:
-        return await self._resolver.resolve(name, patient=patient)
 
     async def _denied(self, fetch_task: FetchTask) -> None:
         now = self._clock.now()

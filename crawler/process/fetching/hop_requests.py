@@ -30,24 +30,17 @@ HOP_ASKS_MAX = 2.0  # seconds between two attempts to take the slot of a busy ho
 
 
 class HopRequests:
-    """Makes the hops of the fetch tasks of a process.
-
-    `key` returns the same key for all duplicates of a URL. `step_aside` frees the slot of a waiting task.
-    """
+    """Makes the hops of the fetch tasks of a process. `step_aside` frees the slot of a waiting task."""
 
     def __init__(
-        self,
-        parts: FetchParts,
-        requests: FetchRequests,
-        *,
-        key: Callable[[str], bytes],
-        step_aside: Callable[[FetchTask], None],
+        self, parts: FetchParts, requests: FetchRequests, step_aside: Callable[[FetchTask], None]
     ) -> None:
         self._fetch, self._robots_redirects_max = parts.config.fetch, parts.config.robots.redirects_max
         self._clock, self._frontier, self._results = parts.clock, parts.frontier, parts.results
         self._fetcher, self._resolver = parts.fetcher, parts.resolver
         self._direct = DirectRequests(parts.fetcher, parts.resolver, proxied=bool(self._fetch.proxy))
-        self._requests, self._key, self._step_aside = requests, key, step_aside
+        self._requests, self._step_aside = requests, step_aside
+        self._key, self._in_scope = parts.key, parts.in_scope
 
     async def follow(
         self,
@@ -144,7 +137,7 @@ class HopRequests:
         This method is used for requests made by the user, who waits for the final answer.
         """
         target = resolve(fetch.url, fetch.location)
-        if target is None or not self._results.in_scope(target):
+        if target is None or not self._in_scope(target):
             return ""
         if len(chain) > self._fetch.redirects_max:
             fetch.outcome, fetch.error = Outcome.BAD_REDIRECT, REDIRECT_LOOP

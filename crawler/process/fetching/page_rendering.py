@@ -16,7 +16,7 @@ pages imports this module, and with it the modules of the browser.
 
 import asyncio
 import html
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 
@@ -24,6 +24,7 @@ from crawler.config import Config, Overrides
 from crawler.extract.rewrite import rewrite_html
 from crawler.fetcher.fetch_request import FetchRequest
 from crawler.fetcher.outcome import blame_of
+from crawler.process.fetching.fetch_requests import FetchParts
 from crawler.process.fetching.subresources import Subresources
 from crawler.records import (
     NO_PAGE,
@@ -40,44 +41,36 @@ from crawler.records import (
 from crawler.render.deciding import Deciding, Signs, adds, signs, wait_after
 from crawler.render.rendering import Renderer, StaticPage
 from crawler.storage.commit import Change
-from crawler.storage.kv import KeyValue
 from crawler.urls.media_type import is_page, may_be_page
 from crawler.urls.page_urls import resolved
 
-Read = Callable[[FetchTask, Fetch], Awaitable[Extracted | None]]
 MakeSubresources = Callable[[FetchTask, FetchRequest], Subresources]
 
 
 class PageRendering:
     """Renders the pages of one process.
 
-    `read` extracts the content of an answer. `in_scope` returns whether a URL is in scope; of the links that
-    rendering adds, only those in scope are counted. `subresources` sends the requests of a page. `step_aside`
-    frees the address of a fetch task, and also its fetch slot unless too many tasks have stepped aside.
-    `known` returns the record of a fetch task's page if the page has a stored copy. `store` contains what
-    earlier runs have learned about renderings.
+    `subresources` sends the requests of a page. `step_aside` frees the address of a fetch task, and also its
+    fetch slot unless too many tasks have stepped aside. The store contains what earlier runs have learned about
+    renderings.
     """
 
     def __init__(
         self,
         config: Config,
+        parts: FetchParts,
         *,
-        read: Read,
-        in_scope: Callable[[str], bool],
         subresources: MakeSubresources,
         step_aside: Callable[[FetchTask], None],
-        known: Callable[[FetchTask], PageRecord | None],
-        store: KeyValue,
         renderer: Renderer,
     ) -> None:
         self.configure(config)
-        self._read = read
-        self._in_scope = in_scope
+        self._read, self._known = parts.reader.read, parts.earlier.known_record
+        self._in_scope = parts.in_scope
         self._subresources = subresources
         self._step_aside = step_aside
-        self._known = known
         self._deciding = Deciding(config.render)
-        self._deciding.load(store)
+        self._deciding.load(parts.store)
         self._renderer = renderer
 
     def configure(self, config: Config) -> None:

@@ -80,8 +80,7 @@ class Decisions:
         self._clock = context.clock
         self._credits = Credits(refresh, topology.partition, context.name)
         validators = _validators(parts)
-        stamping = _stamping(parts)
-        self.earlier = EarlierCopies(parts.pages, validators, refresh, receipts=stamping is not None)
+        self.earlier = EarlierCopies(parts.pages, validators, refresh)
         self.results = ResultProcessor(
             context.clock,
             frontier,
@@ -93,7 +92,7 @@ class Decisions:
             credit=self._credits.give,
             validators=validators,
             token=config.identity.token,
-            stamping=stamping,
+            stamping=_stamping(parts),
         )
 
     def received(self, received: Received) -> Making:

@@ -16,13 +16,10 @@ _KNOWN = _REFRESH | _AGAIN
 
 
 class EarlierCopies:
-    """The stored copies in `pages`. `receipts` is true if each page gets a consent receipt."""
+    """The stored copies in `pages`."""
 
-    def __init__(
-        self, pages: PageCache, validators: Validators, refresh: Refresh | None, *, receipts: bool
-    ) -> None:
+    def __init__(self, pages: PageCache, validators: Validators, refresh: Refresh | None) -> None:
         self._pages, self._validators, self._refresh = pages, validators, refresh
-        self._receipts = receipts
 
     def conditions(self, fetch_task: FetchTask, now: float) -> tuple[str, str]:
         """Return the validators (ETag, Last-Modified) for a conditional request. A validator is "" if it cannot be used.
@@ -55,7 +52,7 @@ class EarlierCopies:
     def _lacks_receipt(self, fetch_task: FetchTask) -> bool:
         """Return whether a known page has no receipt yet. If so, its meta elements must be read once."""
         record = self._pages.record(fetch_task.fingerprint)
-        return self._receipts and record is not None and not record.receipt
+        return record is not None and not record.receipt
 
     def shows_news(self, fetch_task: FetchTask, fetch: Fetch) -> bool:
         """Return whether an answer should be parsed. This is false if a refetch returned the same bytes as before."""

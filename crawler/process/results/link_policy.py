@@ -61,10 +61,6 @@ class LinkPolicy:
         self._ordered = ordered
         self._same_content = RepeatedContent()
 
-    def in_scope(self, url: str) -> bool:
-        """Return whether a URL (request form) is in the scope of the crawl."""
-        return self._admission.in_scope(url)
-
     def page(
         self, change: Change, fetch_task: FetchTask, fetch: Fetch, extracted: Extracted | None, digest: bytes
     ) -> Counted:
@@ -145,7 +141,7 @@ class LinkPolicy:
         """
         if not self._sitemaps.robots or not self._admission.in_scope(fetch_task.url):
             return 0
-        urls: Sequence[str] = self._robots.sitemaps(authority(fetch_task.url))
+        urls: Sequence[str] = self._robots.rules(authority(fetch_task.url)).sitemaps
         if self._sitemaps.guess:
             urls = [*urls, "/sitemap.xml"]
         return (

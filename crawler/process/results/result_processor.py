@@ -22,7 +22,6 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from crawler.clock import Clock
-from crawler.config import RefreshConfig
 from crawler.consent.stamping import Stamping
 from crawler.errors import StoreError, Unexpected
 from crawler.extract.directives import NAMES, header_directives
@@ -86,16 +85,17 @@ class ResultProcessor:
         pages: PageCache,
         robots: RobotsCache,
         following: LinkPolicy,
-        refresh: "Refresh | None" = None,
-        hear: Hear | None = None,
-        credit: Credit | None = None,
-        validators: Validators | None = None,
-        token: str = "",
-        stamping: Stamping | None = None,
+        *,
+        refresh: "Refresh | None",
+        hear: Hear,
+        credit: Credit,
+        validators: Validators,
+        token: str,
+        stamping: Stamping,
     ) -> None:
         self._token = token
         self._stamping = stamping
-        self._validators = validators or Validators(RefreshConfig())
+        self._validators = validators
         self.unexpected = Unexpected()
         self._clock = clock
         self._frontier = frontier
@@ -110,18 +110,14 @@ class ResultProcessor:
 
     def note_site(self, fetch: Fetch) -> None:
         """Add to `fetch` a digest of what its site now says about the use of the site's pages."""
-        if self._stamping is not None:
-            fetch.site = self._stamping.book.note(authority(fetch.url))
+        fetch.site = self._stamping.book.note(authority(fetch.url))
 
     def site_files(self, fetch: Fetch, extracted: Extracted | None, now: float) -> list[str]:
         """Return the URLs of the files that must be fetched from a page's site: tdmrep.json and licence documents."""
-        if self._stamping is None or fetch.outcome not in SUCCESSES:
-            return []
-        return self._stamping.wanted_files(fetch, extracted, now)
+        return self._stamping.wanted_files(fetch, extracted, now) if fetch.outcome in SUCCESSES else []
 
     def site_file(self, page: Fetch, url: str, fetch: Fetch, now: float) -> Callable[[], Change]:
         """Learn what a file of a site says. Return the function that builds the `Change` for the answer."""
-        assert self._stamping is not None
         item = self._stamping.book.learn(authority(page.url), url, fetch, now)
 
         def make() -> Change:
@@ -130,16 +126,10 @@ class ResultProcessor:
             if fetch.status:
                 task = FetchTask(TaskKind.SITE_FILE, 0, "", fetch.url)
                 counters.count_kept(change, self._capture(change, fetch, task, None, now))
-            change.count(f"site_files.{fetch.outcome}")
-            counters.count_connection(change, fetch)
-            change.count("bytes.wire", fetch.wire_bytes)
+            counters.count_request(change, "site_files", fetch)
             return change
 
         return make
-
-    def in_scope(self, url: str) -> bool:
-        """Return whether a URL (request form) is in the scope of the crawl."""
-        return self._link_policy.in_scope(url)
 
     def page(self, fetch_task: FetchTask, fetch: Fetch, extracted: Extracted | None, now: float) -> Making:
         """Build the `Change` for the fetch of a page. The fetch may be final, or may be repeated later."""
@@ -160,7 +150,7 @@ class ResultProcessor:
             change.count("rendered.held_back")
         if self._refresh is not None and decision.end is End.DONE:
             self._schedule(change, capturing, before, decision, now)
-            if self._hear and extracted is not None and extracted.told_by and fetch_task.flags & _REFRESH:
+            if extracted is not None and extracted.told_by and fetch_task.flags & _REFRESH:
                 self._hear(change, fetch_task, extracted, now)
         if fetch_task.flags & _AGAIN and capturing.record is not None:
             changed = not capturing.unchanged
@@ -233,7 +223,7 @@ class ResultProcessor:
             self._refresh.outcomes.record_first(
                 fetch_task.fingerprint, record, capturing.instant, now, change, news=news
             )
-            if news and self._credit:
+            if news:
                 self._credit(change, fetch_task.via, fetch_task.fingerprint, now)
 
     def _follow(self, change: Change, capturing: Capturing, extracted: Extracted | None) -> Pauses:
@@ -285,9 +275,7 @@ class ResultProcessor:
         change.count("robots.rules_ignored", self._robots.rules_ignored - rules_ignored)
         if fetch.status:
             counters.count_kept(change, self._capture(change, fetch, fetch_task, None, now))
-        change.count(f"robots.{fetch.outcome}")
-        counters.count_connection(change, fetch)
-        change.count("bytes.wire", fetch.wire_bytes)
+        counters.count_request(change, "robots", fetch)
         return change
 
     def _read_robots(self, change: Change, fetch_task: FetchTask, fetch: Fetch, now: float) -> Pauses:
@@ -371,8 +359,6 @@ class ResultProcessor:
 
         The record of a stored page keeps the receipt of the last successful fetch.
         """
-        if self._stamping is None:
-            return
         fetch, record = capturing.fetch, capturing.record
         known = before.receipt if extracted is None and capturing.unchanged and before is not None else None
         stamp = self._stamping.stamp(fetch, capturing.fingerprint, extracted, known, change)

@@ -49,7 +49,7 @@ class UrgentFetches:
         if record is not None:
             return self._refetch(fingerprint, verdict)
         if fingerprint not in self._due.known_set:
-            self._process.changes.queue(partial(self._decide, [url], "signal", Signalled()))
+            self._process.commits.queue(partial(self._decide, [url], "signal", Signalled()))
             self._waiting.add(fingerprint)
             loop = asyncio.get_running_loop()
             loop.call_later(_QUEUED_AGAIN_AFTER, self._waiting.discard, fingerprint)

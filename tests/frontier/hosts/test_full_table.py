@@ -21,7 +21,7 @@ UNKNOWN = "never-met.org"
 def reopened(store: MemoryStore) -> Crawl:
     """Reopen a crawl with more hosts than fit into a new table, so that its table has no free row."""
     first = Crawl(store=store, concurrency=2)
-    first.add([link(f"https://h{n}.d{n % 50}.org/") for n in range(1100)])
+    first.add([f"https://h{n}.d{n % 50}.org/" for n in range(1100)])
     first.step(first.now + 1.0)
     batch = store.batch()
     first.frontier.flush(batch, first.now)
@@ -83,7 +83,7 @@ def test_only_the_table_touches_the_memory_of_its_columns() -> None:
 def test_arrays_returned_by_the_table_are_copies() -> None:
     """Every method of the table that returns an array returns a copy."""
     crawl = Crawl()
-    crawl.add([link("https://a.org/")])
+    crawl.add(["https://a.org/"])
     for table in (crawl.frontier._hosts, crawl.frontier._registry.domains):
         for name in table._columns:
             for numbers in (table.array(name), table.gather(name, slice(0, 1))):

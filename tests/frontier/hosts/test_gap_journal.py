@@ -210,11 +210,11 @@ def test_a_mapped_file_keeps_its_bytes_and_only_grows(tmp_path: Path) -> None:
 def test_a_host_that_the_store_lacks_waits_when_it_is_found_again() -> None:
     memory = bytearray(journal_bytes(3))
     first = Crawl(SETTINGS, journal=GapJournal(memory), answer=lambda task, now: fetched(task.url, took=0.35))
-    first.add([link("https://a.org/1")], commit_after=1000.0)
+    first.add(["https://a.org/1"], commit_after=1000.0)
     first.run(requests=1)
     again = Crawl(SETTINGS, now=first.now, clean=False, journal=GapJournal(memory))
     again.run(1.0)
-    again.add([link("https://a.org/1")])
+    again.add(["https://a.org/1"])
     again.run()
     assert again.requests[0].began - first.requests[0].ended >= 3.5
 
@@ -226,7 +226,7 @@ def test_an_answer_that_was_under_way_at_a_kill_may_have_needed_the_largest_fact
     )
     memory = bytearray(journal_bytes(3))
     first = Crawl(settings, journal=GapJournal(memory), answer=lambda task, now: fetched(task.url, took=60.0))
-    first.add([link("https://a.org/1")])
+    first.add(["https://a.org/1"])
     first.run(1.0)
     again = Crawl(settings, store=first.store, now=first.now + 1.0, clean=False, journal=GapJournal(memory))
     again.run(requests=1)

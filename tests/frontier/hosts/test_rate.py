@@ -36,10 +36,7 @@ def test_a_pause_is_not_made_up_for() -> None:
     assert len([start for start in starts(50.0, looks) if start < 60.5]) <= 1 + 50 * (0.5 + SLACK) + 1
 
 
-@given(
-    st.floats(0.1, 2000.0),
-    st.lists(st.floats(0.001, 0.5), min_size=1, max_size=60),
-)
+@given(st.floats(0.1, 2000.0), st.lists(st.floats(0.001, 0.5), min_size=1, max_size=60))
 def test_no_window_holds_more_than_the_rate_and_the_slack_allow(rate: float, waits: list[float]) -> None:
     looks, now = [], 1.0
     for wait in waits:

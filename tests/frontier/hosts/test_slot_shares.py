@@ -45,7 +45,7 @@ def test_other_hosts_use_their_whole_share_in_turn() -> None:
     crawl = Crawl(answer=lambda fetch_task, now: fetched(fetch_task.url, took=9.0), concurrency=10)
     urls = [f"https://h{n}.d{n}.org/{k}" for n in range(40) for k in range(3)]
     random.Random(1).shuffle(urls)
-    crawl.add([link(url) for url in urls])
+    crawl.add(urls)
     most = 0
     while crawl.step(1e9):
         most = max(most, crawl.frontier.requests)
@@ -74,9 +74,7 @@ def test_shared_hosting_has_a_gap_and_a_rate() -> None:
             concurrency=50,
         )
         crawl.checking = False
-        crawl.add(
-            [link(f"https://h{n}.d{n}.org/{k}") for n in range(domains) for k in range(1600 // domains)]
-        )
+        crawl.add([f"https://h{n}.d{n}.org/{k}" for n in range(domains) for k in range(1600 // domains)])
         crawl.run(120.0)
         late = [request for request in crawl.requests if 20.0 <= request.began - 1e6 < 40.0]
         assert 0.8 * most * 20 <= len(late) <= 1.06 * most * 20 + 1 + 16 * (not rate), (rate, domains)
@@ -197,7 +195,7 @@ def test_requests_continue_without_a_slot_before_any_must_end() -> None:
         answer=lambda fetch_task, now: fetched(fetch_task.url, took=60.0),
         concurrency=10,
     )
-    crawl.add([link(f"https://h{n}.d{n}.org/") for n in range(20)])
+    crawl.add([f"https://h{n}.d{n}.org/" for n in range(20)])
     crawl.run(0.1)
     frontier, ended, most = crawl.frontier, 0, 0
     for _ in range(300):
@@ -223,7 +221,7 @@ def test_a_request_that_hangs_does_not_keep_the_last_place_of_a_run(another: boo
     A host that has answered before may take 15 s.
     """
     crawl = Crawl(answer=lambda fetch_task, now: fetched(fetch_task.url, took=100.0), concurrency=10)
-    crawl.add([link("https://new.org/"), link("https://known.net/")])
+    crawl.add(["https://new.org/", "https://known.net/"])
     frontier = crawl.frontier
     crawl.run(0.1)
     tasks = {fetch_task.hostname: fetch_task for fetch_task, _ in crawl._fetching.values()}
@@ -233,7 +231,7 @@ def test_a_request_that_hangs_does_not_keep_the_last_place_of_a_run(another: boo
     hosts.flags[frontier._outstanding.held[known.host].slot] |= HostFlag.LATE
     frontier.limit_requests(2, run_is_full=True)
     if another:
-        crawl.add([link("https://third.com/")])
+        crawl.add(["https://third.com/"])
     began = crawl.now
     ends = [
         (fetch_task.hostname, seconds)
@@ -248,10 +246,10 @@ def test_a_request_that_hangs_does_not_keep_the_last_place_of_a_run(another: boo
 
 def test_a_request_without_a_slot_does_not_keep_the_last_place_of_a_run_either() -> None:
     crawl = Crawl(answer=lambda fetch_task, now: fetched(fetch_task.url, took=100.0), concurrency=10)
-    crawl.add([link("https://new.org/")])
+    crawl.add(["https://new.org/"])
     crawl.run(0.1)
     ((task, _),) = crawl._fetching.values()
-    crawl.add([link("https://third.com/")])
+    crawl.add(["https://third.com/"])
     assert crawl.frontier._outstanding.go_slow(task.host)
     assert not crawl.frontier.under_way.yields(task, crawl.now + 9.0)
     crawl.frontier.limit_requests(1, run_is_full=True)

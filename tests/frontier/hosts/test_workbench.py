@@ -24,13 +24,7 @@ def bench(
 
     return (
         Workbench(
-            hosts,
-            addresses,
-            lambda slot: front[slot],
-            unload,
-            front_max=front_max,
-            turn_max=3,
-            stay=35.0,
+            hosts, addresses, lambda slot: front[slot], unload, front_max=front_max, turn_max=3, stay=35.0
         ),
         addresses,
         front,

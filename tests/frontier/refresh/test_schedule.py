@@ -31,13 +31,7 @@ EVENTS = ["add", "add", "bulk", "remove", "own", "weigh", "ages", "block"]
 EVENTS += ["signal", "signal", "signals", "take", "take", "settle", "settle", "settle", "give_back"]
 
 steps = st.lists(
-    st.tuples(
-        st.sampled_from(EVENTS),
-        st.integers(0, 9),
-        st.integers(0, 8),
-        st.floats(0.0, 2.0),
-    ),
-    max_size=70,
+    st.tuples(st.sampled_from(EVENTS), st.integers(0, 9), st.integers(0, 8), st.floats(0.0, 2.0)), max_size=70
 )
 
 

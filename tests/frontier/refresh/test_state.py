@@ -1,6 +1,7 @@
 """Test the stored refresh state: a schedule that is rebuilt from its records chooses the same pages as before."""
 
 import random
+from collections.abc import Sequence
 
 import numpy as np
 import pytest
@@ -46,12 +47,30 @@ def crawled(store: MemoryStore, *, signals: bool = True, start: float = 0.0) -> 
     return schedule, now
 
 
+def put(store: MemoryStore, key: bytes, numbers: Sequence[float]) -> None:
+    batch = store.batch()
+    batch.put(key, seal(np.array(numbers, "<f8").tobytes()))
+    store.write(batch)
+
+
+def stage(store: MemoryStore, schedule: Schedule, *pages: int) -> None:
+    batch = store.batch()
+    for page in pages:
+        state.stage(schedule, page, batch)
+    store.write(batch)
+
+
+def rebuilt_from(store: MemoryStore, now: float, *, pages: int = 60) -> Schedule:
+    rebuilt = Schedule(STILL)
+    assert state.load(rebuilt, store, now) == (pages, 0.0)
+    rebuilt._check()
+    return rebuilt
+
+
 def test_a_rebuilt_schedule_takes_the_same_pages() -> None:
     store = MemoryStore()
     schedule, now = crawled(store)
-    rebuilt = Schedule(STILL)
-    assert state.load(rebuilt, store, now) == (60, 0.0)
-    rebuilt._check()
+    rebuilt = rebuilt_from(store, now)
     for fingerprint in range(1000, 1060):
         old, new = schedule.find(fingerprint), rebuilt.find(fingerprint)
         assert schedule.records.page_state(old) == rebuilt.records.page_state(new)
@@ -88,17 +107,14 @@ def test_a_hub_is_rebuilt_from_its_record(counted: bool, trusted: bool) -> None:
     schedule.facts.credit_hub(page, 2.0, 0.0)
     if trusted:
         schedule.records.restore_trust(page, 5)
-    batch = store.batch()
-    state.stage(schedule, page, batch)
-    store.write(batch)
+    stage(store, schedule, page)
     key, value = next(iter(scan_prefix(store, keys.REFRESH)))
     if not counted:
         payload, size = unseal(key, value), state._PAGE.size
         batch = store.batch()
         batch.put(key, seal(payload[: size + 8] + payload[size + 12 :]))
         store.write(batch)
-    rebuilt = Schedule(STILL)
-    state.load(rebuilt, store, DAY)
+    rebuilt = rebuilt_from(store, DAY, pages=1)
     assert rebuilt.records.hub_state(rebuilt.find(1000)) == (2.0, 0.0, 40.0 if counted else 0.0)
     assert rebuilt.records.trust_state(rebuilt.find(1000)) == 5 * trusted
 
@@ -107,12 +123,8 @@ def test_a_page_stays_new_until_its_first_refetch() -> None:
     store, schedule = MemoryStore(), Schedule(STILL, level=3e6)
     born, old = (schedule.add(each, 1, 100, 0.0, 0.0) for each in (1000, 1001))
     schedule.facts.note_birth(born)
-    batch = store.batch()
-    for page in (born, old):
-        state.stage(schedule, page, batch)
-    store.write(batch)
-    rebuilt = Schedule(STILL)
-    state.load(rebuilt, store, DAY)
+    stage(store, schedule, born, old)
+    rebuilt = rebuilt_from(store, DAY, pages=2)
     pages = [rebuilt.find(each) for each in (1000, 1001)]
     assert [rebuilt.overview.page(page, DAY).new for page in pages] == [True, False]
     rebuilt.acquire(pages[0], DAY)
@@ -127,12 +139,9 @@ def test_a_site_stored_without_its_exposure_keeps_its_recall() -> None:
     true, silent = sum(numbers[3:11]), numbers[19]
     assert true > 0.0 and silent > 0.0 and numbers[30] > 0.0
     records = dict(scan_prefix(store, keys.REFRESH_SITE))
-    batch = store.batch()
     for key, value in records.items():
-        batch.put(key, seal(unseal(key, value)[: 8 * 28]))
-    store.write(batch)
-    rebuilt = Schedule(STILL)
-    assert state.load(rebuilt, store, now) == (60, 0.0)
+        put(store, key, np.frombuffer(unseal(key, value), "<f8")[:28])
+    rebuilt = rebuilt_from(store, now)
     assert rebuilt.records.site_state(0)[1] == [*numbers[:28], true + silent, *[0.0] * 12]
 
 
@@ -145,14 +154,8 @@ def test_a_site_stored_with_fewer_numbers_is_read(stored: int, rhythm: list[floa
     schedule, now = crawled(store)
     key, numbers = schedule.records.site_state(0)
     assert numbers[31] > 0.0 and numbers[34] > 0.0 and len(numbers) == 41
-    batch = store.batch()
-    batch.put(
-        keys.REFRESH_SITE + key.to_bytes(8, "big"),
-        seal(np.array([*numbers[:stored], *rhythm], "<f8").tobytes()),
-    )
-    store.write(batch)
-    rebuilt = Schedule(STILL)
-    assert state.load(rebuilt, store, now) == (60, 0.0)
+    put(store, keys.REFRESH_SITE + key.to_bytes(8, "big"), [*numbers[:stored], *rhythm])
+    rebuilt = rebuilt_from(store, now)
     found = dict(map(rebuilt.records.site_state, range(4)))
     assert found[key] == pytest.approx([*numbers[:stored], *[0.0] * (41 - stored), *rhythm])
 
@@ -160,11 +163,8 @@ def test_a_site_stored_with_fewer_numbers_is_read(stored: int, rhythm: list[floa
 def test_a_bias_stored_before_silent_changes_were_counted_apart_is_read() -> None:
     store = MemoryStore()
     schedule, now = crawled(store)
-    batch = store.batch()
-    batch.put(keys.REFRESH_BIAS, seal(np.array(schedule.records.bias[:2], "<f8").tobytes()))
-    store.write(batch)
-    rebuilt = Schedule(STILL)
-    state.load(rebuilt, store, now)
+    put(store, keys.REFRESH_BIAS, schedule.records.bias[:2])
+    rebuilt = rebuilt_from(store, now)
     assert rebuilt.records.bias == (*schedule.records.bias[:2], 0.0, 0.0)
 
 
@@ -175,8 +175,7 @@ def test_the_correction_of_a_site_is_stored() -> None:
     batch = store.batch()
     state.stage_site(schedule, 0, batch)
     store.write(batch)
-    rebuilt = Schedule(STILL)
-    state.load(rebuilt, store, now)
+    rebuilt = rebuilt_from(store, now)
     slopes = {
         page: (found.overview.page(found.find(page), now).site)
         for found in (schedule, rebuilt)
@@ -194,8 +193,7 @@ def test_the_weekly_rhythm_of_a_site_is_stored() -> None:
     batch = store.batch()
     state.stage_site(schedule, 0, batch)
     store.write(batch)
-    rebuilt = Schedule(STILL)
-    state.load(rebuilt, store, now)
+    rebuilt = rebuilt_from(store, now)
     found = {key: numbers for key, numbers in map(rebuilt.records.site_state, range(4))}
     assert found[key] == pytest.approx([*numbers, *RHYTHM])
     assert {len(others) for other, others in found.items() if other != key} == {len(numbers)}

@@ -7,7 +7,7 @@ bug, and the judge's rules that the bug breaks.
 import os
 import stat
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from operator import attrgetter
@@ -27,8 +27,8 @@ from crawler.frontier.hosts.gap_journal import GapJournal
 from crawler.lab.cluster import cluster
 from crawler.lab.cluster.cluster import Cluster, memory_folder
 from crawler.lab.cluster.cluster_settings import ClusterSettings
-from crawler.lab.cluster.disk import JournalStore
 from crawler.lab.cluster.judge import RunVerdict, judge
+from crawler.lab.cluster.machine import JournalStore
 from crawler.lab.cluster.synthetic_web import WebSpec
 from crawler.pages import segments
 from crawler.process.committing.commits import Commits
@@ -43,25 +43,15 @@ from crawler.splitter.session import Common, Doorkeeper
 from crawler.splitter.spool import Greeting, Spool
 from crawler.storage import commit, files
 from crawler.storage.kv import MemoryStore
-from tests.lab.cluster import planted_acts
+from tests.lab.cluster import planted_acts  # noqa: F401 - enters its bugs into the table
+from tests.lab.cluster.plants import KILLS, PLANTS, POWER, Patches, Plant, plant
 
 SEEDS = 50
 SETTINGS = ClusterSettings(web=WebSpec(hosts=12, pages=150), count=8, within=60.0)
 
 
-class Plant(msgspec.Struct, frozen=True):
-    """A bug that can be planted.
-
-    `rule` is the rule that the bug breaks. `patches` returns the patches (object, name, replacement) that
-    make the bug. `settings` are the changes to `SETTINGS` with which the bug can be found.
-    """
-
-    rule: str
-    patches: Callable[[], list[tuple[Any, str, Any]]]
-    settings: dict[str, Any] = {}
-
-
-def _page_before_links() -> list[tuple[Any, str, Any]]:
+@plant("a record and its links are one change", **KILLS)
+def page_before_links() -> Patches:
     take = commit.CommitPoint.take_made
 
     def take_half(self: commit.CommitPoint) -> list[commit.Change]:
@@ -75,31 +65,43 @@ def _page_before_links() -> list[tuple[Any, str, Any]]:
     return [(commit.CommitPoint, "take_made", take_half)]
 
 
-def _batch_not_synced() -> list[tuple[Any, str, Any]]:
+@plant("one synced batch makes a group durable", **POWER)
+def batch_not_synced() -> Patches:
     batch = JournalStore.batch
     return [(JournalStore, "batch", lambda self, *, sync=True: batch(self, sync=False))]
 
 
-def _links_not_synced() -> list[tuple[Any, str, Any]]:
+@plant("the links log is synced before the batch", **POWER)
+def links_not_synced() -> Patches:
     return [(LinksLog, "sync", LinksLog.write_out)]
 
 
-def _warc_not_synced() -> list[tuple[Any, str, Any]]:
+@plant("WARC is synced before the batch", **POWER)
+def warc_not_synced() -> Patches:
     return [(segments.SegmentWriter, "sync", lambda self: self._flush())]
 
 
-def _names_not_synced() -> list[tuple[Any, str, Any]]:
+@plant("a new file's name is synced before a batch names it", **POWER)
+def names_not_synced() -> Patches:
     def nothing(path: Path) -> None:
         pass
 
     return [(module, "sync_directory", nothing) for module in (files, links_log, segments)]
 
 
-def _no_truncation() -> list[tuple[Any, str, Any]]:
+@plant("opening cuts files to their committed lengths", **KILLS)
+def no_truncation() -> Patches:
     return [(segments, "cut", lambda path, length: 0)]
 
 
-def _links_log_not_cut() -> list[tuple[Any, str, Any]]:
+@plant(
+    "opening cuts the links log to its committed length",
+    faults=("kill", "slow-disk"),
+    points=("links synced", "flush ran", "committed"),
+    count=150,
+    tree={"store": {"group_entries_max": 1}},
+)
+def links_log_not_cut() -> Patches:
     class NoCut:
         """Stands in for the module `os`. Its `truncate` does nothing."""
 
@@ -109,7 +111,12 @@ def _links_log_not_cut() -> list[tuple[Any, str, Any]]:
     return [(links_log, "os", NoCut())]
 
 
-def _compaction_drops() -> list[tuple[Any, str, Any]]:
+@plant(
+    "compaction drops repeated links and no others",
+    faults=("partition",),
+    tree={"splitter": {"spool_bytes_max": 500}},
+)
+def compaction_drops() -> Patches:
     """Bug: the compaction of a queue drops a link that is in the queue only once."""
     first = compaction.first_occurrences
 
@@ -121,7 +128,8 @@ def _compaction_drops() -> list[tuple[Any, str, Any]]:
     return [(compaction, "first_occurrences", all_but_one)]
 
 
-def _failed_write_goes_on() -> list[tuple[Any, str, Any]]:
+@plant("a failed write ends the process", faults=("full-disk",))
+def failed_write_goes_on() -> Patches:
     """Bug: a failed write is treated as committed."""
     write = JournalStore.write
 
@@ -132,7 +140,8 @@ def _failed_write_goes_on() -> list[tuple[Any, str, Any]]:
     return [(JournalStore, "write", write_or_forget)]
 
 
-def _flush_before_commit() -> list[tuple[Any, str, Any]]:
+@plant("a flush and its new URLs are committed together", **KILLS)
+def flush_before_commit() -> Patches:
     """Bug: a flush becomes durable before the to-do entries of its new links."""
     flush_change = Commits.flush_change
 
@@ -148,7 +157,8 @@ def _flush_before_commit() -> list[tuple[Any, str, Any]]:
     return [(Commits, "flush_change", flush_early)]
 
 
-def _run_not_synced() -> list[tuple[Any, str, Any]]:
+@plant("a run is synced before a batch names it", **POWER)
+def run_not_synced() -> Patches:
     class NoSync:
         """Stands in for the module `os`. It syncs directories but no files."""
 
@@ -167,16 +177,23 @@ def _run_not_synced() -> list[tuple[Any, str, Any]]:
     return [(runs, "os", NoSync()), (runs, "new_file", new_file)]
 
 
-def _gaps_forgotten() -> list[tuple[Any, str, Any]]:
+@plant("after an unclean stop, hosts wait for their gaps", **KILLS, tree={"politeness": {"delay": 5.0}})
+def gaps_forgotten() -> Patches:
     opened = Frontier.open
     return [(Frontier, "open", lambda self, now, clean: opened(self, now, True))]
 
 
-def _journal_unread() -> list[tuple[Any, str, Any]]:
+@plant(
+    "after a kill, hosts wait for the gaps of uncommitted requests, too",
+    faults=("kill",),
+    tree={"politeness": {"delay": 1.0, "delay_factor": 100.0, "delay_max": 200.0}},
+)
+def journal_unread() -> Patches:
     return [(GapJournal, "found", lambda self: iter(()))]
 
 
-def _retries_at_their_word() -> list[tuple[Any, str, Any]]:
+@plant("a clock jump stalls no host", faults=("clock",))
+def retries_at_their_word() -> Patches:
     read = FrontHost.read_ahead
 
     def read_ahead(self: FrontHost, store: Any, count: int, now: float, later_max: int, _: float) -> bool:
@@ -185,11 +202,13 @@ def _retries_at_their_word() -> list[tuple[Any, str, Any]]:
     return [(FrontHost, "read_ahead", read_ahead)]
 
 
-def _ack_before_commit() -> list[tuple[Any, str, Any]]:
+@plant("only durable entries are acknowledged", faults=("kill", "power", "slow-disk"))
+def ack_before_commit() -> Patches:
     return [(Inbox, "durable", lambda self, peer: self.accepted(peer)), (Inbox, "_check", lambda self: None)]
 
 
-def _outbox_in_memory() -> list[tuple[Any, str, Any]]:
+@plant("links wait in durable outboxes", faults=("kill", "power", "partition"))
+def outbox_in_memory() -> Patches:
     init, stage = Outbox.__init__, Outbox.stage
 
     def init_in_memory(self: Outbox, store: Any, *arguments: Any, **options: Any) -> None:
@@ -203,7 +222,8 @@ def _outbox_in_memory() -> list[tuple[Any, str, Any]]:
     return [(Outbox, "__init__", init_in_memory), (Outbox, "stage", stage_in_memory)]
 
 
-def _sent_is_gone() -> list[tuple[Any, str, Any]]:
+@plant("an entry is deleted after its owner has received it", faults=("kill", "partition"))
+def sent_is_gone() -> Patches:
     """Bug: entries leave the outbox when they are sent, instead of when their owner has received them."""
     take = Spool.take_unsent
 
@@ -216,7 +236,8 @@ def _sent_is_gone() -> list[tuple[Any, str, Any]]:
     return [(Spool, "take_unsent", take_and_retire)]
 
 
-def _applied_twice() -> list[tuple[Any, str, Any]]:
+@plant("a repeated entry is applied once", faults=("reset", "slow-disk"), count=24)
+def applied_twice() -> Patches:
     """Bug: a peer reconnects before the entries that it sent are durable here, so it sends them again."""
     greet = Inbox.greet
 
@@ -229,7 +250,8 @@ def _applied_twice() -> list[tuple[Any, str, Any]]:
     return [(Inbox, "greet", greet_at_once)]
 
 
-def _gap_taken() -> list[tuple[Any, str, Any]]:
+@plant("no entry is skipped", faults=())
+def gap_taken() -> Patches:
     """Bug: an entry is accepted although the entry before it is missing. Here, every 5th entry is lost."""
     accept = Inbox.accept
 
@@ -242,7 +264,8 @@ def _gap_taken() -> list[tuple[Any, str, Any]]:
     return [(Inbox, "accept", accept_any)]
 
 
-def _foreign_taken() -> list[tuple[Any, str, Any]]:
+@plant("each host is crawled by one process", faults=())
+def foreign_kept() -> Patches:
     """Bug: a process keeps links that belong to another process."""
     admit = Admission._admit
 
@@ -253,7 +276,8 @@ def _foreign_taken() -> list[tuple[Any, str, Any]]:
     return [(Admission, "_admit", admit_own)]
 
 
-def _copies_let_in() -> list[tuple[Any, str, Any]]:
+@plant("a second boot of a live name is refused", faults=("clone",), count=1)
+def copies_let_in() -> Patches:
     admit = Doorkeeper.admit
 
     def admit_all(self: Doorkeeper, session: Any) -> Any:
@@ -265,7 +289,8 @@ def _copies_let_in() -> list[tuple[Any, str, Any]]:
     return [(Doorkeeper, "admit", admit_all)]
 
 
-def _whole_rate() -> list[tuple[Any, str, Any]]:
+@plant("shares never add up to more than 1", faults=("partition",), processes=2, rate=1.0)
+def whole_rate() -> Patches:
     """Bug: a process that receives nothing from its peers uses the rate of the whole crawl."""
     share = Coordination.share
 
@@ -276,7 +301,8 @@ def _whole_rate() -> list[tuple[Any, str, Any]]:
     return [(Coordination, "share", share_of_heard)]
 
 
-def _end_in_one_round() -> list[tuple[Any, str, Any]]:
+@plant("agreement on the end takes two rounds", faults=("partition", "loss"))
+def end_in_one_round() -> Patches:
     def advance(self: Coordination) -> None:
         if all(each.idle for each in [self._progress(), *(p.heard for p in self._peers.values() if p.heard)]):
             self.ended = all(peer.heard for peer in self._peers.values())
@@ -284,11 +310,19 @@ def _end_in_one_round() -> list[tuple[Any, str, Any]]:
     return [(Coordination, "advance", advance)]
 
 
-def _end_forgotten() -> list[tuple[Any, str, Any]]:
+@plant(
+    "a process that announced the end remembers it",
+    web=WebSpec(hosts=10, pages=60, down=0.0, traps=0.0, flaws=False),
+    faults=("kill",),
+    points=("closing",),
+    count=1,
+)
+def end_forgotten() -> Patches:
     return [(AgreedEnd, "is_recalled", lambda self: False)]
 
 
-def _own_first() -> list[tuple[Any, str, Any]]:
+@plant("receiving never waits for sending", faults=("partition",))
+def own_first() -> Patches:
     """Bug: a process receives no entries while entries of its own wait to be sent.
 
     So two processes can wait for each other.
@@ -302,7 +336,8 @@ def _own_first() -> list[tuple[Any, str, Any]]:
     return [(PeerExchange, "_take", take_if_sent)]
 
 
-def _uncounted() -> list[tuple[Any, str, Any]]:
+@plant("every group contains its counts", **KILLS)
+def counters_in_memory() -> Patches:
     """Bug: counts of entries received from peers are kept only in memory."""
     put = commit.CommitPoint.put_counters
 
@@ -315,7 +350,8 @@ def _uncounted() -> list[tuple[Any, str, Any]]:
     return [(commit.CommitPoint, "put_counters", put_half)]
 
 
-def _made_out_of_turn() -> list[tuple[Any, str, Any]]:
+@plant("changes that depend on queued ones follow queue order", **KILLS)
+def made_out_of_turn() -> Patches:
     """Bug: a flush computes its change too early, before the queued changes on which it depends."""
     add = commit.CommitPoint.add
 
@@ -332,12 +368,23 @@ def _made_out_of_turn() -> list[tuple[Any, str, Any]]:
     return [(commit.CommitPoint, "add", add_made)]
 
 
-def _unnamed_kept() -> list[tuple[Any, str, Any]]:
+@plant(
+    "segments that no batch names are set aside",
+    faults=("kill",),
+    points=("synced", "batch written"),
+    tree={"pages": {"segment_bytes": 1000}},
+)
+def unnamed_kept() -> Patches:
     """Bug: WARC segments that no batch names are left in place after a crash."""
     return [(segments, "_set_aside", lambda folder, name: None)]
 
 
-def _same_epoch() -> list[tuple[Any, str, Any]]:
+@plant(
+    "a compaction begins a fresh epoch",
+    faults=("partition", "kill"),
+    tree={"splitter": {"spool_bytes_max": 500}},
+)
+def same_epoch() -> Patches:
     """Bug: a compacted queue keeps its epoch, so it uses numbers again that its peer already knows.
 
     Entries are not checked.
@@ -351,14 +398,15 @@ def _same_epoch() -> list[tuple[Any, str, Any]]:
         self._written = msgspec.structs.replace(self._written, epoch=b"") if self.wanted else self._written
         return stage(self, batch, entries)
 
-    return [
-        (compaction.Compaction, "result", result_of_old),
-        (Spool, "stage", stage_any),
-        *_tail_trusted(),
-    ]
+    return [(compaction.Compaction, "result", result_of_old), (Spool, "stage", stage_any), *tail_trusted()]
 
 
-def _tail_trusted() -> list[tuple[Any, str, Any]]:
+@plant(
+    "a queue whose numbers another life has used is renumbered",
+    faults=("restore", "restore", "partition"),
+    count=20,
+)
+def tail_trusted() -> Patches:
     """Bug: a process does not notice that its clone has sent the peer different entries under the same numbers."""
     greet = Spool.greet
 
@@ -371,7 +419,8 @@ def _tail_trusted() -> list[tuple[Any, str, Any]]:
     return [(Spool, "greet", unchecked)]
 
 
-def _loss_not_told() -> list[tuple[Any, str, Any]]:
+@plant("a process that has lost confirmed links recovers them", faults=("restore",), count=8)
+def loss_not_told() -> Patches:
     """Bug: a peer that lost confirmed links does not learn this. Instead, the queue for this peer starts again."""
     greet = Spool.greet
 
@@ -385,7 +434,13 @@ def _loss_not_told() -> list[tuple[Any, str, Any]]:
     return [(Spool, "greet", silent), (Common, "lost_by", lambda self, peer, applied: "")]
 
 
-def _seen_before_commit() -> list[tuple[Any, str, Any]]:
+@plant("peers notice an empty disk", faults=("lost-disk",), count=4)
+def empty_disk_accepted() -> Patches:
+    return loss_not_told()
+
+
+@plant("the CLOCK cache never drops a link that is not queued", faults=())
+def cache_eats_links() -> Patches:
     """Bug: uncommitted links count as seen and are dropped.
 
     This happens to links whose fingerprint is divisible by 50.
@@ -396,133 +451,6 @@ def _seen_before_commit() -> list[tuple[Any, str, Any]]:
         return [place for place in unseen(self, fingerprints) if int(fingerprints[place]) % 50]
 
     return [(Admission, "_unseen", some)]
-
-
-KILLS, POWER = {"faults": ("kill", "power")}, {"faults": ("power",)}
-PLANTS = {
-    "page-before-links": Plant("a record and its links are one change", _page_before_links, KILLS),
-    "batch-not-synced": Plant("one synced batch makes a group durable", _batch_not_synced, POWER),
-    "links-not-synced": Plant("the links log is synced before the batch", _links_not_synced, POWER),
-    "warc-not-synced": Plant("WARC is synced before the batch", _warc_not_synced, POWER),
-    "names-not-synced": Plant(
-        "a new file's name is synced before a batch names it", _names_not_synced, POWER
-    ),
-    "run-not-synced": Plant("a run is synced before a batch names it", _run_not_synced, POWER),
-    "no-truncation": Plant("opening cuts files to their committed lengths", _no_truncation, KILLS),
-    "links-log-not-cut": Plant(
-        "opening cuts the links log to its committed length",
-        _links_log_not_cut,
-        {
-            "faults": ("kill", "slow-disk"),
-            "points": ("links synced", "flush ran", "committed"),
-            "count": 150,
-            "tree": {"store": {"group_entries_max": 1}},
-        },
-    ),
-    "failed-write-goes-on": Plant(
-        "a failed write ends the process", _failed_write_goes_on, {"faults": ("full-disk",)}
-    ),
-    "flush-before-commit": Plant(
-        "a flush and its new URLs are committed together", _flush_before_commit, KILLS
-    ),
-    "cache-eats-links": Plant(
-        "the CLOCK cache never drops a link that is not queued", _seen_before_commit, {"faults": ()}
-    ),
-    "gaps-forgotten": Plant(
-        "after an unclean stop, hosts wait for their gaps",
-        _gaps_forgotten,
-        KILLS | {"tree": {"politeness": {"delay": 5.0}}},
-    ),
-    "journal-unread": Plant(
-        "after a kill, hosts wait for the gaps of uncommitted requests, too",
-        _journal_unread,
-        {
-            "faults": ("kill",),
-            "tree": {"politeness": {"delay": 1.0, "delay_factor": 100.0, "delay_max": 200.0}},
-        },
-    ),
-    "retries-at-their-word": Plant(
-        "a clock jump stalls no host", _retries_at_their_word, {"faults": ("clock",)}
-    ),
-    "counters-in-memory": Plant("every group contains its counts", _uncounted, KILLS),
-    "ack-before-commit": Plant(
-        "only durable entries are acknowledged",
-        _ack_before_commit,
-        {"faults": ("kill", "power", "slow-disk")},
-    ),
-    "outbox-in-memory": Plant(
-        "links wait in durable outboxes", _outbox_in_memory, {"faults": ("kill", "power", "partition")}
-    ),
-    "tail-trusted": Plant(
-        "a queue whose numbers another life has used is renumbered",
-        _tail_trusted,
-        {"faults": ("restore", "restore", "partition"), "count": 20},
-    ),
-    "loss-not-told": Plant(
-        "a process that has lost confirmed links recovers them",
-        _loss_not_told,
-        {"faults": ("restore",), "count": 8},
-    ),
-    "empty-disk-accepted": Plant(
-        "peers notice an empty disk",
-        _loss_not_told,
-        {"faults": ("lost-disk",), "count": 4},
-    ),
-    "made-out-of-turn": Plant(
-        "changes that depend on queued ones follow queue order", _made_out_of_turn, KILLS
-    ),
-    "unnamed-kept": Plant(
-        "segments that no batch names are set aside",
-        _unnamed_kept,
-        {
-            "faults": ("kill",),
-            "points": ("synced", "batch written"),
-            "tree": {"pages": {"segment_bytes": 1000}},
-        },
-    ),
-    "same-epoch": Plant(
-        "a compaction begins a fresh epoch",
-        _same_epoch,
-        {"faults": ("partition", "kill"), "tree": {"splitter": {"spool_bytes_max": 500}}},
-    ),
-    "sent-is-gone": Plant(
-        "an entry is deleted after its owner has received it",
-        _sent_is_gone,
-        {"faults": ("kill", "partition")},
-    ),
-    "applied-twice": Plant(
-        "a repeated entry is applied once", _applied_twice, {"faults": ("reset", "slow-disk"), "count": 24}
-    ),
-    "compaction-drops": Plant(
-        "compaction drops repeated links and no others",
-        _compaction_drops,
-        {"faults": ("partition",), "tree": {"splitter": {"spool_bytes_max": 500}}},
-    ),
-    "gap-taken": Plant("no entry is skipped", _gap_taken, {"faults": ()}),
-    "foreign-kept": Plant("each host is crawled by one process", _foreign_taken, {"faults": ()}),
-    "copies-let-in": Plant(
-        "a second boot of a live name is refused", _copies_let_in, {"faults": ("clone",), "count": 1}
-    ),
-    "whole-rate": Plant(
-        "shares never add up to more than 1",
-        _whole_rate,
-        {"faults": ("partition",), "processes": 2, "rate": 1.0},
-    ),
-    "end-in-one-round": Plant(
-        "agreement on the end takes two rounds", _end_in_one_round, {"faults": ("partition", "loss")}
-    ),
-    "end-forgotten": Plant(
-        "a process that announced the end remembers it",
-        _end_forgotten,
-        {
-            "web": WebSpec(hosts=10, pages=60, down=0.0, traps=0.0, flaws=False),
-            "faults": ("kill",),
-            "points": ("closing",),
-            "count": 1,
-        },
-    ),
-    "own-first": Plant("receiving never waits for sending", _own_first, {"faults": ("partition",)}),
-} | {name: Plant(*plant) for name, plant in planted_acts.PLANTS.items()}
 
 
 @contextmanager
@@ -539,12 +467,17 @@ def settings_of(plant: Plant | None, seed: int) -> ClusterSettings:
     return msgspec.structs.replace(SETTINGS, seed=seed, **(plant.settings if plant else {}))
 
 
-def run(settings: ClusterSettings) -> RunVerdict:
-    """Run the cluster and return the verdict."""
+def judged(settings: ClusterSettings) -> tuple[Cluster, RunVerdict]:
+    """Run a cluster; return it and the verdict."""
     with memory_folder() as folder:
         world = Cluster(settings, Path(folder))
         world.run()
-        return judge(world)
+        return world, judge(world)
+
+
+def run(settings: ClusterSettings) -> RunVerdict:
+    """Run a cluster and return the verdict."""
+    return judged(settings)[1]
 
 
 def first_seed(name: str, seeds: Sequence[int] = range(1, SEEDS + 1)) -> tuple[int, RunVerdict] | None:

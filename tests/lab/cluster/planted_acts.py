@@ -1,7 +1,6 @@
 """Bugs that can be planted and that affect commands of the operator, limits or stored records; see `planted.py`."""
 
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 from unittest.mock import Mock
 
@@ -24,7 +23,7 @@ from crawler.pages.page_cache import PageCache
 from crawler.pages.segments import SegmentWriter
 from crawler.pages.withdrawals import Withdrawals
 from crawler.process.committing import commit_loop
-from crawler.process.committing.queued_changes import QueuedChanges
+from crawler.process.committing.commit_loop import CommitLoop
 from crawler.process.exchange.agreed_end import AgreedEnd
 from crawler.process.fetching import page_rendering
 from crawler.process.live_services import LiveServices
@@ -37,26 +36,50 @@ from crawler.records import Link, LinkFlag, Rendering
 from crawler.storage.keys import HOST, PARKED, TODO
 from crawler.storage.reshard import NewProcess
 from crawler.upkeep.stored_links import StoredLinks
+from tests.lab.cluster.plants import Patches, plant
 
-Patches = list[tuple[Any, str, Any]]
 HOUR = 3600.0
 
 
-def _limits_not_kept() -> Patches:
+REFRESHING: dict[str, Any] = {
+    "web": WebSpec(hosts=6, pages=40, change_rate=1 / HOUR, flaws=False, down=0.0, traps=0.0),
+    "refresh": True,
+    "length": 6 * HOUR,
+    "rate": 0.02,
+    "within": 5 * HOUR,
+    "tree": {"splitter": {"heartbeat": 60.0, "silence_max": 300.0}, "refresh": {"max_age": 6 * HOUR}},
+}
+RESHARDS: dict[str, Any] = {"faults": ("reshard",), "count": 3}
+BROKEN = WebSpec(hosts=12, pages=150, broken=True)
+SCRIPTED = WebSpec(hosts=12, pages=150, scripted=True)
+# the answers are slow, because the gap depends on the time that an answer takes
+SLOW_SCRIPTED = WebSpec(hosts=12, pages=150, scripted=True, latency=0.5)
+
+
+@plant(
+    "a known end keeps its limits",
+    faults=("limits",),
+    count=3,
+    web=WebSpec(hosts=4, pages=40, zipf=2.0, sitemaps=0.0, down=0.0, traps=0.0, flaws=False),
+)
+def limits_not_kept() -> Patches:
     """Bug: the stored end of a crawl is trusted even if the limits have changed since it was stored."""
     extent = AgreedEnd._extent
     return [(AgreedEnd, "_extent", lambda self: msgspec.structs.replace(extent(self), limits=""))]
 
 
-def _parked_for_good() -> Patches:
+@plant("raised limits unpark URLs", faults=("limits",))
+def parked_for_good() -> Patches:
     return [(Intake, "unpark", lambda self: 0)]
 
 
-def _budget_not_counted() -> Patches:
+@plant("a host's budget counts", faults=("limits",))
+def budget_not_counted() -> Patches:
     return [(Budget, "accept", lambda self, slot, flags=0: None)]
 
 
-def _depth_unlimited() -> Patches:
+@plant("the depth is limited", faults=("limits",))
+def depth_unlimited() -> Patches:
     rule = Budget.rule
 
     def shallow(self: Budget, slot: int, depth: int, url: str, name: str, flags: int = 0) -> int:
@@ -65,7 +88,8 @@ def _depth_unlimited() -> Patches:
     return [(Budget, "rule", shallow)]
 
 
-def _depth_of_the_page() -> Patches:
+@plant("a link is one deeper than its page", faults=("kill",))
+def depth_of_the_page() -> Patches:
     """Bug: links of every second page have the depth of the page itself.
 
     If the links of all pages had this bug, no depth limit would have any effect.
@@ -78,7 +102,8 @@ def _depth_of_the_page() -> Patches:
     return [(link_policy, "LinkContext", flat)]
 
 
-def _tries_not_counted() -> Patches:
+@plant("a URL is tried three times", faults=(), web=BROKEN)
+def tries_not_counted() -> Patches:
     """Bug: failed tries of a URL are never counted."""
     again = OutcomePolicy._again
 
@@ -89,33 +114,40 @@ def _tries_not_counted() -> Patches:
     return [(OutcomePolicy, "_again", uncounted)]
 
 
-def _one_try() -> Patches:
+@plant("a URL is tried three times", faults=(), web=BROKEN)
+def one_try() -> Patches:
     return [(OutcomePolicy, "_again", OutcomePolicy._done)]
 
 
-def _blocks_in_memory() -> Patches:
+@plant("a block is durable", faults=("block", "kill", "power"))
+def blocks_in_memory() -> Patches:
     return [(HostBlocks, "stage", lambda self, batch: None)]
 
 
-def _erasure_is_small() -> Patches:
+@plant("an erasure ends no process", faults=("withdraw",))
+def erasure_is_small() -> Patches:
     """Bug: the code reads the size of every change, but an erasure has no size."""
     return [(commit_loop, "Rewriting", Mock)]
 
 
-def _bytes_stay() -> Patches:
+@plant("erased bytes are overwritten", faults=("withdraw",))
+def bytes_stay() -> Patches:
     return [(erasure, "overwrite", lambda folders, ranges: None)]
 
 
-def _withdrawn_is_fetched() -> Patches:
+@plant("a withdrawn URL is not fetched", faults=("withdraw",), count=24)
+def withdrawn_is_fetched() -> Patches:
     return [(Withdrawals, "stops", lambda self, url: False)]
 
 
-def _redirects_are_links() -> Patches:
+@plant("a redirect is no link", faults=("kill",))
+def redirects_are_links() -> Patches:
     """Bug: the target of a redirect is one level deeper, like the target of a link."""
     return [(link_policy, "LinkContext", _hop_with(1, 0))]
 
 
-def _redirects_count_twice() -> Patches:
+@plant("a redirect is one hop", faults=("kill",))
+def redirects_count_twice() -> Patches:
     """Bug: a redirect counts as two hops, so that chains of redirects end too early."""
     return [(link_policy, "LinkContext", _hop_with(0, 1))]
 
@@ -132,7 +164,8 @@ def _hop_with(deeper: int, more: int) -> Any:
     return made
 
 
-def _wrong_place() -> Patches:
+@plant("a capture names its record", faults=())
+def wrong_place() -> Patches:
     """Bug: every seventh capture is recorded at the place of the previous capture."""
     append, last = SegmentWriter.append, list[Any]()
 
@@ -144,7 +177,8 @@ def _wrong_place() -> Patches:
     return [(SegmentWriter, "append", behind)]
 
 
-def _wrong_original() -> Patches:
+@plant("a revisit names its response", faults=("kill",), **REFRESHING)
+def wrong_original() -> Patches:
     """Bug: a revisit refers to the response that was stored last, even if its payload differs."""
     choose, met = PageCache._choose_kind, list[Original]()
 
@@ -158,7 +192,8 @@ def _wrong_original() -> Patches:
     return [(PageCache, "_choose_kind", choose_last)]
 
 
-def _retires_the_host() -> Patches:
+@plant("retire drops only what it names", faults=("retire",), count=24)
+def retires_the_host() -> Patches:
     """Bug: `retire` drops every waiting URL of the host."""
     retire = Intake.retire_some
 
@@ -170,16 +205,24 @@ def _retires_the_host() -> Patches:
     return [(Intake, "retire_some", all_of_host)]
 
 
-def _results_dropped_at_term() -> Patches:
+@plant(
+    "TERM keeps answered pages",
+    faults=("term", "rerun"),
+    count=12,
+    within=10.0,
+    tree={"splitter": {"heartbeat": 1.0}},
+)
+def results_dropped() -> Patches:
     """Bug: SIGTERM drops the results that are not committed yet."""
 
     async def nothing(self: Process) -> None:
         pass
 
-    return [(Process, "_commit_rest", nothing), (QueuedChanges, "commit_rest", lambda self: None)]
+    return [(Process, "_commit_rest", nothing), (CommitLoop, "commit_rest", lambda self: None)]
 
 
-def _foreign_signals_ignored() -> Patches:
+@plant("a signal reaches the owner of its page", faults=("signal",), **REFRESHING)
+def foreign_signals_ignored() -> Patches:
     received = SignalIntake.received
 
     def without(self: SignalIntake, entry: Any, links: Any) -> Any:
@@ -188,11 +231,13 @@ def _foreign_signals_ignored() -> Patches:
     return [(SignalIntake, "received", without)]
 
 
-def _signals_ignored() -> Patches:
+@plant("a signal leads to a fetch", faults=("signal",), **REFRESHING)
+def signals_ignored() -> Patches:
     return [(SignalIntake, "_decide", lambda self, *arguments, **options: None)]
 
 
-def _notices_ignored() -> Patches:
+@plant("a notice of the page server leads to a fetch", faults=("notice",), **REFRESHING)
+def notices_ignored() -> Patches:
     """Bug: signals from the page server and the Python API are answered, but never reach the commit queue."""
 
     async def nothing(self: LiveServices, raw_urls: Any, source: str) -> Signalled:
@@ -201,7 +246,8 @@ def _notices_ignored() -> Patches:
     return [(LiveServices, "signal", nothing)]
 
 
-def _recovers_half() -> Patches:
+@plant("recovery finds all lost links", faults=("restore",), count=8)
+def recovers_half() -> Patches:
     """Bug: `crawler recover` leaves out every second page of the archive."""
     owned = StoredLinks.owned_by
 
@@ -211,12 +257,14 @@ def _recovers_half() -> Patches:
     return [(StoredLinks, "owned_by", owned_by_some)]
 
 
-def _links_shown_are_ignored() -> Patches:
+@plant("links that a browser shows are followed", faults=("kill",), web=SCRIPTED)
+def shown_links_ignored() -> Patches:
     """Bug: links that appear only in the browser are not followed."""
     return [(page_rendering, "merged", lambda static, shown, left_for: static)]
 
 
-def _subresources_dropped() -> Patches:
+@plant("what a rendered page asks for is stored", faults=("kill",), web=SCRIPTED)
+def subresources_dropped() -> Patches:
     """Bug: the answers to the requests of a rendered page are not stored."""
     keep = ResultProcessor._keep_rendering
 
@@ -226,12 +274,24 @@ def _subresources_dropped() -> Patches:
     return [(ResultProcessor, "_keep_rendering", without)]
 
 
-def _visit_not_counted() -> Patches:
+@plant("a host rests as long as a visit deserves", faults=("kill",), web=SLOW_SCRIPTED)
+def visit_not_counted() -> Patches:
     """Bug: after a rendered page, the gap of its host depends only on the answer of the page itself."""
     return [(politeness, "_busy_time", lambda fetch: fetch.took)]
 
 
-def _share_forgotten() -> Patches:
+@plant(
+    "new pages get their share of the fetches again after they had run out",
+    faults=("limits",),
+    count=3,
+    web=WebSpec(hosts=12, pages=150, change_rate=1 / HOUR),
+    refresh=True,
+    length=6 * HOUR,
+    rate=0.05,
+    within=5 * HOUR,
+    tree=REFRESHING["tree"],
+)
+def share_forgotten() -> Patches:
     """Bug: the refresh share of one process counts for the whole crawl, so that later new pages are never fetched."""
     return [(Share, "of_crawl", property(lambda self: self.refresh))]
 
@@ -247,7 +307,18 @@ def _stay_behind(family: bytes) -> Patches:
     return [(NewProcess, "copy", copy_others)]
 
 
-def _known_stay_behind() -> Patches:
+@plant("a reshard moves waiting URLs", **RESHARDS)
+def waiting_stay_behind() -> Patches:
+    return _stay_behind(TODO)
+
+
+@plant("a reshard moves parked URLs", faults=("reshard", "limits"))
+def parked_stay_behind() -> Patches:
+    return _stay_behind(PARKED)
+
+
+@plant("a reshard moves known URLs", **RESHARDS)
+def known_stay_behind() -> Patches:
     """Bug: a reshard moves none of the known URLs, and its check does not notice this."""
     return [
         (due_reshard, "_known", lambda to, dues: iter(())),
@@ -256,11 +327,13 @@ def _known_stay_behind() -> Patches:
     ]
 
 
-def _originals_stay_behind() -> Patches:
+@plant("a reshard copies the responses that revisits repeat", **RESHARDS)
+def originals_stay_behind() -> Patches:
     return [(pages_reshard._Segments, "_bring_originals", lambda self, repeated: self._finish())]
 
 
-def _segments_shared() -> Patches:
+@plant("after a reshard, a page is in one folder", **RESHARDS)
+def segments_shared() -> Patches:
     """Bug: a reshard links a segment into the folder of each process that has pages of this segment."""
     survey = pages_reshard._Segments._survey
 
@@ -271,143 +344,18 @@ def _segments_shared() -> Patches:
     return [(pages_reshard._Segments, "_survey", survey_own)]
 
 
-def _links_in_transit_stay_behind() -> Patches:
+@plant("a reshard delivers links in transit", faults=("reshard", "partition"))
+def in_transit_stay_behind() -> Patches:
     return [(resharding, "deliver_pending", lambda processes: None)]
 
 
-def _counts_not_kept() -> Patches:
+@plant("a store lost after a reshard is noticed", faults=("reshard", "lost-disk"), count=8)
+def counts_not_kept() -> Patches:
     """Bug: after a reshard, no process notices if another process has lost its store."""
     return [(resharding, "keep_counts", lambda *arguments: None)]
 
 
-def _retries_at_once() -> Patches:
+@plant("hosts keep their gaps in a reshard", **RESHARDS, tree={"politeness": {"delay": 20.0}})
+def gaps_stay_behind() -> Patches:
     """Bug: hosts lose their gaps and failures when a reshard moves them."""
     return _stay_behind(HOST)
-
-
-REFRESHING: dict[str, Any] = {
-    "web": WebSpec(hosts=6, pages=40, change_rate=1 / HOUR, flaws=False, down=0.0, traps=0.0),
-    "refresh": True,
-    "length": 6 * HOUR,
-    "rate": 0.02,
-    "within": 5 * HOUR,
-    "tree": {"splitter": {"heartbeat": 60.0, "silence_max": 300.0}, "refresh": {"max_age": 6 * HOUR}},
-}
-RESHARDS: dict[str, Any] = {"faults": ("reshard",), "count": 3}
-BROKEN = WebSpec(hosts=12, pages=150, broken=True)
-SCRIPTED = WebSpec(hosts=12, pages=150, scripted=True)
-# the answers are slow, because the gap depends on the time that an answer takes
-SLOW_SCRIPTED = WebSpec(hosts=12, pages=150, scripted=True, latency=0.5)
-# name -> (rule, patches, settings)
-PLANTS: dict[str, tuple[str, Any, dict[str, Any]]] = {
-    "limits-not-kept": (
-        "a known end keeps its limits",
-        _limits_not_kept,
-        {
-            "faults": ("limits",),
-            "count": 3,
-            "web": WebSpec(hosts=4, pages=40, zipf=2.0, sitemaps=0.0, down=0.0, traps=0.0, flaws=False),
-        },
-    ),
-    "parked-for-good": ("raised limits unpark URLs", _parked_for_good, {"faults": ("limits",)}),
-    "budget-not-counted": ("a host's budget counts", _budget_not_counted, {"faults": ("limits",)}),
-    "depth-unlimited": ("the depth is limited", _depth_unlimited, {"faults": ("limits",)}),
-    "depth-of-the-page": ("a link is one deeper than its page", _depth_of_the_page, {"faults": ("kill",)}),
-    "redirects-are-links": ("a redirect is no link", _redirects_are_links, {"faults": ("kill",)}),
-    "redirects-count-twice": ("a redirect is one hop", _redirects_count_twice, {"faults": ("kill",)}),
-    "tries-not-counted": ("a URL is tried three times", _tries_not_counted, {"faults": (), "web": BROKEN}),
-    "one-try": ("a URL is tried three times", _one_try, {"faults": (), "web": BROKEN}),
-    "blocks-in-memory": ("a block is durable", _blocks_in_memory, {"faults": ("block", "kill", "power")}),
-    "erasure-is-small": ("an erasure ends no process", _erasure_is_small, {"faults": ("withdraw",)}),
-    "bytes-stay": ("erased bytes are overwritten", _bytes_stay, {"faults": ("withdraw",)}),
-    "withdrawn-is-fetched": (
-        "a withdrawn URL is not fetched",
-        _withdrawn_is_fetched,
-        {"faults": ("withdraw",), "count": 24},
-    ),
-    "wrong-place": ("a capture names its record", _wrong_place, {"faults": ()}),
-    "wrong-original": ("a revisit names its response", _wrong_original, {"faults": ("kill",), **REFRESHING}),
-    "retires-the-host": (
-        "retire drops only what it names",
-        _retires_the_host,
-        {"faults": ("retire",), "count": 24},
-    ),
-    "results-dropped": (
-        "TERM keeps answered pages",
-        _results_dropped_at_term,
-        {"faults": ("term", "rerun"), "count": 12, "within": 10.0, "tree": {"splitter": {"heartbeat": 1.0}}},
-    ),
-    "foreign-signals-ignored": (
-        "a signal reaches the owner of its page",
-        _foreign_signals_ignored,
-        {"faults": ("signal",), **REFRESHING},
-    ),
-    "signals-ignored": ("a signal leads to a fetch", _signals_ignored, {"faults": ("signal",), **REFRESHING}),
-    "notices-ignored": (
-        "a notice of the page server leads to a fetch",
-        _notices_ignored,
-        {"faults": ("notice",), **REFRESHING},
-    ),
-    "shown-links-ignored": (
-        "links that a browser shows are followed",
-        _links_shown_are_ignored,
-        {"faults": ("kill",), "web": SCRIPTED},
-    ),
-    "subresources-dropped": (
-        "what a rendered page asks for is stored",
-        _subresources_dropped,
-        {"faults": ("kill",), "web": SCRIPTED},
-    ),
-    "visit-not-counted": (
-        "a host rests as long as a visit deserves",
-        _visit_not_counted,
-        {"faults": ("kill",), "web": SLOW_SCRIPTED},
-    ),
-    "recovers-half": (
-        "recovery finds all lost links",
-        _recovers_half,
-        {"faults": ("restore",), "count": 8},
-    ),
-    "share-forgotten": (
-        "new pages get their share of the fetches again after they had run out",
-        _share_forgotten,
-        {
-            "faults": ("limits",),
-            "count": 3,
-            "web": WebSpec(hosts=12, pages=150, change_rate=1 / HOUR),
-            "refresh": True,
-            "length": 6 * HOUR,
-            "rate": 0.05,
-            "within": 5 * HOUR,
-            "tree": REFRESHING["tree"],
-        },
-    ),
-    "waiting-stay-behind": ("a reshard moves waiting URLs", partial(_stay_behind, TODO), RESHARDS),
-    "parked-stay-behind": (
-        "a reshard moves parked URLs",
-        partial(_stay_behind, PARKED),
-        {"faults": ("reshard", "limits")},
-    ),
-    "known-stay-behind": ("a reshard moves known URLs", _known_stay_behind, RESHARDS),
-    "originals-stay-behind": (
-        "a reshard copies the responses that revisits repeat",
-        _originals_stay_behind,
-        RESHARDS,
-    ),
-    "segments-shared": ("after a reshard, a page is in one folder", _segments_shared, RESHARDS),
-    "in-transit-stay-behind": (
-        "a reshard delivers links in transit",
-        _links_in_transit_stay_behind,
-        {"faults": ("reshard", "partition")},
-    ),
-    "counts-not-kept": (
-        "a store lost after a reshard is noticed",
-        _counts_not_kept,
-        {"faults": ("reshard", "lost-disk"), "count": 8},
-    ),
-    "gaps-stay-behind": (
-        "hosts keep their gaps in a reshard",
-        _retries_at_once,
-        {**RESHARDS, "tree": {"politeness": {"delay": 20.0}}},
-    ),
-}

@@ -21,10 +21,11 @@ from crawler.lab.cluster.cluster import Cluster, memory_folder
 from crawler.lab.cluster.cluster_settings import ClusterSettings
 from crawler.lab.cluster.fault_plan import Fault
 from crawler.lab.cluster.judge import judge
+from crawler.lab.cluster.population import Population
 from crawler.lab.cluster.synthetic_web import WebSpec
 from crawler.process.opening.stages import Stages
 from tests.faults.planted import OWN
-from tests.lab.cluster.planted import PLANTS, planted, run, settings_of
+from tests.lab.cluster.planted import PLANTS, judged, planted, run, settings_of
 
 # With heartbeats each second, half of the CPU time would be spent on messages that change nothing.
 RARE_BEATS: dict[str, Any] = {"splitter": {"heartbeat": 5.0}}
@@ -63,12 +64,9 @@ def test_reshards_break_no_rule(refresh: bool) -> None:
     settings = msgspec.structs.replace(
         changes, seed=2, count=6, faults=("reshard", "kill", "power", "limits")
     )
-    with memory_folder() as folder:
-        world = Cluster(settings, Path(folder))
-        world.run()
-        verdict = judge(world)
-        assert verdict.flawless, verdict.examples
-        assert world.observed.resharded
+    world, verdict = judged(settings)
+    assert verdict.flawless, verdict.examples
+    assert world.observed.resharded
 
 
 def test_no_start_that_was_planned_before_a_power_cut_comes_before_the_machine_has_booted(
@@ -81,24 +79,18 @@ def test_no_start_that_was_planned_before_a_power_cut_comes_before_the_machine_h
         Fault(20.0, "power", (0,), 30.0),
     ]
     monkeypatch.setattr(fault_plan, "draw", lambda *_, **__: plan)
-    with memory_folder() as folder:
-        world = Cluster(TINY, Path(folder))
-        observed = world.run()
-        verdict = judge(world)
+    world, verdict = judged(TINY)
     assert verdict.flawless, verdict.examples
-    begun = sorted(at for life, at in observed.begun.items() if at > 12.0)
+    begun = sorted(at for at in world.observed.begun.values() if at > 12.0)
     assert begun[0] == pytest.approx(13.0)
-    assert begun[-1] == pytest.approx(20.0 + fault_plan.BOOT), observed.begun
+    assert begun[-1] == pytest.approx(20.0 + fault_plan.BOOT), begun
 
 
 def test_signals_to_any_process_lead_to_a_fetch() -> None:
     settings = shorter(settings_of(PLANTS["foreign-signals-ignored"], 1))
-    with memory_folder() as folder:
-        world = Cluster(settings, Path(folder))
-        world.run()
-        verdict = judge(world)
-        assert verdict.flawless, verdict.examples
-        assert sum(act.kind == "signal" for act in world.observed.acts) > 4
+    world, verdict = judged(settings)
+    assert verdict.flawless, verdict.examples
+    assert sum(act.kind == "signal" for act in world.observed.acts) > 4
 
 
 def test_known_pages_are_refetched_also_by_a_single_process() -> None:
@@ -138,11 +130,7 @@ def test_the_same_seed_reproduces_a_run_to_the_byte() -> None:
 
 
 # For each bug, a seed that finds it in little time.
-CHEAP = {
-    "tail-trusted": 6,
-    "share-forgotten": 1,
-    "blocks-in-memory": 1,
-}
+CHEAP = {"tail-trusted": 6, "share-forgotten": 1, "blocks-in-memory": 1}
 # These bugs are found in a web of 30 pages, too.
 CHEAP_IN_A_SMALL_WEB = {
     "results-dropped": 1,
@@ -203,13 +191,13 @@ def test_a_planted_bug_is_found(bug: str, monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_no_file_of_a_world_stays_open_even_if_referenced(monkeypatch: pytest.MonkeyPatch) -> None:
     """Memory maps and files of a killed process are closed when it ends, even if references to them remain."""
-    kept, bury = [], Cluster._bury
+    kept, bury = [], Population.bury
 
-    def bury_all_but_stages(self: Cluster) -> None:
-        kept.extend(self.population.opened.values())
+    def bury_all_but_stages(self: Population) -> None:
+        kept.extend(self.opened.values())
         bury(self)
 
-    monkeypatch.setattr(Cluster, "_bury", bury_all_but_stages)
+    monkeypatch.setattr(Population, "bury", bury_all_but_stages)
     calls = os.write, os.fsync, os.open
     with memory_folder() as folder:
         world = Cluster(msgspec.structs.replace(TINY, seed=1), Path(folder))
@@ -246,20 +234,8 @@ def _is_open(descriptor: str) -> bool:
 
 def test_the_command_shows_a_table_and_writes_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "runs.csv"
-    arguments = [
-        "cluster",
-        "--pages",
-        "20",
-        "--hosts",
-        "4",
-        "--faults",
-        "kill",
-        "--count",
-        "1",
-        "--out",
-        str(out),
-    ]
-    assert lab.main("lab", arguments) == 0
+    words = "cluster --pages 20 --hosts 4 --faults kill --count 1 --out"
+    assert lab.main("lab", [*words.split(), str(out)]) == 0
     assert "flawless" in capsys.readouterr().out
     assert out.read_text().splitlines()[-1].startswith("1,20,")
 
@@ -267,33 +243,18 @@ def test_the_command_shows_a_table_and_writes_it(tmp_path: Path, capsys: pytest.
 def test_a_table_has_a_row_for_each_kind_of_fault(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(fault_plan, "KINDS", ("kill", "clone"))
+    monkeypatch.setattr(fault_plan, "KINDS", {"kill": "", "clone": ""})
     monkeypatch.setattr(fault_plan, "USUAL", ("kill",))
-    monkeypatch.setattr(fault_plan, "ACTS", ("term",))
+    monkeypatch.setattr(fault_plan, "ACTS", {"term": ""})
     out = tmp_path / "faults.csv"
-    table = [
-        "cluster",
-        "--table",
-        "--seeds",
-        "1",
-        "--processes",
-        "2",
-        "--pages",
-        "10",
-        "--hosts",
-        "3",
-        "--count",
-        "1",
-    ]
-    assert lab.main("lab", [*table, "--out", str(out)]) == 0
+    words = "cluster --table --seeds 1 --processes 2 --pages 10 --hosts 3 --count 1"
+    assert lab.main("lab", [*words.split(), "--out", str(out)]) == 0
     kinds = [line.split(",")[0] for line in out.read_text().splitlines()[2:]]
     assert kinds == ["kill", "clone", "all but copies", "all", "term", "acts and faults"]
     assert capsys.readouterr().out.count("1 of 1") == 6
 
 
-def test_a_curve_has_rows_with_and_without_a_slow_process(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_curve_has_rows_with_and_without_a_slow_process(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(curves, "REFRESHED", 1200.0)
     monkeypatch.setattr(curves, "SCALES", {1: curves.Scale(1.0, 30.0, 12)})
     one, two, slow = curves.rows([1, 2], seed=1, pages=8, hosts=3)

@@ -4,34 +4,25 @@ The judge finds lost links. If a link is applied twice or never, the crawl does 
 """
 
 from functools import cache
-from pathlib import Path
 
 import msgspec
 import pytest
 
 from crawler.lab.cluster import fault_plan, virtual_network
-from crawler.lab.cluster.cluster import Cluster, memory_folder
 from crawler.lab.cluster.cluster_settings import START, ClusterSettings
 from crawler.lab.cluster.fault_plan import Fault
-from crawler.lab.cluster.judge import RunVerdict, judge
 from crawler.lab.cluster.synthetic_web import WebSpec
+from tests.lab.cluster.planted import judged
 
 WEB = WebSpec(hosts=10, pages=60, down=0.0, traps=0.0, flaws=False)
 QUIET = ClusterSettings(web=WEB, faults=(), count=0)
 ONE_WINDOW = {"splitter": {"window_bytes": 1000, "entry_bytes": 200, "spool_bytes_max": 600}}
 
 
-def run(settings: ClusterSettings) -> tuple[Cluster, RunVerdict]:
-    with memory_folder() as folder:
-        cluster = Cluster(settings, Path(folder))
-        cluster.run()
-        return cluster, judge(cluster)
-
-
 @cache
 def end_without_faults(patience: float, seed: int = QUIET.seed) -> float:
     """Return when a crawl with this patience ends if nothing disturbs it."""
-    cluster, _ = run(msgspec.structs.replace(QUIET, seed=seed, tree={"crawl": {"patience": patience}}))
+    cluster, _ = judged(msgspec.structs.replace(QUIET, seed=seed, tree={"crawl": {"patience": patience}}))
     assert cluster.observed.ended
     return cluster.observed.elapsed
 
@@ -42,7 +33,7 @@ def planned(monkeypatch: pytest.MonkeyPatch, *faults: Fault) -> None:
 
 @pytest.mark.parametrize("processes", [1, 4])
 def test_a_crawl_without_faults_ends_by_itself_with_every_page_fetched_once(processes: int) -> None:
-    _, verdict = run(msgspec.structs.replace(QUIET, processes=processes))
+    _, verdict = judged(msgspec.structs.replace(QUIET, processes=processes))
     assert verdict.flawless, verdict.examples
     assert (verdict.pages, verdict.refetched) == (60, 0)
 
@@ -54,7 +45,7 @@ def test_broken_connections_and_processes_lose_nothing_and_apply_nothing_twice(s
     When the other processes find that no work is left, one process is dead or cut off. It ends, too.
     """
     faults = ("reset", "partition", "loss", "kill", "power", "slow-disk")
-    cluster, verdict = run(
+    cluster, verdict = judged(
         msgspec.structs.replace(QUIET, seed=seed, faults=faults, count=20, within=60.0, tree=ONE_WINDOW)
     )
     assert verdict.flawless, verdict.examples
@@ -77,7 +68,7 @@ def test_many_faults_of_few_kinds_break_no_rule(seed: int, faults: tuple[str, ..
     """
     web = msgspec.structs.replace(WEB, pages=120, hosts=12)
     settings = msgspec.structs.replace(QUIET, web=web, seed=seed, faults=faults, count=24, within=60.0)
-    _, verdict = run(msgspec.structs.replace(settings, tree=ONE_WINDOW))
+    _, verdict = judged(msgspec.structs.replace(settings, tree=ONE_WINDOW))
     assert verdict.flawless, verdict.examples
     assert verdict.pages == 120
 
@@ -92,10 +83,10 @@ def test_an_end_known_under_other_limits_is_not_recalled(monkeypatch: pytest.Mon
     monkeypatch.setattr(fault_plan, "first_limit", lambda seed, plan: 6)
     settings = msgspec.structs.replace(QUIET, web=web, seed=2, tree=tree)
     planned(monkeypatch)
-    short, _ = run(settings)
+    short, _ = judged(settings)
     raised = Fault(short.observed.elapsed - 1.0, "limits", (2,), length=150.0, point=fault_plan.POWER_CUT)
     planned(monkeypatch, raised)
-    cluster, verdict = run(settings)
+    cluster, verdict = judged(settings)
     assert verdict.flawless, verdict.examples
     assert short.observed.ended and verdict.pages == 40 and cluster.observed.elapsed < 400.0
     assert sum(life.killed for life in cluster.observed.lives) == 3, (
@@ -114,7 +105,7 @@ def test_a_returning_process_informs_one_that_missed_the_end(
     settings = msgspec.structs.replace(QUIET, tree={"crawl": {"patience": 60.0}})
     end = end_without_faults(60.0)
     planned(monkeypatch, Fault(end - 3.3, "partition", cut_off, length=300.0))
-    cluster, verdict = run(settings)
+    cluster, verdict = judged(settings)
     assert verdict.flawless, verdict.examples
     last = cluster.observed.lives[-1]
     assert (last.machine, last.how) == (f"p{cut_off[0]}", "done")
@@ -133,7 +124,7 @@ def test_a_process_that_sends_its_seed_again_informs_one_that_was_killed_at_the_
     settings = msgspec.structs.replace(QUIET, seed=seed, tree={"crawl": {"patience": 60.0}})
     end = end_without_faults(60.0, seed)
     planned(monkeypatch, Fault(end - 4.0, "kill", (2,), length=300.0, point="stopping", visits=1))
-    cluster, _ = run(settings)
+    cluster, _ = judged(settings)
     assert cluster.observed.ended
     ends = [(life.machine, life.how) for life in cluster.observed.lives]
     assert ends[0] == ("p2", "kill at stopping")
@@ -156,7 +147,7 @@ def test_processes_end_by_themselves_after_a_cut_at_the_last_page(
     settings = msgspec.structs.replace(QUIET, tree={"crawl": {"patience": patience}})
     end = end_without_faults(patience)
     planned(monkeypatch, Fault(end - 3.3, kind, (2, 0, 1), length=length))
-    cluster, verdict = run(settings)
+    cluster, verdict = judged(settings)
     assert verdict.flawless, verdict.examples
     assert not cluster.observed.visits
     ends = {life.machine: life.at - end for life in cluster.observed.lives}
@@ -165,7 +156,7 @@ def test_processes_end_by_themselves_after_a_cut_at_the_last_page(
 
 def test_a_missing_process_delays_the_end_but_not_the_crawl(monkeypatch: pytest.MonkeyPatch) -> None:
     planned(monkeypatch, Fault(5.0, "power", (1,), length=300.0))
-    cluster, verdict = run(QUIET)
+    cluster, verdict = judged(QUIET)
     assert verdict.flawless, verdict.examples
     assert cluster.observed.elapsed > 305.0
     others = [row.at - START for row in cluster.log.rows if row.machine != "p1"]
@@ -176,10 +167,10 @@ def test_a_suspended_process_does_not_slow_the_others(monkeypatch: pytest.Monkey
     """The connections of the suspended process stay open but silent; the others communicate normally."""
     web = msgspec.structs.replace(WEB, pages=90)
     planned(monkeypatch, Fault(10.0, "stop", (2,), length=25.0))
-    stopped, verdict = run(msgspec.structs.replace(QUIET, web=web))
+    stopped, verdict = judged(msgspec.structs.replace(QUIET, web=web))
     assert verdict.flawless, verdict.examples
     planned(monkeypatch)
-    free, _ = run(msgspec.structs.replace(QUIET, web=web))
+    free, _ = judged(msgspec.structs.replace(QUIET, web=web))
     asked = [
         sum(10.0 < row.at - START < 35.0 and row.machine != "p2" for row in each.log.rows)
         for each in (stopped, free)
@@ -193,6 +184,6 @@ def test_a_suspended_process_does_not_slow_the_others(monkeypatch: pytest.Monkey
 def test_the_end_is_never_announced_too_early(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Messages between four processes are delayed at random, and any process may be the last that has work."""
     monkeypatch.setattr(virtual_network, "LATENCY", (0.0005, 2.0))
-    _, verdict = run(msgspec.structs.replace(QUIET, seed=100 + seed, processes=4))
+    _, verdict = judged(msgspec.structs.replace(QUIET, seed=100 + seed, processes=4))
     assert verdict.flawless, verdict.examples
     assert verdict.pages == 60

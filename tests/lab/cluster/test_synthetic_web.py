@@ -1,5 +1,6 @@
 """Test the ground truth of the synthetic web: links, sitemaps, changes."""
 
+import msgspec
 import numpy as np
 import pytest
 
@@ -9,6 +10,7 @@ from crawler.extract.sitemap import read_sitemap
 from crawler.lab.cluster.page_changes import RealChanges
 from crawler.lab.cluster.synthetic_web import SyntheticWeb, WebSpec, token
 from crawler.lab.league.histories import SiteHistory
+from tests.lab.league.made import history
 
 
 def test_a_web_is_a_tree_whose_odd_pages_have_one_link() -> None:
@@ -53,11 +55,8 @@ def test_a_sitemap_lists_unlinked_pages_and_change_dates() -> None:
 def test_pages_change_like_real_pages_in_their_last_days() -> None:
     def site(born: list[int], died: list[int], changes: list[tuple[int, int]]) -> SiteHistory:
         page, time = np.array(changes, np.int64).reshape(-1, 2).T
-        zeros = np.zeros(len(born), np.int64)
-        return SiteHistory(
-            name="a", born=np.array(born), died=np.array(died), hash=zeros.astype(np.uint64), dir=zeros,
-            page=page, time=time, added=page, removed=page, published=np.array([1000]),
-        )  # fmt: skip
+        columns = {"born": np.array(born), "died": np.array(died), "page": page, "time": time}
+        return msgspec.structs.replace(history([]), published=np.array([1000]), **columns)
 
     one = site([0, 950, 0, 10], [0, 0, 940, 0], [(0, 990), (3, 899), (0, 901), (1, 960), (2, 930), (0, 900)])
     other = site([800], [0], [(0, 950)])

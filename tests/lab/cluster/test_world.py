@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from crawler.lab.cluster import fault_plan
-from crawler.lab.cluster.disk import JournalStore, StoreDisk, SyncedFiles, Writable
-from crawler.lab.cluster.machine import CURRENT, Killed, Life, Machine, SystemCalls
+from crawler.lab.cluster.disk import SyncedFiles
+from crawler.lab.cluster.machine import CURRENT, JournalStore, Killed, Life, Machine, SystemCalls
 from crawler.lab.cluster.virtual_loop import VirtualLoop
 from crawler.lab.cluster.virtual_network import VirtualNetwork
 from crawler.splitter.peers import readable
@@ -189,15 +189,15 @@ def test_a_killed_process_resets_its_connections_and_a_power_cut_is_silent(
 def test_a_power_cut_undoes_only_the_last_unsynced_batches() -> None:
     rng, whole = random.Random(3), set()
     for _ in range(50):
-        disk = StoreDisk()
-        store = JournalStore(disk, Writable())
+        machine = Machine("m", "m", Path(), rng)
+        store = JournalStore(machine)
         for number in range(10):
             batch = store.batch(sync=number == 4)
             batch.put(b"k%d" % number, b"v")
             batch.put(b"last", b"%d" % number)
             store.write(batch)
-        disk.lose_power(rng)
-        data = dict(disk.scan(b""))
+        machine.store.lose_power(rng)
+        data = dict(machine.store.scan(b""))
         kept = int(data[b"last"])
         assert list(data) == sorted([b"last", *(b"k%d" % n for n in range(kept + 1))])
         whole.add(kept)
@@ -205,7 +205,11 @@ def test_a_power_cut_undoes_only_the_last_unsynced_batches() -> None:
 
 
 def test_the_store_behaves_as_a_store_on_the_disk(tmp_path: Path) -> None:
-    rng, store, model = random.Random(4), JournalStore(StoreDisk(), Writable()), open_store(tmp_path)
+    rng, store, model = (
+        random.Random(4),
+        JournalStore(Machine("m", "m", Path(), random.Random())),
+        open_store(tmp_path),
+    )
     for _ in range(300):
         for target in (store, model):
             state = rng.getstate()
@@ -317,10 +321,10 @@ def test_a_lock_of_a_dead_life_closes_no_file_of_another_process(tmp_path: Path)
 
 
 def test_faults_are_drawn_in_order_and_by_seed() -> None:
-    drawn = fault_plan.draw(3, fault_plan.KINDS, 80, machines=3, within=100.0)
-    assert drawn == fault_plan.draw(3, fault_plan.KINDS, 80, machines=3, within=100.0)
-    assert drawn != fault_plan.draw(4, fault_plan.KINDS, 80, machines=3, within=100.0)
+    drawn = fault_plan.draw(3, tuple(fault_plan.KINDS), 80, machines=3, within=100.0)
+    assert drawn == fault_plan.draw(3, tuple(fault_plan.KINDS), 80, machines=3, within=100.0)
+    assert drawn != fault_plan.draw(4, tuple(fault_plan.KINDS), 80, machines=3, within=100.0)
     assert [fault.at for fault in drawn] == sorted(fault.at for fault in drawn)
     assert {fault.kind for fault in drawn} == set(fault_plan.KINDS)
-    alone = fault_plan.draw(3, fault_plan.KINDS, 80, machines=1, within=100.0)
+    alone = fault_plan.draw(3, tuple(fault_plan.KINDS), 80, machines=1, within=100.0)
     assert not {"partition", "one-way", "loss", "clone"} & {fault.kind for fault in alone}

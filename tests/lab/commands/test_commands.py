@@ -1,6 +1,5 @@
 """Test the commands `crawler lab refresh`, `figures` and `import`."""
 
-import csv
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +13,7 @@ from crawler.lab.extras import require
 from crawler.lab.figures import drawing as figures
 from crawler.lab.refresh import kolobov, pages_file
 from crawler.lab.refresh.simulate import ExperimentSetting
-from tests.lab.league.made import EXCERPT
+from tests.lab.league.made import EXCERPT, csv_rows
 
 GOOD = """page,importance,change_rate,recall,precision
 a,1.0,0.5,0.5,0.8
@@ -22,11 +21,6 @@ b,2.0,0.1,,
 c,0.1,5.0,0.2,0.5
 d,1.0,0,,
 """
-
-
-def _rows(path: Path) -> list[dict[str, str]]:
-    lines = [line for line in path.read_text().splitlines() if not line.startswith("#")]
-    return list(csv.DictReader(lines))
 
 
 def test_usage(capsys: pytest.CaptureFixture[str]) -> None:
@@ -41,7 +35,7 @@ def test_simulation_prints_a_table(tmp_path: Path, capsys: pytest.CaptureFixture
     words = "refresh --policies baseline,ncis --size 10 --bandwidth 0:5,10:8 --time 20 --instances 2 --out"
     assert main("lab", [*words.split(), str(out)]) == 0
     assert "ncis" in capsys.readouterr().out
-    assert [row["policy"] for row in _rows(out)] == ["baseline", "ncis"]
+    assert [row["policy"] for row in csv_rows(out)] == ["baseline", "ncis"]
     assert "refresh --policies" in out.read_text().splitlines()[0]
 
 
@@ -79,7 +73,7 @@ def test_optimal_rates_for_a_users_pages(tmp_path: Path, capsys: pytest.CaptureF
     path = tmp_path / "pages.csv"
     path.write_text(GOOD)
     assert main("lab", ["refresh", "rates", "--pages", str(path), "--rate", "0.4"]) == 0
-    rows = _rows(tmp_path / "pages.rates.csv")
+    rows = csv_rows(tmp_path / "pages.rates.csv")
     rates = [float(row["rate"]) for row in rows]
     assert sum(rates) == pytest.approx(0.4) and rates[2] == rates[3] == 0.0
     assert float(rows[3]["freshness"]) == 1.0 and float(rows[2]["freshness"]) == 0.0

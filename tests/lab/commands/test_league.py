@@ -1,6 +1,5 @@
 """Test the command `crawler lab league` on an excerpt of real histories."""
 
-import csv
 from pathlib import Path
 
 import pytest
@@ -8,14 +7,9 @@ import pytest
 from crawler.errors import UsageError
 from crawler.lab.__main__ import main
 from crawler.lab.league.histories import write
-from tests.lab.league.made import EXCERPT, history
+from tests.lab.league.made import EXCERPT, csv_rows, history
 
 QUICK = "--policies round-robin,nutch --arms none,lying --budgets 1,3 --pages 5 --days 400 --processes 1"
-
-
-def _rows(path: Path) -> list[dict[str, str]]:
-    lines = [line for line in path.read_text().splitlines() if not line.startswith("#")]
-    return list(csv.DictReader(lines))
 
 
 def test_tables_and_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -23,14 +17,14 @@ def test_tables_and_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     assert main("lab", ["league", "--data", str(EXCERPT), *QUICK.split(), "--out", str(tmp_path)]) == 0
     printed = capsys.readouterr().out
     assert printed.count("round-robin") == 4 and "lying" in printed
-    rows = _rows(tmp_path / "scores.csv")
+    rows = csv_rows(tmp_path / "scores.csv")
     assert [(row["arm"], row["policy"], row["budget"]) for row in rows[:3]] == [
         ("none", "round-robin", "1"),
         ("none", "round-robin", "3"),
         ("none", "nutch", "1"),
     ]
     assert all(0.0 < float(row["score"]) < 1.0 < float(row["fetches"]) for row in rows)
-    sites = _rows(tmp_path / "sites.csv")
+    sites = csv_rows(tmp_path / "sites.csv")
     assert {row["site"] for row in sites} == {path.stem for path in EXCERPT.glob("*.npz")}
     for name in ("league-scores", "league-gains"):
         assert (tmp_path / f"{name}.png").read_bytes().startswith(b"\x89PNG")
@@ -100,7 +94,7 @@ def test_the_living_league_writes_a_row_per_policy(
     words = "--living --hubs map --policies round-robin,proto-1,ncis --budgets 3 --pages 5 --days 400 --processes 1"
     assert main("lab", ["league", "--data", str(EXCERPT), *words.split(), "--out", str(tmp_path)]) == 0
     assert capsys.readouterr().out.count("map") >= 3
-    rows = _rows(tmp_path / "living.csv")
+    rows = csv_rows(tmp_path / "living.csv")
     assert [row["policy"] for row in rows] == ["round-robin", "proto-1", "ncis"]
     assert all(0.0 < float(row["score"]) < 1.0 for row in rows)
 

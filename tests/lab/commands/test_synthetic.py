@@ -2,34 +2,27 @@
 
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from crawler.errors import CrawlerError
 from crawler.lab import __main__ as lab
-from crawler.lab.league.histories import SiteHistory, write
+from crawler.lab.league.histories import write
+from tests.lab.league.made import history
 
-YEAR = 365 * 86_400
 
-
-def history(folder: Path) -> Path:
+@pytest.fixture
+def histories(tmp_path: Path) -> str:
     """Write the history of two pages, one of which changes hourly in its last twenty hours; return its folder."""
-    none, changes = np.zeros(2, np.int64), np.arange(1, 21)
-    write(
-        folder / "site.npz",
-        SiteHistory(
-            name="site", born=none, died=none, hash=none.astype(np.uint64), dir=none, page=np.zeros(20, np.int64),
-            time=YEAR - 3_600 * changes, added=changes, removed=changes, published=np.array([YEAR]),
-        ),
-    )  # fmt: skip
-    return folder
+    hourly = [(0, 365.0 - hours / 24, 1, 1) for hours in range(1, 21)]
+    write(tmp_path / "site.npz", history(hourly, pages=2, days=365.0))
+    return str(tmp_path)
 
 
 def test_pages_of_a_cluster_change_by_the_histories(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    histories: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     web = ["--processes", "2", "--pages", "12", "--hosts", "2", "--faults", "none", "--days", "0.1"]
-    assert lab.main("lab", ["cluster", *web, "--histories", str(history(tmp_path))]) == 0
+    assert lab.main("lab", ["cluster", *web, "--histories", histories]) == 0
     shown = capsys.readouterr()
     assert "2 pages, 2 changes" in shown.err and "flawless" in shown.out
 

@@ -1,6 +1,5 @@
 """Test the command `crawler lab worlds`."""
 
-import csv
 import pickle
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from crawler.errors import UsageError
 from crawler.lab.__main__ import main
 from crawler.lab.commands import worlds
 from crawler.lab.living.worlds import WORLDS
+from tests.lab.league.made import csv_rows
 
 
 def test_the_command_prints_a_table_and_a_verdict_and_writes_a_file(
@@ -20,8 +20,7 @@ def test_the_command_prints_a_table_and_a_verdict_and_writes_a_file(
     assert main("lab", [*words.split(), str(tmp_path)]) == 1
     printed = capsys.readouterr().out
     assert "below uniform in 0 of 1 worlds" in printed and "gain below 5 in 1: issue" in printed
-    lines = (tmp_path / "worlds.csv").read_text().splitlines()
-    rows = list(csv.DictReader(line for line in lines if not line.startswith("#")))
+    rows = csv_rows(tmp_path / "worlds.csv")
     assert [row["policy"] for row in rows] == ["round-robin", "true", "ncis", "uniform"]
     assert float(rows[1]["gain"]) == 1.0
 

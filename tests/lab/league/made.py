@@ -1,5 +1,6 @@
 """Make small histories and worlds for the tests of the league."""
 
+import csv
 from pathlib import Path
 
 import numpy as np
@@ -9,6 +10,12 @@ from crawler.lab.league.world import DAY, Heard, World
 
 EXCERPT = Path(__file__).resolve().parents[2] / "data" / "league"
 T0 = 1_600_000_000
+
+
+def csv_rows(path: Path) -> list[dict[str, str]]:
+    """Return the rows of a CSV file that a command has written."""
+    lines = [line for line in path.read_text().splitlines() if not line.startswith("#")]
+    return list(csv.DictReader(lines))
 
 
 def history(

@@ -66,6 +66,13 @@ class Scripted:
 RATE = 1.0 / DAY  # one fetch per day, at noon
 
 
+def scripted(found: LivingWorld, *nodes: int) -> Scripted:
+    """Fetch the nodes; return the policy that has recorded the calls."""
+    policy = Scripted(list(nodes))
+    play(found, policy, RATE)  # type: ignore[arg-type]
+    return policy
+
+
 def test_a_page_becomes_known_when_its_listing_is_fetched() -> None:
     """Page 1 is born on day 3 in the directory of page 0. Node 2 lists the pages, and node 3 lists the directory."""
     found = living_world("dir", [[], []], born={1: 3.0})
@@ -87,8 +94,7 @@ def test_a_new_directory_is_found_by_the_root_which_gets_the_credit() -> None:
     found = living_world("dir", [[], [], []], born={1: 3.0, 2: 9.0}, directory=[0, 1, 1])
     listing, root = 4, 5
     assert found.born[listing] == 3 * DAY and found.changes[root] == [3 * DAY]
-    policy = Scripted([0, 0, 0, root, listing, 1, 0, 0, 0, listing, 2])
-    play(found, policy, RATE)  # type: ignore[arg-type]
+    policy = scripted(found, 0, 0, 0, root, listing, 1, 0, 0, 0, listing, 2)
     assert policy.of("find") == [(listing, 3.5), (1, 4.5), (2, 9.5)]
     assert policy.of("credit") == [(root, 1.0, 4.5), (listing, 1.0, 10.5)]
 
@@ -100,19 +106,15 @@ def test_news_are_expected_of_a_list_of_a_whole_site_even_if_it_is_empty() -> No
         ("dir", [(3, SITE_LIST_LINKS, 0.0), (2, 1, 2.5)]),
     ):
         found = living_world(rule, [[], []], born={0: 1.0, 1: 9.0})
-        policy = Scripted([3, 3, 2] if rule == "dir" else [])
-        play(found, policy, RATE)  # type: ignore[arg-type]
-        assert policy.of("expect") == told, rule
+        assert scripted(found, *([3, 3, 2] if rule == "dir" else [])).of("expect") == told, rule
 
 
 def test_a_page_that_is_gone_when_fetched_scores_nothing() -> None:
     found = living_world("map", [[], []], born={1: 1.0}, died={1: 4.0})
-    policy = Scripted([0, 2, 0, 0, 0, 1])
-    play(found, policy, RATE)  # type: ignore[arg-type]
-    assert policy.of("find") == [(1, 1.5)] and policy.of("miss") == [(1, 5.5)]
+    policy = scripted(found, 0, 2, 0, 0, 0, 1)
+    assert policy.of("find") == [(1, 1.5)]
     assert policy.of("credit") == [(2, 0.0, 5.5)]
-    late = Scripted([0, 0, 0, 0, 2])  # the page was born and died between two fetches
-    play(found, late, RATE)  # type: ignore[arg-type]
+    late = scripted(found, 0, 0, 0, 0, 2)  # the page was born and died between two fetches
     assert late.of("find") == []
 
 
@@ -124,8 +126,7 @@ def test_a_front_page_shows_only_the_newest_pages() -> None:
     born = {page: 1.0 + page / 100 for page in range(5, 30)}
     found = living_world("newest", [[]] * 30, born=born)
     listing, front = 30, 31
-    policy = Scripted([0, front, listing])
-    play(found, policy, RATE)  # type: ignore[arg-type]
+    policy = scripted(found, 0, front, listing)
     found_at = policy.of("find")
     assert [page for page, at in found_at if at == 1.5] == list(range(10, 30))
     assert [page for page, at in found_at if at == 2.5] == list(range(5, 10))

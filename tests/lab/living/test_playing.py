@@ -199,7 +199,7 @@ def test_calibration_exposes_overconfidence() -> None:
         def fresh(self, page: int, now: float) -> tuple[float, float]:
             return (0.95, 0.05) if page else (float("nan"), float("nan"))
 
-    seen = calibration.Calibration(Sure(), [[1.0], [1.0], []], np.zeros(3, int), 0.0, 4.0)
+    seen = calibration.Calibration(Sure().fresh, [[1.0], [1.0], []], np.zeros(3, int), 0.0, 4.0)
     for now in (0.0, 2.0):
         seen.sample([0, 0, 0], now)
     rows = calibration.deciles(seen.sums)

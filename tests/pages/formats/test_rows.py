@@ -88,9 +88,8 @@ def test_the_status_of_a_copy_that_a_304_confirmed_is_its_own() -> None:
     assert record_row(1, strange, "")["status"] == 304
 
 
-def test_captures_are_joined_with_the_records_of_many_urls(tmp_path: Path) -> None:
+def test_captures_are_joined_with_the_records_of_many_urls(site: Site) -> None:
     """Captures and records are sorted by fingerprint. Some URLs have no capture, and some captures have no record."""
-    site = Site(tmp_path)
     for number in (3, 5, 6, 9, 12):
         status = 0 if number in (5, 12) else 200
         site.visit(fetch(f"{URL}{number}", b"%d" % number, status=status), number)

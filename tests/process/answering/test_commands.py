@@ -91,16 +91,7 @@ def test_status_is_one_tree_and_can_be_read_back(stages: Stages) -> None:
     fetched(stages, URL)
     plain = ask(stages, "status")
     assert set(plain) >= {
-        "name",
-        "now",
-        "pages",
-        "urls",
-        "bytes",
-        "frontier",
-        "due",
-        "splitter",
-        "peers",
-        "waiting",
+        *["name", "now", "pages", "urls", "bytes", "frontier", "due", "splitter", "peers", "waiting"]
     }
     assert plain["pages"] == {"fetched": 1} and plain["due"]["new"] == 1 and plain["splitter"] == {}
     assert [host["host"] for host in plain["waiting"]] == ["a.org"]
@@ -225,16 +216,6 @@ def test_commands_pause_on_long_queues(stages: Stages, monkeypatch: pytest.Monke
     assert stages.views.frontier_counts().todo == 0
 
 
-def visited(joint: Joint, *urls: str, **values: Any) -> None:
-    """Add `urls` as seeds, then fetch and store their pages."""
-    joint.seeds(*urls)
-    for _ in urls:
-        fetch_task = joint.fetch_task()
-        joint.page(
-            fetch_task, fetch(fetch_task.url, fetch_task.url.encode(), began=joint.clock.now()), **values
-        )
-
-
 def test_status_lists_peers_and_as_many_hosts_as_requested(open_joint: Open) -> None:
     alone, two = open_joint(), open_joint(names=("p0", "p1"))
     alone.seeds(*(f"http://h{n}.org/" for n in range(22)))
@@ -255,7 +236,7 @@ def test_status_of_many_hosts_pauses(open_joint: Open) -> None:
     commands = Commands(joint.stages, joint.stages.commits.commit_now)
     status, pauses = made(commands.steps({"command": "status", "hosts": 10_000}))
     assert (len(status["waiting"]), pauses) == (3 * HOSTS_AT_ONCE + 1, 3)
-    assert commands.status(10_000).plain() == end_of(commands, hosts=10_000)
+    assert commands.status(10_000).plain() == commands.run({"command": "status", "hosts": 10_000})
 
 
 @pytest.mark.parametrize("command", ["seed", "signal"])
@@ -265,7 +246,7 @@ def test_a_request_of_many_urls_is_taken_in_portions(
     """A request may contain 40,000 URLs. In one turn of the event loop, they would block it for a second."""
     joint = open_joint(crawl={"scope": "any"}, refresh={"endless": True, "share": 0.5})
     known = [f"http://a.org/{n}" for n in range(5)]
-    visited(joint, *known)
+    joint.store(*known)
     looked_at: list[int] = []
     signal = joint.stages.refresh.changes.note_changes  # type: ignore[union-attr]
     told: list[int] = []
@@ -312,13 +293,9 @@ def test_seeds_take_the_scope_before_the_first_of_them_is_a_link(
     assert spanned == [True, True]
 
 
-def end_of(commands: Commands, **arguments: int) -> dict[str, Any]:
-    return commands.run({"command": "status"} | arguments)
-
-
 def test_status_shows_the_refresh_of_known_pages(open_joint: Open) -> None:
     fresh = open_joint(refresh={"endless": True, "share": 0.5})
-    visited(fresh, HOME)
+    fresh.store(HOME)
     assert [row["host"] for row in ask(fresh.stages, "status")["refreshing"]["hosts"]] == ["a.org"]
     assert ask(fresh.stages, "status", hosts=0)["refreshing"]["hosts"] == []
 
@@ -353,7 +330,7 @@ def test_why_shows_the_rules_of_robots_txt(joint: Joint) -> None:
 
 
 def test_why_shows_where_a_url_was_found(joint: Joint) -> None:
-    visited(joint, HOME, extracted=Extracted(HOME, hrefs=["/new", "/todo"]))
+    joint.store(HOME, extracted=Extracted(HOME, hrefs=["/new", "/todo"]))
     joint.stages.commits.commit_now(Change())
     fetch_task = joint.fetch_task()
     joint.page(fetch_task, fetch(fetch_task.url, b"x", began=joint.clock.now()))
@@ -368,7 +345,7 @@ def test_why_shows_where_a_url_was_found(joint: Joint) -> None:
 
 def test_why_shows_how_a_page_is_refreshed(open_joint: Open) -> None:
     fresh = open_joint(refresh={"endless": True, "share": 0.5})
-    visited(fresh, HOME)
+    fresh.store(HOME)
     assert ask(fresh.stages, "why", url=HOME)["refresh"]["crawled_at"][:4] == "1970"
     assert "refresh" not in ask(fresh.stages, "why", url=NEW)
 
@@ -412,7 +389,7 @@ def test_records_and_captures_are_plain() -> None:
 
 
 def test_a_page_with_a_directive_against_display_is_returned_only_on_request(joint: Joint) -> None:
-    visited(joint, HOME, extracted=Extracted(HOME, noarchive=True))
+    joint.store(HOME, extracted=Extracted(HOME, noarchive=True))
     assert ask(joint.stages, "get", url=HOME) is None
     assert ask(joint.stages, "get", url=HOME, with_noarchive=True)["status"] == 200
 
@@ -439,7 +416,7 @@ def test_seeds_on_a_new_site_need_relaxed_settings_confirmed(open_joint: Open) -
 
 def test_the_answer_to_a_signal_names_the_fates_of_the_intake(open_joint: Open) -> None:
     joint = open_joint(refresh={"endless": True, "share": 0.5})
-    visited(joint, HOME)
+    joint.store(HOME)
     said = ask(joint.stages, "signal", urls=[HOME, NEW, AWAY, "x:"], source="feed:of/site")
     assert {name: n for name, n in said.items() if isinstance(n, int)} == Signalled(
         noted=1, queued=1, out_of_scope=1, refused=1
@@ -455,7 +432,7 @@ def test_the_answer_to_a_signal_names_the_fates_of_the_intake(open_joint: Open) 
 
 def test_signals_are_reported_by_host_and_source(open_joint: Open, monkeypatch: pytest.MonkeyPatch) -> None:
     joint = open_joint(refresh={"endless": True, "share": 0.5})
-    visited(joint, HOME)
+    joint.store(HOME)
     refresh = joint.stages.refresh
     assert refresh is not None
     key = next(iter(refresh.views.by_host(joint.clock.now())))
@@ -502,7 +479,7 @@ def test_a_command_waits_for_the_change_being_made_and_commits(
 def test_why_does_not_say_never_fetched_of_a_served_page(open_joint: Open) -> None:
     """If robots.txt forbids a stored page, `why` names the rule and reports that the copy is kept and served."""
     joint = open_joint(refresh={"endless": True, "share": 0.5, "min_age": 0.0})
-    visited(joint, HOME)
+    joint.store(HOME)
     joint.clock.advance(10 * 86_400.0)
     fetch_task = joint.fetch_task(TaskKind.ROBOTS)
     rules = fetch(fetch_task.url, b"User-agent: *\nDisallow: /\n", began=joint.clock.now())

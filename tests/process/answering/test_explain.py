@@ -32,6 +32,15 @@ def _record(**values: Any) -> dict[str, Any]:
     return ACCEPTED | {"record": RECORD | {"location": "", "error": ""} | values}
 
 
+def _todo(**waiting: Any) -> dict[str, Any]:
+    """Return the facts about a URL that waits in the queue of its host."""
+    return {"queue": "to do", "waiting": {"state": "ready"} | waiting}
+
+
+def _withdrawn(**values: Any) -> dict[str, Any]:
+    return _record() | {"withdrawn": {"at": "T", "reason": "", "copies": 0, "again": True} | values}
+
+
 @pytest.mark.parametrize(
     ("answer", "text"),
     [
@@ -82,8 +91,8 @@ def _record(**values: Any) -> dict[str, Any]:
         ),
         (
             _record(status=500, outcome="temporary", noarchive=False)
-            | {"captures": COPIES, "refresh": FAILED_REFRESH, "queue": "to do"}
-            | {"retry_at": "U", "waiting": {"state": "ready", "todo": 1}},
+            | {"captures": COPIES, "refresh": FAILED_REFRESH, "retry_at": "U"}
+            | _todo(todo=1),
             "Stored: 299 at T, fetched once; the last try at T failed: 500; queued again: it will be retried; "
             "next try U; this host has 1 URL to do.",
         ),
@@ -111,10 +120,7 @@ def _record(**values: Any) -> dict[str, Any]:
         ),
         (
             _record(state="denied", status=0)
-            | {
-                "robots": DENIES,
-                "captures": [{"status": 404, "fetched_at": "T", "noarchive": False, "broken": False}],
-            },
+            | {"robots": DENIES, "captures": [BROKEN | {"status": 404, "broken": False}]},
             "Never fetched: `Disallow: /x` in http://h/robots.txt forbids it.",
         ),
         (
@@ -126,29 +132,25 @@ def _record(**values: Any) -> dict[str, Any]:
             "Not fetched: the operator had withdrawn it, or erased its copies, when its turn came.",
         ),
         (
-            _record(fetches=1, noarchive=False)
-            | {"captures": COPIES, "robots": DENIES | {"withheld": False}},
+            _record(noarchive=False) | {"captures": COPIES, "robots": DENIES | {"withheld": False}},
             "Stored: 200 at T, fetched once; `Disallow: /x` in http://h/robots.txt forbids it now, so it is not fetched "
             "again; the copy of T is kept and served.",
         ),
         (
-            _record(fetches=1, noarchive=False) | {"captures": COPIES, "robots": DENIES | {"withheld": True}},
+            _record(noarchive=False) | {"captures": COPIES, "robots": DENIES | {"withheld": True}},
             "Stored: 200 at T, fetched once; `Disallow: /x` in http://h/robots.txt forbids it now, so it is not fetched "
             "again; the copy of T is kept but not served (serve.on_disallow = withhold).",
         ),
         (
-            _record(fetches=1, noarchive=True) | {"captures": COPIES},
+            _record(noarchive=True) | {"captures": COPIES},
             "Stored: 200 at T, fetched once; the copy of T is kept but not served (noarchive).",
         ),
         (
-            _record() | {"withdrawn": {"at": "T", "reason": "asked for", "copies": 2, "again": False}},
+            _withdrawn(reason="asked for", copies=2, again=False),
             "Withdrawn by the operator at T (asked for): 2 copies are kept, but not served or exported; "
             "it is not fetched again.",
         ),
-        (
-            _record() | {"withdrawn": {"at": "T", "reason": "", "copies": 0, "again": True}},
-            "Withdrawn by the operator at T: no copy is kept; it may be fetched again.",
-        ),
+        (_withdrawn(), "Withdrawn by the operator at T: no copy is kept; it may be fetched again."),
         (
             ACCEPTED | {"dropped": True},
             "Dropped: it was found but is in no queue; `crawler retire` removed it.",
@@ -162,47 +164,33 @@ def _record(**values: Any) -> dict[str, Any]:
             "Parked: it is deeper than crawl.depth allows; raise the limit to queue it again.",
         ),
         (
-            ACCEPTED | {"queue": "to do", "waiting": {"state": "backing_off", "todo": 7, "ready_at": "T"}},
+            ACCEPTED | _todo(state="backing_off", todo=7, ready_at="T"),
             "To do: its host failed recently; next try T; this host has 7 URLs to do.",
         ),
         (
-            ACCEPTED
-            | {"queue": "to do", "waiting": {"state": "given_up", "cause": "dns_not_found", "todo": 2}},
+            ACCEPTED | _todo(state="given_up", cause="dns_not_found", todo=2),
             "To do: its host was given up: the host name does not exist; the next run tries it again; "
             "this host has 2 URLs to do.",
         ),
         (
-            ACCEPTED
-            | {
-                "queue": "to do",
-                "waiting": {"state": "waits_for_robots", "cause": "host_busy", "todo": 1, "ready_at": "T"},
-            },
+            ACCEPTED | _todo(state="waits_for_robots", cause="host_busy", todo=1, ready_at="T"),
             "To do: the robots.txt of its host could not be fetched (429 or 503); next try T; this host has 1 URL to do.",
         ),
         (
-            _record(state="failed", status=500)
-            | {
-                "queue": "to do",
-                "retry_at": "U",
-                "waiting": {"state": "ready", "cause": "temporary", "todo": 2},
-            },
+            _record(state="failed", status=500) | {"retry_at": "U"} | _todo(cause="temporary", todo=2),
             "Failed: 500 at T; queued again: it will be retried (5xx or 408); next try U; this host has 2 URLs to do.",
         ),
         (
-            ACCEPTED | {"queue": "to do", "paused": ["user"], "waiting": {"state": "ready", "todo": 2}},
+            ACCEPTED | {"paused": ["user"]} | _todo(todo=2),
             "To do: the crawl is paused (user); its host is ready; it is fetched when its turn comes; "
             "this host has 2 URLs to do.",
         ),
         (
-            ACCEPTED | {"queue": "to do", "waiting": {"state": "ready", "todo": 1, "failures": 1}},
+            ACCEPTED | _todo(todo=1, failures=1),
             "To do: its host failed, and is tried again in its turn; this host has 1 URL to do.",
         ),
         (
-            ACCEPTED
-            | {
-                "queue": "to do",
-                "waiting": {"state": "ready", "cause": "connect_error", "todo": 1, "failures": 2},
-            },
+            ACCEPTED | _todo(cause="connect_error", todo=1, failures=2),
             "To do: its host failed 2 times in a row, and is tried again in its turn (connection refused or timed out); "
             "this host has 1 URL to do.",
         ),
@@ -271,12 +259,9 @@ def test_rendered_pages(rendered: bool, facts: dict[str, Any] | None, clause: st
         (_record(state="gone", status=404), "gone"),
         (_record(state="denied", status=0), "denied"),
         (_record(state="retired"), "retired"),
-        (
-            _record(state="failed", status=500) | {"queue": "to do", "waiting": {"state": "ready"}},
-            "failed",
-        ),
-        (_record() | {"withdrawn": {"at": "T", "reason": "", "copies": 0}}, "withdrawn"),
-        (ACCEPTED | {"queue": "to do", "waiting": {"state": "ready"}}, "todo"),
+        (_record(state="failed", status=500) | _todo(), "failed"),
+        (_withdrawn(), "withdrawn"),
+        (ACCEPTED | _todo(), "todo"),
         (ACCEPTED | {"queue": "parked", "parked_by": "depth"}, "parked"),
         ({"filter": "exclude", "reason": "", "known": False}, "filtered"),
         (ACCEPTED | {"dropped": True}, "retired"),
@@ -290,45 +275,44 @@ def test_the_state_of_a_page_without_a_copy(answer: dict[str, Any], state: str) 
 
 
 WAITS = {"state": "backing_off", "wait": 12.5}
+LATER = Ahead(AheadState.QUEUED, "it is queued; ask again later")
+
+
+def _blocked(why: str) -> Ahead:
+    return Ahead(AheadState.BLOCKED, why)
 
 
 @pytest.mark.parametrize(
     ("facts", "ahead"),
     [
-        ({}, Ahead(AheadState.QUEUED, "it is queued; ask again later")),
+        ({}, LATER),
         ({"waiting": WAITS}, Ahead(AheadState.QUEUED, "it is queued; its host failed recently", 12.5)),
-        (
-            {"waiting": {"state": "waits", "wait": 0.0}, "paused": []},
-            Ahead(AheadState.QUEUED, "it is queued; ask again later"),
-        ),
-        ({"waiting": {"state": "unknown"}}, Ahead(AheadState.QUEUED, "it is queued; ask again later")),
+        ({"waiting": {"state": "waits", "wait": 0.0}, "paused": []}, LATER),
+        ({"waiting": {"state": "unknown"}}, LATER),
         (
             {"waiting": WAITS, "paused": ["user", "disk"]},
             Ahead(AheadState.QUEUED, "it is queued; the crawl is paused (user, disk)"),
         ),
         (
             {"waiting": {"state": "blocked", "wait": 3.0}, "paused": ["user"]},
-            Ahead(AheadState.BLOCKED, "its host is blocked; `crawler unblock` lifts the block"),
+            _blocked("its host is blocked; `crawler unblock` lifts the block"),
         ),
-        ({"waiting": {"state": "refused"}}, Ahead(AheadState.BLOCKED, "its host refused too many requests")),
-        ({"waiting": {"state": "given_up"}}, Ahead(AheadState.BLOCKED, "its host was given up")),
+        ({"waiting": {"state": "refused"}}, _blocked("its host refused too many requests")),
+        ({"waiting": {"state": "given_up"}}, _blocked("its host was given up")),
         (
             {"waiting": {"state": "excluded"}},
-            Ahead(AheadState.BLOCKED, "its domain has too many hosts (crawl.hosts_per_domain)"),
+            _blocked("its domain has too many hosts (crawl.hosts_per_domain)"),
         ),
         (
             {"robots": DENIES, "waiting": {"state": "blocked"}, "record": object()},
             Ahead(AheadState.DISALLOWED, "`Disallow: /x` in http://h/robots.txt forbids it"),
         ),
-        ({"robots": DENIES | {"denied": False}}, Ahead(AheadState.QUEUED, "it is queued; ask again later")),
+        ({"robots": DENIES | {"denied": False}}, LATER),
         (
             {"filter": "scope", "reason": "it lies outside", "robots": DENIES, "record": None},
             Ahead(AheadState.OUT_OF_SCOPE, "it lies outside"),
         ),
-        (
-            {"filter": "include", "reason": "no pattern", "record": object()},
-            Ahead(AheadState.QUEUED, "it is queued; ask again later"),
-        ),
+        ({"filter": "include", "reason": "no pattern", "record": object()}, LATER),
     ],
 )
 def test_which_urls_may_be_requested(facts: dict[str, Any], ahead: Ahead) -> None:

@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from crawler.clock import VirtualClock
@@ -30,6 +29,7 @@ from crawler.process.lifecycle.run_end import RunEnd
 from crawler.process.opening.stages import Stages
 from crawler.records import Fetch, FetchTask, Link, Outcome, TaskKind
 from crawler.storage.commit import Change
+from tests.process.support import hosts, new_links
 
 
 class Loop:
@@ -69,14 +69,7 @@ class Loop:
         self.told.append("committed")
 
     def links(self, count: int, first: int = 1) -> Change:
-        """Return a change with `count` new links, which are admitted to the DUE."""
-        change = Change()
-        change.links = [
-            Link(n * 0x9E3779B97F4A7C15 & (1 << 64) - 1, f"http://h{n}.org/")
-            for n in range(first, first + count)
-        ]
-        self.stages.due.admit(np.array([link.fingerprint for link in change.links], np.uint64))
-        return change
+        return new_links(self.stages, hosts(count, first))
 
     def do(self, step: Callable[[], Any]) -> None:
         async def play() -> None:
@@ -555,3 +548,91 @@ def test_a_group_that_erases_bytes_is_not_small() -> None:
     change.captures.append(Blanked({b"j/name": 10}))
     assert not _is_small([change])
     assert (SMALL_GROUP, SMALL_LINKS, SMALL_BYTES) == (16, 1000, 262_144)
+
+
+# -- who commits a queued change: the caller before and after the run, and the loop during the run
+
+
+def change(key: bytes) -> Change:
+    made = Change()
+    made.put(key, b"value")
+    return made
+
+
+def is_kept(loop: Loop, key: bytes) -> bool:
+    return loop.stages.store.get(key) is not None
+
+
+def test_changes_wait_until_the_run_is_over(loop: Loop) -> None:
+    """After the run, there is no commit loop."""
+    loop.commits.queue(change(b"x/1"))
+    loop.commits.queue(lambda: change(b"x/2"))
+    assert not is_kept(loop, b"x/1")
+    loop.commits._over = True
+    loop.commits.queue(change(b"x/3"))
+    assert all(is_kept(loop, key) for key in (b"x/1", b"x/2", b"x/3"))
+
+
+@pytest.mark.parametrize("why_not", ["failed", "writing"])
+def test_nothing_is_committed_beside_a_write_or_after_a_failure(loop: Loop, why_not: str) -> None:
+    """A thread that still writes uses the store, and after a failed write, the order of the changes would be wrong."""
+    if why_not == "failed":
+        loop.run_end.fail(OSError("disk"), of_user=True)
+    else:
+        loop.commits.writing = True
+    loop.commits.queue(change(b"x/1"))
+    loop.commits.commit_rest()
+    assert not is_kept(loop, b"x/1")
+    loop.run_end.failure, loop.commits.writing = None, False
+    loop.commits.commit_rest()
+    assert is_kept(loop, b"x/1")
+
+
+@pytest.mark.parametrize("running", [False, True])
+def test_a_client_waits_until_all_queued_changes_are_durable(loop: Loop, running: bool) -> None:
+    """While the commit loop runs, only the loop commits."""
+    if running:
+        loop.commits.running = True
+    loop.commits.queue(change(b"x/1"))
+
+    async def wait() -> bool:
+        waiting = asyncio.ensure_future(loop.commits.kept())
+        for _ in range(10):
+            await asyncio.sleep(0)
+        assert waiting.done() is not running and is_kept(loop, b"x/1") is not running
+        loop.stages.commits.commit_queued()
+        return await waiting
+
+    assert asyncio.run(wait()) and is_kept(loop, b"x/1")
+
+
+def test_a_client_learns_that_its_change_is_not_durable_yet(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "KEPT_WAIT", 0.0)
+    loop.commits.running = True
+    assert not asyncio.run(loop.commits.kept())
+    loop.run_end.fail(OSError("disk"), of_user=True)
+    loop.commits.running = False
+    assert not asyncio.run(loop.commits.kept())
+
+
+def test_a_client_waits_for_thirty_seconds(loop: Loop, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The time of the event loop is virtual: it jumps to the next timer as soon as nothing else is to be done."""
+    loop.commits.running = True
+
+    async def waited() -> float:
+        events = asyncio.get_running_loop()
+        begin = now = events.time()
+
+        def jump(timeout: float | None = None) -> list[Any]:
+            nonlocal now
+            now += timeout or 0.0
+            return []
+
+        monkeypatch.setattr(events, "time", lambda: now)
+        monkeypatch.setattr(events._selector, "select", jump)  # type: ignore[attr-defined]
+        assert not await loop.commits.kept()
+        return now - begin
+
+    assert asyncio.run(waited()) == pytest.approx(30.0)

@@ -24,6 +24,7 @@ from crawler.process.opening.stages import Stages
 from crawler.process.process import Process
 from crawler.records import FetchTask, Link
 from crawler.storage.commit import Change
+from tests.process.support import hosts, new_links
 
 BUSY = 40  # the number of fetches in flight in a busy process
 
@@ -138,17 +139,8 @@ class Load:
 
     def result(self, links: int) -> Callable[[], Change]:
         """Return a function that makes a `Change` like that of a page with `links` new links."""
-
-        def make() -> Change:
-            change = Change()
-            change.links = [
-                Link(n * 0x9E3779B97F4A7C15 & (1 << 64) - 1, f"http://h{n % 50}.org/{n}")
-                for n in itertools.islice(self._numbers, links)
-            ]
-            self.due.admit(np.array([link.fingerprint for link in change.links], np.uint64))
-            return change
-
-        return make
+        numbers = itertools.islice(self._numbers, links)
+        return lambda: new_links(self.stages, (f"http://h{n % 50}.org/{n}" for n in numbers))
 
     async def stream(self, results: int, links: int, apart: float, *, heed: bool = False) -> None:
         """Queue results one after another. Each result is queued before the previous result is committed.
@@ -163,21 +155,38 @@ class Load:
                 results and len(self.stages.point) < 12 and (not heed or self.process.fetch_slots.room() > 0)
             ):
                 results -= 1  # more than a group is queued, so the queue is never empty
-                self.process.changes.queue(self.result(links))
+                self.process.commits.queue(self.result(links))
                 self.clock.advance(apart)
             await asyncio.sleep(0)
             self.pending_max = max(self.pending_max, self.due.pending)
             assert self.process.run_end.failure is None
         while len(self.stages.point) or self.process.commits.busy:
             await asyncio.sleep(0)
-        loop.cancel()
-        await asyncio.gather(loop, return_exceptions=True)
+        await end(loop)
 
-    def close(self) -> None:
+    def count_rounds(self) -> list[float]:
+        """Return a list that receives the time of each round of the scheduling loop."""
+        rounds: list[float] = []
+        start = self.process._start_fetch_tasks
+
+        def counted(now: float) -> None:
+            rounds.append(now)
+            start(now)
+
+        self.process._start_fetch_tasks = counted  # type: ignore[method-assign]
+        return rounds
+
+    def close(self, *, clean: bool = True) -> None:
         self.process.close()
         self.process.commits._writer.shutdown()
         self.process.commits.merger.shutdown()
-        self.stages.close()
+        self.stages.close(clean=clean)
+
+
+async def end(*loops: asyncio.Task[None]) -> None:
+    for loop in loops:
+        loop.cancel()
+    await asyncio.gather(*loops, return_exceptions=True)
 
 
 def test_pending_links_are_flushed_while_results_keep_coming(tmp_path: Path) -> None:
@@ -204,7 +213,7 @@ def test_no_link_waits_longer_than_max_wait(tmp_path: Path) -> None:
 def test_no_group_is_larger_than_allowed(tmp_path: Path) -> None:
     load = Load(tmp_path)
     for _ in range(50):
-        load.process.changes.queue(load.result(1))
+        load.process.commits.queue(load.result(1))
     asyncio.run(load.stream(50, 1, 0.01))
     load.close()
     assert sum(load.groups) >= 100 and max(load.groups) == 8
@@ -242,37 +251,24 @@ async def test_a_flush_that_fails_is_not_tried_in_a_loop(tmp_path: Path) -> None
     """While a dry frontier waits for a second attempt to flush, the loops must not wake each other endlessly."""
     load = Load(tmp_path)
     load.stages.commits.commit(load.result(5)())
-    tries, rounds = 0, 0
+    tries: list[object] = []
 
     def fails(self: Any) -> None:
-        nonlocal tries
-        tries += 1
+        tries.append(self)
         raise StoreError("disk full")
 
+    rounds = load.count_rounds()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("crawler.due.plans.FlushPlan.run", fails)
-        start = load.process._start_fetch_tasks
-
-        def counted(now: float) -> None:
-            nonlocal rounds
-            rounds += 1
-            start(now)
-
-        load.process._start_fetch_tasks = counted  # type: ignore[method-assign]
-        loops = [
-            asyncio.create_task(load.process.commits.run()),
-            asyncio.create_task(load.process._schedule()),
-        ]
+        commits = asyncio.create_task(load.process.commits.run())
+        schedule = asyncio.create_task(load.process._schedule())
         while not tries:
             await asyncio.sleep(0)
         for _ in range(300):
             await asyncio.sleep(0)
-        for loop in loops:
-            loop.cancel()
-        await asyncio.gather(*loops, return_exceptions=True)
-    assert tries == 1 and rounds < 10
-    load.process.close()
-    load.stages.close(clean=False)
+        await end(commits, schedule)
+    assert len(tries) == 1 and len(rounds) < 10
+    load.close(clean=False)
 
 
 # ---- places ----
@@ -305,34 +301,23 @@ def test_nothing_spins_while_look_ups_hang(tmp_path: Path, crawl: dict[str, Any]
     """
     load = Load(tmp_path, crawl=crawl, network={"dns_concurrency": 6})
     process, frontier = load.process, load.stages.frontier
-    add(frontier, load.stages, [f"http://h{n}.org/" for n in range(40)])
+    add(frontier, load.stages, hosts(40))
     load.clock.advance(2.0)  # the delay after an unclean stop is over at this time
-    rounds = 0
+    rounds = load.count_rounds()
 
     async def schedule() -> list[FetchTask]:
-        nonlocal rounds
         fetch_tasks = NeverEnding()
         process.fetch_tasks.run = fetch_tasks.run  # type: ignore[method-assign]
-        start = process._start_fetch_tasks
-
-        def counted(now: float) -> None:
-            nonlocal rounds
-            rounds += 1
-            start(now)
-
-        process._start_fetch_tasks = counted  # type: ignore[method-assign]
         task = asyncio.create_task(process._schedule())
         for _ in range(300):
             await asyncio.sleep(0)
-        task.cancel()
         fetch_tasks.gate.set()
-        await asyncio.gather(task, return_exceptions=True)
+        await end(task)
         return fetch_tasks.begun
 
     begun = asyncio.run(schedule())
-    assert 4 <= len(begun) <= 6 and rounds < 20
-    load.process.close()
-    load.stages.close(clean=False)
+    assert 4 <= len(begun) <= 6 and len(rounds) < 20
+    load.close(clean=False)
 
 
 def test_a_dry_frontier_causes_a_flush_at_once_but_not_after_each_group(tmp_path: Path) -> None:

@@ -74,6 +74,11 @@ class Here:
         )
         return make_exchange(self.stages, Member("p0", **member), loops)
 
+    def peer_exchange(self, **member: Any) -> PeerExchange:
+        exchange = self.exchange(**member)
+        assert isinstance(exchange, PeerExchange)
+        return exchange
+
     def queue(self, change: Any) -> None:
         if self.commits:
             self.stages.commits.commit(change)
@@ -92,13 +97,8 @@ class Here:
         self.pages_ended += pages
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Iterator[Path]:
-    yield tmp_path
-
-
-def test_a_single_process_has_all_slots_and_no_limit(folder: Path) -> None:
-    here = Here(folder)
+def test_a_single_process_has_all_slots_and_no_limit(tmp_path: Path) -> None:
+    here = Here(tmp_path)
     exchange = here.exchange()
     assert type(exchange) is Exchange
     assert exchange.room(7) == 7 and exchange.limit_reached == "" and exchange.status() == {}
@@ -107,8 +107,8 @@ def test_a_single_process_has_all_slots_and_no_limit(folder: Path) -> None:
     assert not here.queued
 
 
-def test_alone_the_crawl_has_ended_when_this_process_is_idle(folder: Path) -> None:
-    here = Here(folder)
+def test_alone_the_crawl_has_ended_when_this_process_is_idle(tmp_path: Path) -> None:
+    here = Here(tmp_path)
     exchange = here.exchange()
     exchange.advance()
     assert not exchange.ended
@@ -119,8 +119,8 @@ def test_alone_the_crawl_has_ended_when_this_process_is_idle(folder: Path) -> No
 
 
 @pytest.mark.parametrize("names", [("p0",), ("p0", "p1")], ids=["alone", "with a peer"])
-def test_pages_in_flight_count_against_the_limit(folder: Path, names: tuple[str, ...]) -> None:
-    here = Here(folder, names, max_pages=10)
+def test_pages_in_flight_count_against_the_limit(tmp_path: Path, names: tuple[str, ...]) -> None:
+    here = Here(tmp_path, names, max_pages=10)
     exchange = here.exchange()
     assert [exchange.room(20), exchange.room(4)] == [10, 4]
     here.in_flight, here.pages_ended = 3, 5
@@ -130,9 +130,9 @@ def test_pages_in_flight_count_against_the_limit(folder: Path, names: tuple[str,
 
 
 @pytest.mark.parametrize("names", [("p0",), ("p0", "p1")], ids=["alone", "with a peer"])
-def test_limits_apply_to_one_run(folder: Path, names: tuple[str, ...]) -> None:
+def test_limits_apply_to_one_run(tmp_path: Path, names: tuple[str, ...]) -> None:
     """A start without a run name begins a new run. A start with the name of the last run continues that run."""
-    here = Here(folder, names, max_pages=10, max_bytes=1000)
+    here = Here(tmp_path, names, max_pages=10, max_bytes=1000)
     exchange = here.exchange(run="one")
     here.fetch(4, 600)
     assert exchange.room(20) == 6 and exchange.limit_reached == ""
@@ -143,16 +143,17 @@ def test_limits_apply_to_one_run(folder: Path, names: tuple[str, ...]) -> None:
     assert exchange.limit_reached == "max_bytes"
     here.again()
     assert here.exchange(run="one").limit_reached == "max_bytes"
-    for run in ("", "two"):
+    for run in ("", "", "two"):
         here.again()
         exchange = here.exchange(run=run)
         assert exchange.room(20) == 10 and exchange.limit_reached == ""
+        here.fetch(4)
+        assert exchange.room(20) == 6
 
 
-def test_with_peers_an_idle_process_does_not_end_the_crawl(folder: Path) -> None:
-    here = Here(folder, ("p0", "p1"))
-    exchange = here.exchange()
-    assert isinstance(exchange, PeerExchange)
+def test_with_peers_an_idle_process_does_not_end_the_crawl(tmp_path: Path) -> None:
+    here = Here(tmp_path, ("p0", "p1"))
+    exchange = here.peer_exchange()
     here.idle = True
     exchange.advance()
     assert not exchange.ended
@@ -161,17 +162,17 @@ def test_with_peers_an_idle_process_does_not_end_the_crawl(folder: Path) -> None
 
 
 def test_a_full_outbox_and_no_share_of_the_rate_leave_no_room(
-    folder: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    here = Here(folder, ("p0", "p1"))
+    here = Here(tmp_path, ("p0", "p1"))
     exchange = here.exchange()
     assert exchange.room(5) == 5
     monkeypatch.setattr(type(here.stages.outbox), "full", property(lambda _: True))
     assert exchange.room(5) == 0
 
 
-def test_a_process_started_after_the_end_knows_it(folder: Path) -> None:
-    assert Here(folder, ("p0", "p1")).exchange(ended=True).ended
+def test_a_process_started_after_the_end_knows_it(tmp_path: Path) -> None:
+    assert Here(tmp_path, ("p0", "p1")).exchange(ended=True).ended
 
 
 # -- with peers: sending, receiving, confirming
@@ -188,9 +189,7 @@ class Peered:
         **member: Any,
     ) -> None:
         self.here = Here(folder, names, {"splitter": {"heartbeat": 0.5}})
-        exchange = self.here.exchange(**member)
-        assert isinstance(exchange, PeerExchange)
-        self.exchange = exchange
+        self.exchange = exchange = self.here.peer_exchange(**member)
         self.flushes = 0
         monkeypatch.setattr(exchange.peers, "flush", self._flush)
         self.naps: list[float] = []
@@ -211,11 +210,11 @@ class Peered:
 
 
 @pytest.fixture
-def peered(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Peered]]:
+def peered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Peered]]:
     made: list[Peered] = []
 
     def make(**member: Any) -> Peered:
-        made.append(Peered(folder / str(len(made)), monkeypatch, **member))
+        made.append(Peered(tmp_path / str(len(made)), monkeypatch, **member))
         return made[-1]
 
     yield make
@@ -386,8 +385,7 @@ def knew(one: Peered, *, cleanly: bool = False) -> PeerExchange:
     asyncio.run(one.exchange.part("done"))
     if cleanly:
         one.here.again()
-    again = one.here.exchange()
-    assert isinstance(again, PeerExchange)
+    again = one.here.peer_exchange()
     one.here.idle = True
     return again
 
@@ -465,8 +463,7 @@ def test_a_peer_that_is_at_rest_only_after_the_end_was_stored_is_informed_later(
     asyncio.run(one.exchange.part("done"))
     one.here.again()
     one.here.idle = True
-    again = one.here.exchange()
-    assert isinstance(again, PeerExchange)
+    again = one.here.peer_exchange()
     assert not again._end.is_recalled()
     again.coordination.record_counters("p1", msgspec.structs.replace(rest, number=1), 0.0)
     assert again._end.is_recalled()
@@ -479,8 +476,7 @@ def test_a_process_started_after_the_end_leaves_when_its_peers_are_gone_for_good
     """Once, a process that was started to inform a peer waited forever if the peer had ended in the meantime."""
     one = peered()
     knew(one, cleanly=True)
-    again = one.here.exchange(supervised=unlike == "supervised")
-    assert isinstance(again, PeerExchange)
+    again = one.here.peer_exchange(supervised=unlike == "supervised")
     if unlike == "worked":
         one.here.fetch(1)
     one.here.idle = unlike != "busy"
@@ -494,9 +490,11 @@ def test_a_process_started_after_the_end_leaves_when_its_peers_are_gone_for_good
 
 
 @pytest.mark.parametrize("given", [0, 2, 3, 4])
-def test_only_new_seeds_void_a_stored_end(folder: Path, monkeypatch: pytest.MonkeyPatch, given: int) -> None:
+def test_only_new_seeds_void_a_stored_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: int
+) -> None:
     """All seeds may be given again, or some, or none. Starts that were stopped before the end do not matter."""
-    one = Peered(folder, monkeypatch)
+    one = Peered(tmp_path, monkeypatch)
     owner = one.here.stages.topology.partition.owner
     urls = (f"http://h{n}.org/" for n in range(100))
     seeds = [url for url in urls if owner(one.here.stages.fingerprinter.fingerprint(url)) == "p1"]
@@ -511,8 +509,7 @@ def test_only_new_seeds_void_a_stored_end(folder: Path, monkeypatch: pytest.Monk
         one.here.again()
     if given:
         give(given)
-    again = one.here.exchange()
-    assert isinstance(again, PeerExchange)
+    again = one.here.peer_exchange()
     assert again._end._stored.past_end is (PastEnd.VOID if given > 3 else PastEnd.HOLDS)
     one.here.stages.close()
 
@@ -535,8 +532,7 @@ def test_an_idle_process_warns_once_about_missing_peers(
     one.here.idle = True
 
     def waited(**member: Any) -> list[str]:
-        exchange = one.here.exchange(**member)
-        assert isinstance(exchange, PeerExchange)
+        exchange = one.here.peer_exchange(**member)
         caplog.clear()
         for beat in range(6):
             now = one.here.stages.clock.now()
@@ -557,9 +553,7 @@ def test_an_idle_process_warns_once_about_missing_peers(
     assert waited() == []
 
 
-def test_only_peers_with_work_void_a_stored_end(
-    peered: Callable[..., Peered],
-) -> None:
+def test_only_peers_with_work_void_a_stored_end(peered: Callable[..., Peered]) -> None:
     one = peered(names=("p0", "p1", "p2"))
     again = knew(one)
     for number, (idle, outbox) in enumerate([(False, 0), (True, 3), (True, 0)], start=1):
@@ -609,14 +603,14 @@ def test_a_refused_process_starts_no_fetch(
     assert one.exchange.room(5) == 0
 
 
-def test_a_single_process_has_the_whole_rate(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    here, rates = Here(folder), []
+def test_a_single_process_has_the_whole_rate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here, rates = Here(tmp_path), []
     exchange = here.exchange()
     monkeypatch.setattr(here.stages.frontier, "set_rate", rates.append)
     exchange.set_rate(8.0)
     assert rates == [8.0] and exchange.coordination.rate == 8.0
     here.stages.close()
-    here = Here(folder / "fresh", more={"refresh": {"endless": True, "share": 0.5}})
+    here = Here(tmp_path / "fresh", more={"refresh": {"endless": True, "share": 0.5}})
     monkeypatch.setattr(here.stages.refresh.portion, "set_rate", rates.append)
     here.exchange().set_rate(4.0)
     assert rates == [8.0, 4.0] and here.stages.refresh is not None, "known pages have the same rate"
@@ -649,12 +643,12 @@ def test_a_peer_that_moved_is_dialled_where_it_listens(peered: Callable[..., Pee
     assert one.exchange.status()["p1"].address == "127.0.0.3:7"
 
 
-def test_each_start_has_a_number_above_all_before(folder: Path) -> None:
+def test_each_start_has_a_number_above_all_before(tmp_path: Path) -> None:
     """In a new folder, the first start number comes from the clock.
 
     So it exceeds all numbers of a folder that was lost.
     """
-    here = Here(folder, ("p0", "p1"))
+    here = Here(tmp_path, ("p0", "p1"))
     first = module._next_incarnation(here.stages.store, here.stages.clock.now())
     assert first == int(here.stages.clock.now() * 1000)
     assert [module._next_incarnation(here.stages.store, here.stages.clock.now()) for _ in range(2)] == [
@@ -693,20 +687,8 @@ def test_pages_are_fetches_of_any_outcome() -> None:
     assert pages_of(counters) == 10
 
 
-def test_runs_without_a_name_are_each_a_run_of_their_own(folder: Path) -> None:
-    here = Here(folder, max_pages=10)
-    for _ in range(3):
-        exchange = here.exchange()
-        assert exchange.room(20) == 10
-        here.fetch(4)
-        assert exchange.room(20) == 6
-        here.again()
-    assert here.exchange(run="named").room(20) == 10
-    here.stages.close()
-
-
-def test_counters_of_a_run_are_kept_separate_from_other_runs(folder: Path) -> None:
-    here = Here(folder)
+def test_counters_of_a_run_are_kept_separate_from_other_runs(tmp_path: Path) -> None:
+    here = Here(tmp_path)
     here.fetch(2, 30)
     here.again()
     before = _run_before(here.stages.store, here.stages.counters_before, "one")
@@ -761,8 +743,8 @@ def test_life_of_an_exchange_with_peers(
 
 
 @pytest.fixture
-def refresh(folder: Path) -> Iterator[Refresh]:
-    here = Here(folder / "refreshed", ("p0",), {"refresh": {"share": 0.5}})
+def refresh(tmp_path: Path) -> Iterator[Refresh]:
+    here = Here(tmp_path / "refreshed", ("p0",), {"refresh": {"share": 0.5}})
     assert here.stages.refresh is not None and here.stages.refresh.portion.share.refresh == 0.5
     yield here.stages.refresh
     here.stages.close()
@@ -812,10 +794,10 @@ def test_the_weight_of_known_pages_follows_all_levels(
     assert (now.level, now.weight, now.busy) == (7.0, 2.0, True)
 
 
-def test_the_check_differs_if_fingerprints_differ(folder: Path) -> None:
+def test_the_check_differs_if_fingerprints_differ(tmp_path: Path) -> None:
     checks = []
     for n, tree in enumerate(({}, {}, {"partition": "host"}, {"strip_session_ids": False})):
-        stages = Stages(convert({"urls": tree}), folder / str(n), bytes(16), clock=VirtualClock())
+        stages = Stages(convert({"urls": tree}), tmp_path / str(n), bytes(16), clock=VirtualClock())
         checks.append(module._check(stages.config.urls, stages.fingerprinter))
         stages.close()
     assert checks[0] == checks[1] and len(set(checks)) == 3 and {len(each) for each in checks} == {16}

@@ -15,14 +15,12 @@ from crawler.config import Overrides
 from crawler.errors import StoreError
 from crawler.fetcher.dns_cache import Resolution
 from crawler.fetcher.fetch_request import HTTP, FetchRequest, split
-from crawler.process.fetching.fetch_requests import FetchTaskSlot
+from crawler.process.fetching.fetch_requests import FetchParts, FetchTaskSlot
 from crawler.process.fetching.fetch_tasks import (
     HEAVY_BYTES,
     HEAVY_LINKS,
     HEAVY_ROBOTS,
     FetchTasks,
-    LoopCalls,
-    Network,
     is_heavy,
     size_of,
 )
@@ -98,20 +96,27 @@ class Run:
         self.makers: list[Change | Maker] = []
         self.heavy: list[Maker] = []
         self.woken = 0
-        self.fetch_tasks = FetchTasks(
-            joint.stages.config,
-            clock=joint.clock,
-            frontier=joint.frontier,
-            network=Network(self.canned, self.canned, Reader(joint.stages.config), Environment().renderer),
-            store=joint.stages.store,
-            results=joint.stages.decisions.results,
-            earlier=joint.stages.decisions.earlier,
-            key=joint.stages.fingerprinter.key,
-            trusts=joint.stages.decisions.knowledge.trusts,
-            loops=LoopCalls(self.makers.append, self._queue_heavy, self._wake),
-            files=make_file_bodies(joint.stages.context, joint.stages.pages),
-            **options,
+        stages = joint.stages
+        parts = FetchParts(
+            stages.config,
+            joint.clock,
+            joint.frontier,
+            self.canned,
+            self.canned,
+            Reader(stages.config),
+            Environment().renderer,
+            store=stages.store,
+            files=make_file_bodies(stages.context, stages.pages),
+            results=joint.results,
+            earlier=joint.earlier,
+            key=stages.fingerprinter.key,
+            trusts=stages.decisions.knowledge.trusts,
+            in_scope=joint.admission.in_scope,
+            queue=self.makers.append,
+            queue_heavy=self._queue_heavy,
+            wake=self._wake,
         )
+        self.fetch_tasks = FetchTasks(parts, **options)
 
     def _wake(self) -> None:
         self.woken += 1
@@ -131,6 +136,13 @@ class Run:
         self.makers.clear()
         return self.joint.commit(maker if isinstance(maker, Change) else made(maker())[0])
 
+    def request(self, options: RequestOptions) -> Change:
+        """Run the next fetch task as a request of the user with its own options."""
+        self.fetch_tasks.request_options_of = lambda fetch_task: options
+        fetch_task = self.joint.fetch_task()
+        fetch_task.flags |= LinkFlag.OWN_REQUEST
+        return self.see_through(fetch_task)
+
     def fetched(self, fetch_task: FetchTask) -> Fetch:
         return self.see_through(fetch_task).captures[0].fetch
 
@@ -141,8 +153,7 @@ def run(joint: Joint) -> Run:
     return Run(joint)
 
 
-@pytest.fixture(autouse=True)
-def _no_waiting(monkeypatch: pytest.MonkeyPatch, joint: Joint) -> None:
+def advance_instead(monkeypatch: pytest.MonkeyPatch, joint: Joint) -> None:
     """Make `sleep` advance the virtual clock."""
 
     async def sleep(seconds: float) -> None:
@@ -150,6 +161,11 @@ def _no_waiting(monkeypatch: pytest.MonkeyPatch, joint: Joint) -> None:
         joint.clock.advance(seconds)
 
     monkeypatch.setattr("crawler.process.fetching.hop_requests.asyncio.sleep", sleep)
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting(monkeypatch: pytest.MonkeyPatch, joint: Joint) -> None:
+    advance_instead(monkeypatch, joint)
 
 
 # ---- pages ----
@@ -363,14 +379,9 @@ def test_a_released_slot_wakes_the_schedule(joint: Joint, frees: int, wakes: int
 
 def test_the_users_request_options_are_applied(run: Run) -> None:
     """The options of the user are added to the configured headers. A redirect is followed within the scope."""
-    run.fetch_tasks.request_options_of = lambda fetch_task: RequestOptions(
-        "POST", b"q=1", ("X-Own: 1", "Content-Type: a/b")
-    )
     seen_elsewhere = fetch(HOME, b"", outcome=Outcome.REDIRECT, status=303, location="http://a.org/found")
     run.answer(seen_elsewhere, fetch("http://a.org/found", b"found"))
-    fetch_task = run.joint.fetch_task()
-    fetch_task.flags |= LinkFlag.OWN_REQUEST
-    asyncio.run(run.fetch_tasks.run(fetch_task))
+    run.request(RequestOptions("POST", b"q=1", ("X-Own: 1", "Content-Type: a/b")))
     first, second = run.canned.requests
     assert (first.url, first.method, first.body) == (HOME, "POST", b"q=1")
     assert first.headers == ("X-Own: 1", "Content-Type: a/b")
@@ -379,11 +390,8 @@ def test_the_users_request_options_are_applied(run: Run) -> None:
 
 @pytest.mark.parametrize("location", ["http://elsewhere.example/", "http://[broken"])
 def test_a_redirect_that_cannot_be_followed_is_the_answer(run: Run, location: str) -> None:
-    run.fetch_tasks.request_options_of = lambda fetch_task: RequestOptions("POST", b"q=1")
     run.answer(redirect(HOME, location))
-    fetch_task = run.joint.fetch_task()
-    fetch_task.flags |= LinkFlag.OWN_REQUEST
-    asyncio.run(run.fetch_tasks.run(fetch_task))
+    run.request(RequestOptions("POST", b"q=1"))
     assert not run.joint.results.unexpected.counts and len(run.canned.requests) == 1
 
 
@@ -393,12 +401,9 @@ def test_the_hops_of_a_users_request_are_bounded(
 ) -> None:
     limited = msgspec.structs.replace(run.joint.stages.config.fetch, redirects_max=most)
     monkeypatch.setattr(run.fetch_tasks._hops, "_fetch", limited)
-    run.fetch_tasks.request_options_of = lambda fetch_task: RequestOptions("GET", b"", ("X: 1",))
     urls = [HOME, *(f"http://a.org/{n}" for n in range(5))]
     run.answer(*(redirect(url, then) for url, then in zip(urls, urls[1:], strict=False)))
-    fetch_task = run.joint.fetch_task()
-    fetch_task.flags |= LinkFlag.OWN_REQUEST
-    asyncio.run(run.fetch_tasks.run(fetch_task))
+    run.request(RequestOptions("GET", b"", ("X: 1",)))
     assert [request.url for request in run.canned.requests] == urls[: most + 1]
 
 
@@ -502,18 +507,15 @@ def test_a_page_that_first_sets_a_cookie_is_requested_again_with_it(run: Run) ->
 
 
 @pytest.mark.parametrize("most", [0, 2])
-def test_a_chain_with_ever_new_cookies_ends(open_joint: Callable[..., Joint], most: int) -> None:
+def test_a_chain_with_ever_new_cookies_ends(
+    open_joint: Callable[..., Joint], monkeypatch: pytest.MonkeyPatch, most: int
+) -> None:
     joint = open_joint(fetch={"redirects_max": most}, crawl={"scope": "any"})
     joint.seeds(HOME)
     run = Run(joint)
     run.answer(*[redirect(HOME, HOME, headers=((b"Set-Cookie", b"a=%d" % n),)) for n in range(9)])
-
-    async def sleep(seconds: float) -> None:
-        joint.clock.advance(seconds)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("crawler.process.fetching.hop_requests.asyncio.sleep", sleep)
-        assert run.fetched(joint.fetch_task()).outcome is Outcome.BAD_REDIRECT
+    advance_instead(monkeypatch, joint)
+    assert run.fetched(joint.fetch_task()).outcome is Outcome.BAD_REDIRECT
     assert len(run.canned.requests) == most + 1
 
 
@@ -742,16 +744,13 @@ def test_links_out_of_scope_have_a_bound_of_their_own(run: Run) -> None:
 
 @pytest.mark.parametrize("longer", [0, 1])
 def test_earlier_answers_of_a_users_request_are_kept_shortened(run: Run, longer: int) -> None:
-    run.fetch_tasks.request_options_of = lambda fetch_task: RequestOptions("GET", b"")
     body = b"x" * (HOP_BODY_BYTES_MAX + longer)
     found = "http://a.org/found"
     moved = fetch(HOME, body, outcome=Outcome.REDIRECT, status=301, location=found)
     run.answer(moved, fetch(found, b"found"))
-    fetch_task = run.joint.fetch_task()
-    fetch_task.flags |= LinkFlag.OWN_REQUEST
     seen: list[Fetch] = []
     run.fetch_tasks.promise = lambda fetch_task, answer, change: seen.append(answer)
-    run.see_through(fetch_task)
+    run.request(RequestOptions("GET", b""))
     ((earlier,),) = [answer.earlier for answer in seen]
     assert earlier.url == HOME and earlier.body == b"x" * HOP_BODY_BYTES_MAX and not earlier.content
     assert earlier.truncated == ("length" if longer else "")

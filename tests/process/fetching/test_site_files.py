@@ -10,7 +10,7 @@ from crawler.consent.rsl import DOCUMENT_OCTETS_MAX
 from crawler.fetcher.fetch_request import FetchRequest
 from crawler.records import Fetch, FetchTask, Outcome
 from crawler.storage.commit import Change
-from tests.process.fetching.test_fetch_tasks import HOME, Run
+from tests.process.fetching.test_fetch_tasks import HOME, Run, advance_instead
 from tests.process.support import Joint, counted, fetch, made, redirect
 
 TDMREP = f"{HOME}.well-known/tdmrep.json"
@@ -28,12 +28,7 @@ def run(open_joint: Callable[..., Joint]) -> Run:
 
 @pytest.fixture(autouse=True)
 def _no_waiting(monkeypatch: pytest.MonkeyPatch, run: Run) -> None:
-    """Make `sleep` advance the virtual clock."""
-
-    async def sleep(seconds: float) -> None:
-        run.joint.clock.advance(seconds)
-
-    monkeypatch.setattr("crawler.process.fetching.hop_requests.asyncio.sleep", sleep)
+    advance_instead(monkeypatch, run.joint)
 
 
 def page(*licences: str) -> Fetch:

@@ -19,12 +19,11 @@ from crawler.errors import DamageError, DirectoryError
 from crawler.process.opening import private_copy as module
 from crawler.process.opening.private_copy import private_copy
 from crawler.process.opening.stages import Stages, at_rest, reading
-from crawler.records import Link
 from crawler.storage import snapshot
-from crawler.storage.commit import Change
 from crawler.upkeep.check import check
 from tests.engines import ENGINES
 from tests.process.opening.test_stages import URL, fetched
+from tests.process.support import new_links
 
 
 @pytest.fixture(params=ENGINES)
@@ -46,17 +45,6 @@ def files(folder: Path) -> dict[str, tuple[int, int]]:
     }
 
 
-def waits(stages: Stages, url: str) -> None:
-    """Commit a new link. The link then waits in the links log."""
-    change = Change()
-    fingerprint = stages.fingerprinter.fingerprint(url)
-    stages.due.admit(stages.fingerprinter.fingerprints([url]))
-    change.links.append(Link(fingerprint, url))
-    change.count("urls.accepted")
-    change.count("urls.to_due")
-    stages.commits.commit(change)
-
-
 def test_several_readers_beside_a_writer(crawl: tuple[CrawlDirectory, Any]) -> None:
     """Each reader sees the state that was committed when it opened the store.
 
@@ -66,7 +54,7 @@ def test_several_readers_beside_a_writer(crawl: tuple[CrawlDirectory, Any]) -> N
     folder = directory.process("p0")
     with at_rest(config, directory, "p0", clock=VirtualClock()) as writer:
         fetched(writer, URL)
-        waits(writer, "http://a.org/waiting")
+        writer.commits.commit(new_links(writer, ["http://a.org/waiting"]))
         before = files(folder)
         with reading(config, directory, "p0", clock=VirtualClock()) as first:
             fetched(writer, "http://a.org/later", b"later")
@@ -92,7 +80,7 @@ def test_a_reader_recovers_nothing(crawl: tuple[CrawlDirectory, Any]) -> None:
     folder = directory.process("p0")
     stages = Stages(config, folder, bytes(16), clock=VirtualClock())
     fetched(stages, URL)
-    waits(stages, "http://a.org/waiting")
+    stages.commits.commit(new_links(stages, ["http://a.org/waiting"]))
     stages.close(clean=False)
     for path in [*folder.glob("warc/*.open"), *folder.glob("links/*.log")]:
         with path.open("ab") as file:

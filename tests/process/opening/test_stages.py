@@ -20,7 +20,7 @@ from crawler.pages.captures import record_key
 from crawler.process.opening.assembly import queued_fingerprints
 from crawler.process.opening.environment import Environment
 from crawler.process.opening.stages import BALLAST, Stages, _disk_errors, at_rest
-from crawler.records import Fetch, FetchTask, Link, LinkFlag, Outcome, TaskKind
+from crawler.records import Link, LinkFlag
 from crawler.splitter.partition import Partition
 from crawler.storage.commit import Change
 from crawler.storage.engines import open_store
@@ -28,6 +28,7 @@ from crawler.storage.faults import POINTS, reach
 from crawler.storage.keys import CLEAN
 from crawler.storage.kv import KeyValue
 from crawler.upkeep.check import check
+from tests.process.support import Fetching, fetch, new_links
 
 URL = "http://a.org/x"
 
@@ -46,45 +47,11 @@ def opened(
 
 def fetched(stages: Stages, url: str, content: bytes = b"<html>one page</html>") -> int:
     """Queue, fetch and store a page; return its fingerprint."""
-    change = Change()
-    fingerprint = stages.fingerprinter.fingerprint(url)
-    stages.due.admit(stages.fingerprinter.fingerprints([url]))
-    change.links.append(Link(fingerprint, url))
-    change.count("urls.accepted")
-    change.count("urls.to_due")
-    stages.commits.commit_now(change)
-    stages.clock.advance(10.0)  # type: ignore[attr-defined]
-    stages.frontier.limit_requests(1)
-    fetch_task = next_page(stages)
-    fetch = Fetch(
-        url=url,
-        outcome=Outcome.FETCHED,
-        status=200,
-        body=content,
-        content=content,
-        headers=((b"Content-Type", b"text/html"),),
-        content_type="text/html",
-        began=stages.clock.now(),
-    )
-    stages.commits.commit(lambda: stages.decisions.results.page(fetch_task, fetch, None, stages.clock.now()))
-    return fingerprint
-
-
-def next_page(stages: Stages) -> FetchTask:
-    """Return the fetch task of the next page; answer look-ups with an address, and robots.txt with 404."""
-    while True:
-        fetch_task = stages.frontier.claim_next(stages.clock.now())
-        assert fetch_task is not None, stages.frontier
-        if fetch_task.kind is TaskKind.PAGE:
-            return fetch_task
-        now = stages.clock.now()
-        if fetch_task.kind is TaskKind.RESOLVE:
-            stages.frontier.resolved(fetch_task, ("127.0.0.1",), now + 1000.0, now)
-        else:
-            absent = Fetch(url=fetch_task.url, outcome=Outcome.GONE, status=404, began=now)
-            stages.commits.commit(partial(stages.decisions.results.robots, fetch_task, absent, now))
-        stages.clock.advance(10.0)  # type: ignore[attr-defined]
-        stages.frontier.limit_requests(1)
+    fetching = Fetching(stages)
+    stages.commits.commit_now(new_links(stages, [url]))
+    fetching.clock.advance(5.0)
+    fetching.page(fetching.fetch_task(), fetch(url, content, began=fetching.clock.now()))
+    return fetching.fingerprint(url)
 
 
 def test_keys_of_each_kind_are_counted(tmp_path: Path) -> None:
@@ -340,12 +307,7 @@ def test_a_merge_of_runs_ends_in_its_own_change(tmp_path: Path) -> None:
     with closing(opened(tmp_path)) as stages:
         merges, urls = 0, [f"http://a.org/{n}" for n in range(9)]
         for url in urls:
-            stages.due.admit(stages.fingerprinter.fingerprints([url]))
-            change = Change()
-            change.links.append(Link(stages.fingerprinter.fingerprint(url), url))
-            change.count("urls.accepted")
-            change.count("urls.to_due")
-            stages.commits.commit_now(change)
+            stages.commits.commit_now(new_links(stages, [url]))
             if (plan := stages.due.compactor.begin()) is not None:
                 plan.run()
                 before = len(stages.due.known_set.runs)
@@ -363,11 +325,7 @@ def test_a_crash_can_be_tried_at_each_step_of_a_flush(
 ) -> None:
     """Each step has a fault point before or after the commit, so a test can crash any step."""
     stages, passed = opened(tmp_path), []
-    url = "http://a.org/new"
-    stages.due.admit(stages.fingerprinter.fingerprints([url]))
-    change = Change()
-    change.links.append(Link(stages.fingerprinter.fingerprint(url), url))
-    stages.commits.commit(change)
+    stages.commits.commit(new_links(stages, ["http://a.org/new"]))
     monkeypatch.setattr(reach, "visited", passed.append)
     plan = stages.due.begin_flush(stages.clock.now())
     assert plan is not None

@@ -1,18 +1,16 @@
 """Test that hubs get the same credit from several processes as from one, despite kills and redirects."""
 
-import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from crawler.process.opening.stages import Stages
 from crawler.process.results.credits import PASSES_MAX
 from crawler.records import Extracted, Fetch, FetchTask, Link, LinkFlag
 from crawler.splitter.inbox import Received
 from crawler.upkeep.deliver_pending import deliver_pending
-from tests.process.support import SEED, Joint, fetch, made, redirect
+from tests.process.support import Joint, fetch, made, redirect
 
 Open = Callable[..., Joint]
 NAMES = ("p0", "p1", "p2")
@@ -148,13 +146,6 @@ def own_page(joint: Joint) -> str:
     return next(url for url in HUBS if owner(joint, url) == "p0") + "article"
 
 
-def reopened(joint: Joint, folder: Path) -> Stages:
-    """Reopen the process as if it had been killed at this moment, and return it."""
-    shutil.copytree(joint.stages.directory, folder, ignore=shutil.ignore_patterns("*.sock", "LOCK"))
-    stages = joint.stages
-    return Stages(stages.config, folder, SEED, clock=joint.clock, name=stages.name, topology=stages.topology)
-
-
 def test_a_kill_neither_loses_nor_doubles_a_credit(open_joint: Open, tmp_path: Path) -> None:
     """The article's process is killed before it sends the credit.
 
@@ -172,12 +163,12 @@ def test_a_kill_neither_loses_nor_doubles_a_credit(open_joint: Open, tmp_path: P
     assert (fetch_task.url, fetch_task.via) == (article, joint.fingerprint(hub)) and fetch_task.flags & _NEWS
     joint.page(fetch_task, _page(fetch_task), Extracted(article))
     assert joint.stages.outbox.links == 1 and crawl.credits()[hub] == 0.0
-    before = reopened(joint, tmp_path / "killed" / "p0")
+    before = joint.killed(tmp_path / "killed" / "p0")
     others = {name: each.stages for name, each in crawl.joints.items() if name != "p0"}
     deliver_pending([before, *others.values()])
     assert crawl.credits()[hub] == 1.0
     there = crawl.owner(hub)
-    after = reopened(there, tmp_path / "killed" / there.stages.name)
+    after = there.killed(tmp_path / "killed" / there.stages.name)
     rest = [stages for name, stages in others.items() if name != there.stages.name]
     deliver_pending([before, after, *rest])
     assert after.refresh is not None
@@ -226,8 +217,7 @@ def test_a_page_that_is_fetched_again_earns_no_second_credit(open_joint: Open) -
     """
     joint = open_joint(**TREE)
     hub, article = HUBS[0], HUBS[0] + "article"
-    joint.seeds(hub)
-    joint.page(joint.fetch_task(), fetch(hub), Extracted(hub))
+    joint.visit(fetch(hub), Extracted(hub))
     via = joint.fingerprint(hub)
     joint.follow(article, fetch(article, b"1"), Extracted(article), via=via, flags=_NEWS)
     joint.stages.commits.commit_now(

@@ -3,17 +3,15 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from crawler.config import RobotsConfig
-from crawler.process.committing.portions import PORTION_CHARS, PORTION_LINKS, portions
 from crawler.process.results import cross_submits as submitted_module
 from crawler.process.results.cross_submits import CrossSubmits
 from crawler.records import FetchTask, Outcome, TaskKind
 from crawler.robots import cache as cache_module
 from crawler.robots.cache import RobotsCache
 from crawler.storage.kv import MemoryStore
+from tests.process.support import made
 
 MAP = "http://evil.test/map.xml"
 
@@ -28,12 +26,8 @@ def robots(**files: str) -> RobotsCache:
 
 
 def among(cache: RobotsCache, locs: list[str]) -> list[str]:
-    making = CrossSubmits(FetchTask(TaskKind.PAGE, 1, "evil.test", MAP), cache.names).among(locs)
-    while True:
-        try:
-            next(making)
-        except StopIteration as end:
-            return end.value
+    submits = CrossSubmits(FetchTask(TaskKind.PAGE, 1, "evil.test", MAP), cache.names)
+    return list(made(submits.among(locs))[0])
 
 
 @pytest.mark.parametrize(
@@ -103,15 +97,5 @@ def test_the_lines_of_a_robots_txt_are_canonicalised_once(monkeypatch: pytest.Mo
 def test_lines_beyond_the_bound_are_counted() -> None:
     most = RobotsConfig().sitemaps_max
     cache = robots(named="".join(f"Sitemap: http://named.test/{n}.xml\n" for n in range(most + 7)))
-    assert len(cache.sitemaps("http://named.test")) == most
+    assert len(cache.rules("http://named.test").sitemaps) == most
     assert cache.sitemaps_ignored == 7
-
-
-@given(st.lists(st.integers(0, 3 * PORTION_CHARS), max_size=20), st.integers(0, 3 * PORTION_LINKS))
-def test_portions_are_bounded_and_whole(lengths: list[int], short: int) -> None:
-    hrefs = ["x" * length for length in lengths] + ["y"] * short
-    parts = list(portions(hrefs))
-    assert [href for part in parts for href in part] == hrefs
-    for part in parts:
-        assert 0 < len(part) <= PORTION_LINKS
-        assert sum(map(len, part[:-1])) < PORTION_CHARS

@@ -24,8 +24,7 @@ def extracted(*hrefs: str, **values: Any) -> Extracted:
 @pytest.fixture
 def home(joint: Joint) -> Joint:
     """Open a process whose scope is a.org."""
-    joint.seeds(HOME)
-    joint.page(joint.fetch_task(), fetch(HOME, b"home"))
+    joint.visit(fetch(HOME, b"home"))
     return joint
 
 
@@ -56,8 +55,7 @@ def test_requisites_come_with_their_flag(open_joint: OpenJoint) -> None:
         ("http://cdn.org/s.png", 0, 0, REQUISITE),
     ]
     assert {link.via for link in change.links} == {joint.fingerprint(HOME)}
-    record = joint.stages.pages.record(joint.fingerprint(HOME))
-    assert record is not None and record.links == 3
+    assert joint.record(HOME).links == 3
 
 
 def test_links_out_of_scope_are_checked_if_configured(open_joint: OpenJoint) -> None:
@@ -81,8 +79,7 @@ def test_links_out_of_scope_are_checked_if_configured(open_joint: OpenJoint) -> 
 )
 def test_the_redirect_of_an_external_link(open_joint: OpenJoint, target: str, flags: int) -> None:
     joint = open_joint(crawl={"check_external": True})
-    joint.seeds(HOME)
-    joint.page(joint.fetch_task(), fetch(HOME))
+    joint.store(HOME)
     url = "http://b.org/y"
     change = joint.follow(url, redirect(url, target), flags=EXTERNAL)
     assert links_of(change) == [(target, 0, 1, flags)]
@@ -92,8 +89,7 @@ def test_a_meta_refresh_is_a_redirect_relative_to_the_base(home: Joint) -> None:
     found = extracted("/x", refresh="y", base="http://a.org/q/")
     change = home.follow(HOME + "p", fetch(HOME + "p"), found, depth=2, redirects=3)
     assert links_of(change) == [("http://a.org/x", 3, 0, 0), ("http://a.org/q/y", 2, 4, REDIRECT)]
-    record = home.stages.pages.record(home.fingerprint(HOME + "p"))
-    assert record is not None and record.links == 2
+    assert home.record(HOME + "p").links == 2
 
 
 def test_the_query_of_a_meta_refresh_is_in_the_encoding_of_the_page(home: Joint) -> None:
@@ -106,8 +102,7 @@ def test_links_of_a_page_with_nofollow_are_not_followed(home: Joint) -> None:
     change = home.follow(HOME + "p", fetch(HOME + "p"), extracted(nofollow=True))
     assert not change.links and "urls.links" not in change.counts
     assert change.counts["pages.links_not_taken"] == 1
-    record = home.stages.pages.record(home.fingerprint(HOME + "p"))
-    assert record is not None and record.links == 0
+    assert home.record(HOME + "p").links == 0
 
 
 @pytest.mark.parametrize("values", [{"hrefs": ["/x"]}, {"requisites": ["/x"]}, {"refresh": "/x"}])
@@ -116,8 +111,7 @@ def test_links_that_the_extractor_returns_are_followed_despite_directives(
 ) -> None:
     """If robots.policy is "ignore", the extractor returns links in spite of `nofollow`, and they are followed."""
     joint = open_joint(crawl={"requisites": True})
-    joint.seeds(HOME)
-    change = joint.page(joint.fetch_task(), fetch(HOME), Extracted(HOME, nofollow=True, **values))
+    change = joint.visit(fetch(HOME), Extracted(HOME, nofollow=True, **values))
     assert change.counts["urls.accepted"] == 1 and "pages.links_not_taken" not in change.counts
 
 
@@ -131,8 +125,7 @@ def test_a_page_beyond_the_parsers_bound_is_counted(home: Joint) -> None:
 def test_a_page_that_was_not_read_has_no_links(home: Joint) -> None:
     change = home.follow(HOME + "p", fetch(HOME + "p"))
     assert "urls.links" not in change.counts and "pages.links_not_taken" not in change.counts
-    record = home.stages.pages.record(home.fingerprint(HOME + "p"))
-    assert record is not None and record.links == 0
+    assert home.record(HOME + "p").links == 0
 
 
 def test_links_of_too_many_copies_on_a_host_are_not_followed(open_joint: OpenJoint) -> None:
@@ -164,8 +157,7 @@ def test_a_host_that_answers_200_for_missing_pages(open_joint: OpenJoint) -> Non
     The crawler must not follow these links forever.
     """
     joint = open_joint(traps={"same_digest_pages_max": 2})
-    joint.seeds(HOME)
-    joint.page(joint.fetch_task(), fetch(HOME, b"home"), extracted("/x"))
+    joint.visit(fetch(HOME, b"home"), extracted("/x"))
     taken, copies = [], 0
     for path in ("lost", "lost/one", "lost/one/two?a=1&b=2", "lost/one/two/three"):
         body = f"<p>There is no /{html.escape(path)} here. <a href='/{html.escape(path)}/on'>on</a>".encode()
@@ -198,8 +190,7 @@ def test_a_redirect_is_a_hop_of_the_same_depth(home: Joint) -> None:
     assert links_of(change) == [("http://a.org/q", 3, 2, REDIRECT)]
     assert change.links[0].via == home.fingerprint(HOME + "p")
     assert change.counts["pages.redirect"] == change.counts["urls.links"] == 1
-    record = home.stages.pages.record(home.fingerprint(HOME + "p"))
-    assert record is not None and record.links == 1
+    assert home.record(HOME + "p").links == 1
 
 
 @pytest.mark.parametrize("flag", [0, FEED, REQUISITE, SITEMAP, REDIRECT, REFRESH])
@@ -217,13 +208,11 @@ def test_the_end_of_a_chain(open_joint: OpenJoint) -> None:
     over = joint.follow(HOME + "r", redirect(HOME + "r", "/s"), redirects=3)
     assert not over.links and over.counts["urls.filtered.redirect_chain"] == 1
     assert "urls.links" not in over.counts
-    record = joint.stages.pages.record(joint.fingerprint(HOME + "r"))
-    assert record is not None and record.links == 0
+    assert joint.record(HOME + "r").links == 0
 
 
 def test_the_target_of_a_seed_is_a_seed_and_widens_the_scope(joint: Joint) -> None:
-    joint.seeds(HOME)
-    change = joint.page(joint.fetch_task(), redirect(HOME, "http://b.org/home"))
+    change = joint.visit(redirect(HOME, "http://b.org/home"))
     assert links_of(change) == [("http://b.org/home", 0, 1, SEED | REDIRECT)]
     assert joint.admission.in_scope("http://b.org/x")
     assert change.operations
@@ -261,20 +250,17 @@ def test_a_map_names_pages_of_its_host_and_of_those_that_name_it(joint: Joint) -
 
 def test_the_maps_of_an_index(open_joint: OpenJoint) -> None:
     joint = open_joint(sitemaps={"depth_max": 2})
-    joint.seeds(HOME)
-    joint.page(joint.fetch_task(), fetch(HOME))
+    joint.store(HOME)
     maps = ["http://a.org/1.xml", "http://b.org/2.xml"]
     change = sitemap(joint, "/x", maps=maps, depth=1)
     assert links_of(change) == [("http://a.org/x", 1, 0, 0), ("http://a.org/1.xml", 2, 0, SITEMAP)]
     assert {link.via for link in change.links} == {joint.fingerprint(HOME + "map.xml")}
-    record = joint.stages.pages.record(joint.fingerprint(HOME + "map.xml"))
-    assert record is not None and record.links == 1, "linked sitemaps are not counted as pages"
+    assert joint.record(HOME + "map.xml").links == 1, "linked sitemaps are not counted as pages"
 
 
 def test_an_index_too_deep(open_joint: OpenJoint) -> None:
     joint = open_joint(sitemaps={"depth_max": 2})
-    joint.seeds(HOME)
-    joint.page(joint.fetch_task(), fetch(HOME))
+    joint.store(HOME)
     change = sitemap(joint, maps=["http://a.org/1.xml"], depth=2)
     assert not change.links and "urls.links" not in change.counts
 
@@ -292,14 +278,13 @@ def test_a_map_is_not_in_the_trace(open_joint: OpenJoint) -> None:
 # ---- robots.txt ----
 
 
-def robots(joint: Joint, body: bytes = b"Sitemap: http://a.org/map.xml") -> Change:
-    return joint.robots(body)
+MAP = b"Sitemap: http://a.org/map.xml"
 
 
 def test_sitemaps_may_be_guessed(open_joint: OpenJoint) -> None:
     joint = open_joint(sitemaps={"guess": True})
     joint.seeds(HOME)
-    assert links_of(robots(joint)) == [
+    assert links_of(joint.robots(MAP)) == [
         ("http://a.org/map.xml", 0, 0, SITEMAP),
         ("http://a.org/sitemap.xml", 0, 0, SITEMAP),
     ]
@@ -308,10 +293,10 @@ def test_sitemaps_may_be_guessed(open_joint: OpenJoint) -> None:
 def test_sitemaps_of_robots_txt_are_not_followed_if_disabled(open_joint: OpenJoint) -> None:
     joint = open_joint(sitemaps={"robots": False, "guess": True})
     joint.seeds(HOME)
-    assert not robots(joint).links
+    assert not joint.robots(MAP).links
 
 
 def test_sitemaps_of_a_host_outside_the_scope_are_not_followed(home: Joint) -> None:
     home.add("http://b.org/", flags=SEED)
-    change = robots(home, b"Sitemap: http://b.org/map.xml")
+    change = home.robots(b"Sitemap: http://b.org/map.xml")
     assert not change.links and "urls.links" not in change.counts

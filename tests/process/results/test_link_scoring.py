@@ -60,8 +60,7 @@ def test_words_judges_by_the_text_of_the_first_anchor_that_has_one(
 def test_without_an_order_no_anchor_is_read_and_no_class_given(joint: Joint) -> None:
     assert not joint.stages.decisions.reads_anchors
     assert extract_page(PAGE, Context(HOME), ExtractConfig()).anchors == []
-    joint.seeds(HOME)
-    change = joint.page(joint.fetch_task(), fetch(HOME), extract_page(PAGE, Context(HOME), ExtractConfig()))
+    change = joint.visit(fetch(HOME), extract_page(PAGE, Context(HOME), ExtractConfig()))
     assert set(classes(change.links).values()) == {NEUTRAL} and not any(link.flags for link in change.links)
 
 
@@ -100,12 +99,7 @@ def test_opic_cash_accumulates_and_moves_a_waiting_url(open_joint: OpenJoint) ->
 
 
 def _entry(joint: Joint, url: str) -> dict[str, int]:
-    steps = joint.frontier.views.entry(url)
-    while True:
-        try:
-            next(steps)
-        except StopIteration as end:
-            return end.value  # type: ignore[no-any-return]
+    return dict(made(joint.frontier.views.entry(url))[0])
 
 
 def test_targets_of_redirects_and_sitemaps_have_classes_of_their_own(open_joint: OpenJoint) -> None:

@@ -1,6 +1,5 @@
 """Test with real stages the credit that a hub gets if a new link on it leads to a new page."""
 
-import shutil
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -15,7 +14,7 @@ from crawler.storage import keys
 from crawler.storage.commit import Change
 from crawler.storage.kv import scan_prefix
 from tests.process.results.test_refreshing import crawl, refresh_of
-from tests.process.support import SEED, Joint, fetch, redirect
+from tests.process.support import Joint, fetch, redirect
 
 DAY = 86_400.0
 HUB, OTHER, ARTICLE = "http://a.org/hub", "http://a.org/other", "http://a.org/article"
@@ -89,8 +88,7 @@ def is_new(joint: Joint, url: str) -> bool:
 def test_new_pages_are_expected_of_a_list_of_a_whole_site_even_if_it_is_empty(
     on: Joint, url: str, told_by: str, is_list: bool
 ) -> None:
-    on.seeds(url)
-    on.page(on.fetch_task(), fetch(url, b"empty"), Extracted(url, told_by=told_by))
+    on.visit(fetch(url, b"empty"), Extracted(url, told_by=told_by))
     assert bool(why(on.stages, url)) == is_list
 
 
@@ -110,8 +108,7 @@ def test_a_refetched_hub_gets_credit_for_its_new_links(on: Joint) -> None:
 
 def test_links_in_the_first_copy_of_a_page_earn_no_credit(on: Joint) -> None:
     """The links in the first copy of a page may have been there for any length of time."""
-    on.seeds(HUB)
-    on.page(on.fetch_task(), fetch(HUB), Extracted(HUB, hrefs=[ARTICLE]))
+    on.visit(fetch(HUB), Extracted(HUB, hrefs=[ARTICLE]))
     answer(on, ARTICLE)
     assert why(on.stages, HUB) == {} and news(on)["found"] == 0
     assert not is_new(on, ARTICLE)
@@ -168,9 +165,7 @@ def test_credit_survives_a_kill(on: Joint, tmp_path: Path) -> None:
     show(on, ARTICLE)
     answer(on, ARTICLE)
     known = why(on.stages, HUB)
-    shutil.copytree(on.stages.directory, tmp_path / "killed", ignore=shutil.ignore_patterns("*.sock", "LOCK"))
-    stages = on.stages
-    killed = Stages(stages.config, tmp_path / "killed", SEED, clock=on.clock, topology=stages.topology)
+    killed = on.killed(tmp_path / "killed")
     assert why(killed, HUB) == pytest.approx(known)
     killed.close()
 
@@ -187,10 +182,8 @@ def test_the_birth_of_a_page_survives_a_kill_before_its_first_fetch(on: Joint, t
     born = on.clock.now()
     show(on, ARTICLE, hub=url, told_by="feed", dated=[(ARTICLE, born), (OTHER, born)])
     show(on, ARTICLE, hub=url, told_by="feed", dated=[(ARTICLE, born + DAY)])
-    shutil.copytree(on.stages.directory, tmp_path / "killed", ignore=shutil.ignore_patterns("*.sock", "LOCK"))
-    stages = on.stages
-    killed = Stages(stages.config, tmp_path / "killed", SEED, clock=on.clock, topology=stages.topology)
-    for each in (killed, stages):
+    killed = on.killed(tmp_path / "killed")
+    for each in (killed, on.stages):
         assert each.refresh is not None
         change, record = Change(), PageRecord(ARTICLE, PageState.STORED, Outcome.FETCHED)
         assert len(each.refresh.births) == 1, "a known page has no stored birth"

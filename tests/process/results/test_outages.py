@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from crawler.records import Blame, FetchTask, Outcome, PageState, TaskKind
-from tests.process.results.test_refreshing import explain, refresh_of, reopened
+from tests.process.results.test_refreshing import explain, refresh_of
 from tests.process.support import Joint, fetch
 
 HOUR = 3600.0
@@ -136,11 +136,7 @@ def test_an_outage_survives_a_restart(open_joint: Callable[..., Joint]) -> None:
     away = len(outage.away)
     while len(outage.away) == away:
         outage.step()
-    joint = outage.joint
-    joint.stages.close()
-    joint.stages = reopened(joint)
-    joint.frontier, joint.results = joint.stages.frontier, joint.stages.decisions.results
-    joint.frontier.limit_requests(1 << 40)
+    outage.joint.reopen()
     outage.run(outage.ended + 2.0 * HOUR)
     assert not outage.away
 
@@ -151,8 +147,8 @@ def test_what_is_said_of_a_page_that_is_away_agrees(open_joint: Callable[..., Jo
     outage.run(outage.ended - 60.0)
     joint, now = outage.joint, outage.joint.clock.now()
     url = sorted(outage.away)[0]
-    record = joint.stages.pages.record(joint.fingerprint(url))
-    assert record is not None and record.state is PageState.GONE
+    record = joint.record(url)
+    assert record.state is PageState.GONE
     known = explain(joint, url)
     assert known["state"] == "away" and known["fresh"] is None
     assert known["waits_for"] == "its next check (it was gone, moved or denied)"

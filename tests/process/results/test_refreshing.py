@@ -5,10 +5,10 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from crawler.frontier.refresh.rate_balancing import LevelReport
 from crawler.frontier.refresh.refreshing import Refresh
-from crawler.process.opening.stages import Stages
 from crawler.records import Blame, Extracted, Fetch, FetchTask, LinkFlag, Outcome, PageState, TaskKind
 from crawler.storage.commit import Change
 from crawler.storage.keys import REFRESH
@@ -49,17 +49,6 @@ def refresh_of(joint: Joint) -> Refresh:
 
 def explain(joint: Joint, url: str) -> dict[str, Any]:
     return refresh_of(joint).views.explain(joint.fingerprint(url), joint.clock.now(), joint.clock.now())
-
-
-def reopened(joint: Joint) -> Stages:
-    stages = joint.stages
-    return Stages(
-        stages.config,
-        stages.directory,
-        bytes(range(16)),
-        clock=joint.clock,
-        topology=stages.topology,
-    )
 
 
 def test_pages_are_refetched_without_end_and_none_is_forgotten(on: Joint) -> None:
@@ -133,19 +122,12 @@ def test_refresh_state_survives_reopening(on: Joint) -> None:
         refetch(on, b"version %d" % n)
     known = {url: explain(on, url) for url in ("http://a.org/", "http://a.org/1", "http://b.org/")}
     assert sum(1 for _ in scan_prefix(on.stages.store, REFRESH)) == 3
-    on.stages.close()
-    on.stages = reopened(on)
-    on.frontier, on.results, on.admission = (
-        on.stages.frontier,
-        on.stages.decisions.results,
-        on.stages.decisions.admission,
-    )
+    on.reopen()
     assert len(refresh_of(on)) == 3
     for url, before in known.items():
         after = explain(on, url)
         for name in ("crawled_at", "changes", "watched", "importance", "signals"):
             assert after[name] == pytest.approx(before[name]), (url, name)
-    on.frontier.limit_requests(1 << 40)
     refetch(on)
 
 
@@ -154,16 +136,7 @@ def test_pages_of_a_crawl_without_refresh_join_the_schedule(open_joint: Callable
     crawl(joint, "http://a.org/", "http://a.org/1")
     gone = joint.follow("http://a.org/gone", fetch("http://a.org/gone", outcome=Outcome.GONE, status=404))
     assert gone.counts["pages.gone"] == 1
-    joint.stages.close()
-    joint.stages.context.config = type(joint.stages.config)(
-        **{
-            name: getattr(joint.stages.config, name)
-            for name in joint.stages.config.__struct_fields__
-            if name != "refresh"
-        },
-        refresh=type(joint.stages.config.refresh)(endless=True),
-    )
-    joint.stages = reopened(joint)
+    joint.reopen(replace(joint.stages.config, refresh=replace(joint.stages.config.refresh, endless=True)))
     assert len(refresh_of(joint)) == 2
 
 
@@ -249,7 +222,7 @@ def test_conditions_are_those_of_the_copy_and_are_checked_periodically(on: Joint
     asked = []
     for _ in range(12):
         fetch_task = on.fetch_task()
-        pair = on.stages.decisions.earlier.conditions(fetch_task, on.clock.now())
+        pair = on.earlier.conditions(fetch_task, on.clock.now())
         asked.append(pair)
         answer: Fetch = (
             fetch(fetch_task.url, b"", outcome=Outcome.UNCHANGED, status=304, **tagged)
@@ -267,7 +240,7 @@ def test_a_host_with_wrong_validators_gets_unconditional_requests(on: Joint) -> 
     refetch(on, b"1", **tagged)
     for n in range(30):
         fetch_task = on.fetch_task()
-        if any(on.stages.decisions.earlier.conditions(fetch_task, on.clock.now())):
+        if any(on.earlier.conditions(fetch_task, on.clock.now())):
             on.page(fetch_task, fetch(fetch_task.url, b"", outcome=Outcome.UNCHANGED, status=304, **tagged))
         else:
             on.page(fetch_task, fetch(fetch_task.url, b"changed %d" % n, **tagged))
@@ -275,7 +248,7 @@ def test_a_host_with_wrong_validators_gets_unconditional_requests(on: Joint) -> 
     assert refresh_of(on).validators.lies == 1
     for n in range(10):
         fetch_task = on.fetch_task()
-        assert on.stages.decisions.earlier.conditions(fetch_task, on.clock.now()) == ("", "")
+        assert on.earlier.conditions(fetch_task, on.clock.now()) == ("", "")
         on.page(fetch_task, fetch(fetch_task.url, b"again %d" % n, **tagged))
 
 
@@ -328,10 +301,7 @@ def test_an_override_bounds_the_ages_of_a_part_of_the_web(open_joint: Callable[.
             asked.setdefault(refetch(joint).url, []).append(joint.clock.now())
 
     watch(200)
-    joint.stages.close()
-    joint.stages = reopened(joint)
-    joint.frontier, joint.results = joint.stages.frontier, joint.stages.decisions.results
-    joint.frontier.limit_requests(1 << 40)
+    joint.reopen()
     watch(200)
     gaps = [later - earlier for earlier, later in pairwise(asked["http://a.org/feed"])]
     assert min(gaps) >= 600.0 and max(gaps) < 2 * 3600.0
@@ -371,8 +341,7 @@ def test_dates_of_a_sitemap_are_signals_from_its_second_reading_on(on: Joint) ->
     assert row["source"] == "sitemap" and 0.0 < row["precision"] < 1.0
     refetch(on, b"its group of commits has the signal, too")
     (row,) = refresh_of(on).changes.heard()
-    on.stages.close()
-    on.stages = reopened(on)
+    on.reopen()
     # all values except the delays are stored
     assert refresh_of(on).changes.heard() == [{**row, "delay": None}]
 
@@ -420,13 +389,7 @@ def test_a_sitemap_is_read_as_often_as_its_news_justify(on: Joint) -> None:
             level = refresh.schedule.overview.page(page, now).level
             assert age <= 2.0 * refresh.ages.readings.interval(on.fingerprint(url), level)
         stored.append([refresh.ages.readings.interval(on.fingerprint(url), 1e5) for url in maps])
-        on.stages.close()
-        on.stages = reopened(on)
-        on.frontier, on.results, on.admission = (
-            on.stages.frontier,
-            on.stages.decisions.results,
-            on.stages.decisions.admission,
-        )
+        on.reopen()
     assert stored[0] == stored[1] and 2.0 * stored[0][1] < stored[0][0]
 
 
@@ -462,9 +425,7 @@ def test_reported_freshness_follows_the_crawl_and_survives_reopening(on: Joint) 
     said = refresh_of(on).views.probability(on.fingerprint("http://a.org/"), on.clock.now(), on.clock.now())
     assert said == pytest.approx(recalibration.corrected(known.fresh, known.hearing), abs=1e-9)
     assert said is not None and said < known.fresh
-    on.stages.close()
-    on.stages = reopened(on)
-    on.frontier, on.results = on.stages.frontier, on.stages.decisions.results
+    on.reopen()
     assert refresh_of(on).expectation.recalibration.numbers == recalibration.numbers
     assert refresh_of(on).portion.balance.tilt == 2.5, "the process keeps its part of the rate"
     assert refresh_of(on).news.since == on.clock.now(), "new pages per day are counted from the start"
@@ -507,12 +468,9 @@ def test_served_requests_are_importance_that_outlasts_reopening(on: Joint) -> No
     )
     on.stages.commits.commit_now(change)
     assert explain(on, "http://a.org/1")["importance"] == pytest.approx(3.0, rel=1e-3)
-    on.stages.close()
-    on.stages = reopened(on)
-    on.frontier, on.results = on.stages.frontier, on.stages.decisions.results
+    on.reopen()
     assert explain(on, "http://a.org/1")["importance"] == pytest.approx(3.0, rel=1e-3)
     assert explain(on, "http://b.org/")["importance"] == 1.0
-    on.frontier.limit_requests(1 << 40)
     while refetch(on).url != "http://a.org/1":  # the next fetch records that requests have stopped
         pass
     assert explain(on, "http://a.org/1")["importance"] == 1.0

@@ -57,8 +57,8 @@ def test_a_page_is_recorded_captured_counted_and_done(joint: Joint) -> None:
         "bytes.decoded": 11,
         "urls.done": 1,
     }
-    record = joint.stages.pages.record(fetch_task.fingerprint)
-    assert record is not None and (record.state, record.links) == (PageState.STORED, 2)
+    record = joint.record(fetch_task.url)
+    assert (record.state, record.links) == (PageState.STORED, 2)
     assert record.flags == SEED and not record.depth
     page = joint.stages.pages.get(fetch_task.fingerprint)
     assert page is not None and page.capture.status == 200
@@ -156,8 +156,8 @@ def test_a_page_to_be_tried_again_is_not_done(
     assert not change.captures[0].stored and not change.links
     counts = joint.stages.views.frontier_counts()
     assert counts.todo + counts.parked == 1
-    record = joint.stages.pages.record(joint.fingerprint(HOME))
-    assert record is not None and record.state is PageState.FAILED and record.attempts == 1
+    record = joint.record(HOME)
+    assert record.state is PageState.FAILED and record.attempts == 1
 
 
 def test_a_denied_url_is_recorded_without_a_request(joint: Joint) -> None:
@@ -166,8 +166,8 @@ def test_a_denied_url_is_recorded_without_a_request(joint: Joint) -> None:
     denied = Fetch(url=HOME, outcome=Outcome.ROBOTS_DENIED, began=now)
     change = joint.commit(joint.results.page(joint.fetch_task(), denied, None, now))
     assert counted(change) == {"pages.robots_denied": 1, "urls.done": 1}
-    record = joint.stages.pages.record(joint.fingerprint(HOME))
-    assert record is not None and (record.state, record.depth, record.via) == (PageState.DENIED, 2, 7)
+    record = joint.record(HOME)
+    assert (record.state, record.depth, record.via) == (PageState.DENIED, 2, 7)
     assert not change.captures[0].stored
     assert msgspec.json.decode(change.line)["ts"].startswith("1970-01-12T13:46:4")
 
@@ -228,8 +228,8 @@ def test_links_that_trigger_a_bug_are_lost_and_counted(joint: Joint, monkeypatch
     assert len(change.links) == change.counts["urls.to_due"] == 256
     assert change.counts["pages.links_lost"] == change.counts["urls.done"] == 1
     assert len(joint.results.unexpected.counts) == 1
-    record = joint.stages.pages.record(fetch_task.fingerprint)
-    assert record is not None and record.links == 0
+    record = joint.record(fetch_task.url)
+    assert record.links == 0
     assert not [problem for problem in joint.stages.views.problems() if "accepted" in problem]
 
 
@@ -371,16 +371,10 @@ def test_retiring_in_portions_counts_all_and_commits_each(joint: Joint) -> None:
         changes.append(change)
         joint.stages.commits.commit(change)
 
-    portions = retiring(joint.frontier, joint.clock.now, re.compile("/x").search, commit)
-    pauses = 0
-    while True:
-        try:
-            next(portions)
-            pauses += 1
-        except StopIteration as end:
-            assert end.value == 2
-            break
-    assert pauses >= len(changes) and all(change.counts["urls.retired"] for change in changes)
+    retired, pauses = made(retiring(joint.frontier, joint.clock.now, re.compile("/x").search, commit))
+    assert (
+        retired == 2 and pauses >= len(changes) and all(change.counts["urls.retired"] for change in changes)
+    )
     assert sum(change.counts["urls.done"] for change in changes) == 2
     assert joint.fetch_task().url == HOME + "y"
 
@@ -430,11 +424,11 @@ def again(joint: Joint) -> FetchTask:
 
 def test_a_page_queued_again_is_requested_with_its_validators(joint: Joint) -> None:
     joint.add("http://b.org/")
-    assert joint.stages.decisions.earlier.conditions(joint.fetch_task(), joint.clock.now()) == ("", "")
+    assert joint.earlier.conditions(joint.fetch_task(), joint.clock.now()) == ("", "")
     fetch_task = again(joint)
     pair = ('"1"', "Mon, 01 Jan 2024 00:00:00 GMT")
-    assert joint.stages.decisions.earlier.conditions(fetch_task, joint.clock.now()) == pair
-    assert joint.stages.decisions.earlier.known_content(fetch_task) == b"first"
+    assert joint.earlier.conditions(fetch_task, joint.clock.now()) == pair
+    assert joint.earlier.known_content(fetch_task) == b"first"
 
 
 def test_a_page_that_a_browser_showed_is_requested_without_validators(joint: Joint) -> None:
@@ -443,31 +437,28 @@ def test_a_page_that_a_browser_showed_is_requested_without_validators(joint: Joi
     joint.follow(HOME, fetch(HOME, b"first", rendering=shown, **TAG), extracted())
     joint.add(HOME, flags=AGAIN)
     fetch_task = joint.fetch_task()
-    record = joint.stages.decisions.earlier.known_record(fetch_task)
+    record = joint.earlier.known_record(fetch_task)
     assert record is not None and record.rendered
-    assert joint.stages.decisions.earlier.conditions(fetch_task, joint.clock.now()) == ("", "")
+    assert joint.earlier.conditions(fetch_task, joint.clock.now()) == ("", "")
 
 
 def test_the_stored_answer_of_a_url_is_found_in_any_spelling(joint: Joint) -> None:
-    assert (
-        joint.stages.decisions.earlier.stored_answer(HOME) is None
-        and joint.stages.decisions.earlier.stored_answer("mailto:a") is None
-    )
+    assert joint.earlier.stored_answer(HOME) is None and joint.earlier.stored_answer("mailto:a") is None
     joint.follow(HOME, fetch(HOME, b"first", **TAG), extracted())
-    answer = joint.stages.decisions.earlier.stored_answer("HTTP://A.org:80/")
+    answer = joint.earlier.stored_answer("HTTP://A.org:80/")
     assert answer is not None and (answer.status, answer.content) == (200, b"first")
 
 
 def test_requests_are_conditional_as_configured(open_joint: Callable[..., Joint]) -> None:
     joint = open_joint(refresh={"conditional": False})
-    assert joint.stages.decisions.earlier.conditions(again(joint), joint.clock.now()) == ("", "")
+    assert joint.earlier.conditions(again(joint), joint.clock.now()) == ("", "")
 
 
 def test_a_wrong_validator_of_a_page_queued_again_is_detected(open_joint: Callable[..., Joint]) -> None:
     """If other content comes with the same ETag, later requests to the host have no validators."""
     joint = open_joint(refresh={"check_every": 1})
     fetch_task = again(joint)
-    assert joint.stages.decisions.earlier.conditions(fetch_task, joint.clock.now()) == ("", ""), (
+    assert joint.earlier.conditions(fetch_task, joint.clock.now()) == ("", ""), (
         "this request checks the validators, so it is unconditional"
     )
     joint.page(fetch_task, fetch(HOME, b"second", **TAG), extracted())
@@ -494,35 +485,34 @@ def test_a_page_queued_again_that_fails_is_not_done(joint: Joint) -> None:
 
 def test_content_that_cannot_be_read_is_no_content(joint: Joint) -> None:
     fetch_task = again(joint)
-    assert joint.stages.decisions.earlier.known_content(fetch_task) == b"first"
+    assert joint.earlier.known_content(fetch_task) == b"first"
     for segment in (joint.stages.directory / "warc").iterdir():
         segment.write_bytes(b"x" * segment.stat().st_size)
-    assert joint.stages.decisions.earlier.known_content(fetch_task) == b""
+    assert joint.earlier.known_content(fetch_task) == b""
     stranger = FetchTask(
         TaskKind.PAGE, 1, "b.org", "http://b.org/", fingerprint=joint.fingerprint("http://b.org/")
     )
-    assert joint.stages.decisions.earlier.known_content(stranger) == b""
+    assert joint.earlier.known_content(stranger) == b""
 
 
 # ---- refreshes ----
 
 
-@pytest.fixture
-def refreshing(open_joint: Callable[..., Joint]) -> Joint:
-    """Open a process that refetches its known pages before it fetches new pages."""
-    return open_joint(refresh={"endless": True, "share": 1.0, "min_age": 0.0})
-
-
-def known(joint: Joint, **values: Any) -> None:
+def visit_home(joint: Joint) -> None:
     """Fetch a page with two links."""
-    joint.seeds(HOME)
-    joint.page(
-        joint.fetch_task(),
-        fetch(HOME, b"first"),
-        extracted("/x", "/y", noindex=True, metas=META_NOINDEX, **values),
-    )
+    statements = [("robots", "noai")]
+    found = extracted("/x", "/y", noindex=True, metas=META_NOINDEX, statements=statements)
+    joint.visit(fetch(HOME, b"first"), found)
     joint.stages.commits.commit_now(Change())
     assert not joint.stages.views.problems()
+
+
+@pytest.fixture
+def refreshing(open_joint: Callable[..., Joint]) -> Joint:
+    """Open a process that refetches its known page before it fetches new pages."""
+    joint = open_joint(refresh={"endless": True, "share": 1.0, "min_age": 0.0})
+    visit_home(joint)
+    return joint
 
 
 def refresh(joint: Joint, answer: Fetch, *hrefs: str) -> Change:
@@ -533,7 +523,7 @@ def refresh(joint: Joint, answer: Fetch, *hrefs: str) -> Change:
             pass
     fetch_task = joint.fetch_task()
     assert fetch_task.flags == SEED | REFRESH and fetch_task.url == HOME
-    news = joint.stages.decisions.earlier.shows_news(fetch_task, answer)
+    news = joint.earlier.shows_news(fetch_task, answer)
     change = joint.page(fetch_task, answer, extracted(*hrefs) if news else None)
     assert "urls.done" not in change.counts and not any(name.startswith("pages.") for name in change.counts)
     assert joint.stages.point.counters["pages.fetched"] == books["pages.fetched"] == 1
@@ -541,9 +531,7 @@ def refresh(joint: Joint, answer: Fetch, *hrefs: str) -> Change:
 
 
 def test_an_unchanged_refresh_adds_no_links(refreshing: Joint) -> None:
-    joint = refreshing
-    known(joint)
-    change = refresh(joint, fetch(HOME, b"first"), "/new")
+    change = refresh(refreshing, fetch(HOME, b"first"), "/new")
     assert counted(change) == {
         "refresh.fetched": 1,
         "refresh.done": 1,
@@ -551,47 +539,39 @@ def test_an_unchanged_refresh_adds_no_links(refreshing: Joint) -> None:
         "bytes.wire": 105,
         "bytes.decoded": 5,
     }
-    record = joint.stages.pages.record(joint.fingerprint(HOME))
-    assert record is not None and (record.links, record.noindex, record.fetches) == (2, True, 2)
-    assert not joint.stages.views.problems()
+    record = refreshing.record(HOME)
+    assert (record.links, record.noindex, record.fetches) == (2, True, 2)
+    assert not refreshing.stages.views.problems()
 
 
 def test_an_unchanged_refresh_that_was_read_adds_no_links(refreshing: Joint) -> None:
     """The parser may have read the answer of the refresh before the earlier answer was committed."""
-    joint = refreshing
-    known(joint)
-    fetch_task = joint.fetch_task()
+    fetch_task = refreshing.fetch_task()
     assert fetch_task.flags & REFRESH
-    change = joint.page(fetch_task, fetch(HOME, b"first"), extracted("/x", "/new"))
+    change = refreshing.page(fetch_task, fetch(HOME, b"first"), extracted("/x", "/new"))
     assert not change.links and "urls.links" not in change.counts
 
 
 def test_a_refresh_answered_304(refreshing: Joint) -> None:
-    joint = refreshing
-    known(joint)
-    change = refresh(joint, fetch(HOME, b"", outcome=Outcome.UNCHANGED, status=304))
+    change = refresh(refreshing, fetch(HOME, b"", outcome=Outcome.UNCHANGED, status=304))
     assert counted(change) == {"refresh.unchanged": 1, "refresh.done": 1, "bytes.wire": 100}
-    record = joint.stages.pages.record(joint.fingerprint(HOME))
-    assert record is not None and (record.links, record.not_modified) == (2, 1)
+    record = refreshing.record(HOME)
+    assert (record.links, record.not_modified) == (2, 1)
 
 
 @pytest.mark.parametrize("status", [200, 304])
 def test_an_unchanged_page_keeps_the_receipt_of_its_markup(refreshing: Joint, status: int) -> None:
     """An unchanged page is not parsed again, so its meta elements are known only from the earlier receipt."""
-    joint = refreshing
-    known(joint, statements=[("robots", "noai")])
-    before = joint.stages.pages.record(joint.fingerprint(HOME))
+    before = refreshing.stages.pages.record(refreshing.fingerprint(HOME))
     outcome, body = (Outcome.FETCHED, b"first") if status == 200 else (Outcome.UNCHANGED, b"")
-    refresh(joint, fetch(HOME, body, outcome=outcome, status=status))
-    after = joint.stages.pages.record(joint.fingerprint(HOME))
+    refresh(refreshing, fetch(HOME, body, outcome=outcome, status=status))
+    after = refreshing.stages.pages.record(refreshing.fingerprint(HOME))
     assert before is not None and after is not None and after.fetches == 2
     assert after.receipt == before.receipt != b""
 
 
 def test_new_links_of_a_changed_page_are_discovery(refreshing: Joint) -> None:
-    joint = refreshing
-    known(joint)
-    change = refresh(joint, fetch(HOME, b"second"), "/x", "/new")
+    change = refresh(refreshing, fetch(HOME, b"second"), "/x", "/new")
     assert counted(change) == {
         "refresh.fetched": 1,
         "refresh.done": 1,
@@ -604,26 +584,24 @@ def test_new_links_of_a_changed_page_are_discovery(refreshing: Joint) -> None:
         "bytes.decoded": 6,
     }
     assert links_of(change) == [("http://a.org/new", 1, 0, LinkFlag.NEWS)]
-    record = joint.stages.pages.record(joint.fingerprint(HOME))
-    assert record is not None and (record.links, record.changes) == (2, 1)
-    assert not joint.stages.views.problems()
+    record = refreshing.record(HOME)
+    assert (record.links, record.changes) == (2, 1)
+    assert not refreshing.stages.views.problems()
 
 
 def test_a_refresh_that_redirects_is_followed_as_discovery(refreshing: Joint) -> None:
-    joint = refreshing
-    known(joint)
-    change = refresh(joint, redirect(HOME, "/moved"))
+    change = refresh(refreshing, redirect(HOME, "/moved"))
     assert change.counts["refresh.redirect"] == change.counts["refresh.done"] == 1
     assert not {"refresh.content_same", "refresh.content_changed"} & change.counts.keys()
     assert links_of(change) == [("http://a.org/moved", 0, 1, LinkFlag.SEED | LinkFlag.REDIRECT)]
 
 
 def test_a_page_that_is_not_a_refresh_is_read_even_if_its_content_is_known(joint: Joint) -> None:
-    known(joint)
+    visit_home(joint)
     joint.add(HOME)
     while (fetch_task := joint.fetch_task()).url != HOME:
         joint.page(fetch_task, fetch(fetch_task.url))
-    assert joint.stages.decisions.earlier.shows_news(fetch_task, fetch(HOME, b"first"))
+    assert joint.earlier.shows_news(fetch_task, fetch(HOME, b"first"))
     change = joint.page(fetch_task, fetch(HOME, b"first"), extracted("/new"))
     assert change.counts["urls.to_due"] == 1
 

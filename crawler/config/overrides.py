@@ -32,7 +32,7 @@ class Overrides:
         for number, match in enumerate(self._matches):
             if match.startswith("*."):
                 self._of_domain.setdefault(match[2:], []).append(number)
-            elif host := _host_of(match):
+            elif (host := _host_of(match)) or "://(" not in match:
                 self._of_host.setdefault(host, []).append(number)
             else:
                 self._of_any.append(number)
@@ -65,12 +65,14 @@ def _with_path(match: str) -> str:
 
 def _host_of(match: str) -> str:
     """Return the host name in a `match`; "" if it is a SURT prefix that may match several hosts."""
+    if "://" not in match:
+        return match
     if "://(" in match:
         names, closed, _ = match.partition("://(")[2].partition(")")
         if not closed or ":" in names:
             return ""
         return names if not names.endswith(",") else ".".join(reversed(names.split(",")[:-1]))
-    authority = match.partition("://")[2].partition("/")[0] or match
+    authority = match.partition("://")[2].partition("/")[0]
     name, colon, port = authority.rpartition(":")
     return name if colon and port.isdigit() else authority
 

@@ -153,6 +153,8 @@ def test_keys_can_be_left_out_of_a_configuration_file() -> None:
         ("http://a.org:81", {"http://a.org:81/"}),
         ("http://a.org/b", {"http://a.org/b"}),
         ("a.org", {"http://a.org/", "http://a.org/b", "http://a.org:81/"}),
+        ("a.org:81", set()),
+        ("", set()),
         ("http://(org,a,)/b", {"http://a.org/b"}),
         ("http://(org,a,", {"http://a.org/", "http://a.org/b", "http://a.org:81/"}),
     ],

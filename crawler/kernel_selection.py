@@ -15,7 +15,6 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 from importlib import import_module
-from importlib.abc import Loader
 from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec
 from importlib.util import module_from_spec, spec_from_file_location
 from types import ModuleType
@@ -91,7 +90,7 @@ class AsSource:
         return None if source is None else spec_from_file_location(fullname, source)
 
 
-class CImports(Loader):
+class CImports:
     """An import hook for interpreted kernels, which lets them import from `cython.cimports.crawler`.
 
     A compiled kernel imports the C declarations of another one from this package, which exists only for the compiler.
@@ -101,12 +100,16 @@ class CImports(Loader):
     def install(self) -> None:
         sys.meta_path.insert(0, self)
         # Python would not find the package, because Cython's stand-in for `cython.cimports` has no `__spec__`.
-        sys.modules[_CIMPORTS] = module_from_spec(ModuleSpec(_CIMPORTS, self, is_package=True))
+        sys.modules[_CIMPORTS] = module_from_spec(self._spec(_CIMPORTS))
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        return ModuleSpec(fullname, self, is_package=True) if fullname.startswith(_CIMPORTS) else None
+        return self._spec(fullname) if fullname.startswith(_CIMPORTS) else None
+
+    def _spec(self, fullname: str) -> ModuleSpec:
+        # `importlib.abc.Loader`, which the type asks for, would import `tempfile` for every command.
+        return ModuleSpec(fullname, self, is_package=True)  # type: ignore[arg-type]
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         return ModuleType(spec.name)

@@ -11,6 +11,7 @@ cdef class FirstPages:
     cdef bint cut
     cdef int last
     cdef int[::1] _stack
+    cdef bint is_unripe(self, int page, int directory, int host, double now) noexcept
     cdef double progress(self, int page, int directory, int host, double now) noexcept
     cdef int find_ripest(self, int directory, double revisit, double now) noexcept
     cdef int find(self, int directory, double now) noexcept

@@ -35,14 +35,14 @@ if cython.compiled:
     from cython.cimports.crawler.freshness.learning import Learning
     from cython.cimports.crawler.freshness.neighbourhood import clock_of, lead_of, offset_of
     from cython.cimports.crawler.frontier.refresh.offsets import Offsets
-    from cython.cimports.crawler.frontier.refresh.tables import Tables
+    from cython.cimports.crawler.frontier.refresh.tables import AWAY, EXPLORED, FAILED, Tables
 else:
     from math import exp, expm1
 
     from crawler.freshness.learning import Learning
     from crawler.freshness.neighbourhood import clock_of, lead_of, offset_of
     from crawler.frontier.refresh.offsets import Offsets
-    from crawler.frontier.refresh.tables import Tables
+    from crawler.frontier.refresh.tables import AWAY, EXPLORED, FAILED, Tables
 
 _INFINITY = cython.declare(cython.double, float("inf"))
 # maximum number of pages that a search visits; each costs about 50 ns
@@ -53,6 +53,9 @@ _STEPS_MAX = cython.declare(cython.int, 12)
 _SHORT_STEPS = cython.declare(cython.int, 4)
 # The clock runs at least at 1/20 of its normal speed (`freshness/neighbourhood.py`).
 _LONGEST = cython.declare(cython.double, 20.0)
+# A page that is not due steps aside if its clock has reached less than this share of its wait. A value grows as the
+# square of this share.
+_RIPE = cython.declare(cython.double, 0.7)
 # Pages whose clocks have reached less than this share of their waits are all treated as if they had reached it.
 _SHARE_LEAST = cython.declare(cython.double, 0.01)
 
@@ -196,6 +199,16 @@ class FirstPages:
                 self._stack[depth] = right
                 depth += 1
         return found
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def is_unripe(
+        self, page: cython.int, directory: cython.int, host: cython.int, now: cython.double
+    ) -> cython.bint:
+        """Return whether the value of a page that is not due is less than about half of the level."""
+        if self.tables.states[page] & (EXPLORED | FAILED | AWAY):
+            return False
+        return self.progress(page, directory, host, now) < _RIPE
 
     @cython.cfunc
     @cython.exceptval(check=False)

@@ -19,11 +19,9 @@ cdef class Queues:
     cdef double swept_level
     cdef readonly Py_ssize_t checks
     cdef int first(self, double now) except? -2
-    cdef void release_young(self, int page, double now) except *
     cdef int _leader(self, int host, double now) except? -2
-    cdef bint _is_unripe(self, int page, int directory, int host, double now) noexcept
     cdef int _first_by_value(self, int directory, int host, double due, double now) except? -2
-    cdef void _search(self, int directory, double now) except *
+    cdef void release_young(self, int page, double now) except *
     cdef bint _verify(self, int page, int host, double now) except? -1
     cdef void release(self, double now) except *
     cdef void _release_away(self, int page, double now) except *
@@ -35,7 +33,6 @@ cdef class Queues:
     cdef void withhold(self, int page, double until) except *
     cdef void leave(self, int page, double now) except *
     cdef void move(self, int page, double key, double now) except *
-    cdef bint _verify_wait(self, int page, int host, double n, double now) except? -1
     cdef void settle(self, int page, double now) except *
     cdef bint _withhold_early(self, int page, double now) except? -1
     cdef void _set_key(self, int directory, double due, double now) except *

@@ -33,7 +33,7 @@ pause, or a jump of the level.
 *A page that is not due steps aside for pages that are worth more.* Among pages with similar intervals that
 are not due, the page with the first deadline has the greatest value. But the clock of a page that was just
 crawled may run so fast that the page is due soon, although it is worth almost nothing. So a directory whose
-first page has reached less than _RIPE of its wait is *postponed*: its key is computed from the value of the
+first page has reached less than 0.7 of its wait is *postponed*: its key is computed from the value of the
 page that is worth most (`FirstPages.find_ripest`). A key computed from a value becomes too late as the value
 grows. So a postponed directory is examined again halfway to the deadline of its first page. If such pages were
 taken early, a fifth of all fetches would go to pages worth less than a tenth of the level. The interval of a
@@ -93,9 +93,6 @@ _SWEEP_FROM = cython.declare(cython.double, 0.95)
 # Error of a key, relative to the age at which its page is due. The second number is for a page that is not due.
 _KEY_TOLERANCE = cython.declare(cython.double, 1e-3)
 _EARLY_TOLERANCE = cython.declare(cython.double, 0.04)
-# A page that is not due steps aside if its clock has reached less than this share of its wait. Its value is then
-# less than about half of the level.
-_RIPE = cython.declare(cython.double, 0.7)
 # number of keys that one search for the best page recomputes; each costs up to 2 us
 _CHECKS_MAX = cython.declare(cython.Py_ssize_t, 64)
 
@@ -157,12 +154,13 @@ class Queues:
         if found < 0 and self.eligible >= 0:
             found = self.tables.first_of(self.eligible)
         for hub, earlier in aside:
-            self.move(hub, earlier, now)
+            if not self.tables.states[hub] & WITHHELD:  # a search that was not finished may have withheld it
+                self.move(hub, earlier, now)
         return found
 
     @cython.cfunc
     def release_young(self, page: cython.int, now: cython.double) -> cython.void:
-        """Release a page that is withheld only because it is too young for the offset of its directory."""
+        """Release a page that is withheld only because of its clock."""
         state: cython.uint = self.tables.states[page]
         if (
             state & WITHHELD
@@ -184,7 +182,7 @@ class Queues:
         if not self.deadlines.clocked:
             return page
         due: cython.double = self.first_pages.due
-        if due > now and not self.first_pages.cut and self._is_unripe(page, directory, host, now):
+        if due > now and not self.first_pages.cut and self.first_pages.is_unripe(page, directory, host, now):
             return self._first_by_value(directory, host, due, now)
         if self.first_pages.cut and due > now:
             # The search was not finished. The page that seems to be due last is left out of the next search.
@@ -197,16 +195,6 @@ class Queues:
         if due > now or not self.controller.is_calm(now) or self.tables.host_rows[host].boost > 1.0:
             self._set_key(directory, due, now)
         return page if self.tables.host_rows[host].root == directory else -1
-
-    @cython.cfunc
-    @cython.exceptval(check=False)
-    def _is_unripe(
-        self, page: cython.int, directory: cython.int, host: cython.int, now: cython.double
-    ) -> cython.bint:
-        """Return whether the value of a page that is not due is less than about half of the level."""
-        if self.tables.states[page] & (EXPLORED | FAILED | AWAY):
-            return False
-        return self.first_pages.progress(page, directory, host, now) < _RIPE
 
     @cython.cfunc
     @cython.exceptval(-2, check=True)
@@ -247,6 +235,8 @@ class Queues:
         self.deadlines.stood, self.deadlines.stood_at = page, now
         self.deadlines.stood_worth = self.deadlines.ratio(page, host, elapsed, n, now)
         worth: cython.double = self.deadlines.stood_worth
+        before: cython.double = self.tables.page_heaps.nodes[page].key
+        after: cython.double
         calm: cython.bint = self.controller.is_calm(now) and self.tables.host_rows[host].boost <= 1.0
         if worth >= STANDS and (calm or self.deadlines.policy != BY_VALUE):
             return True
@@ -256,12 +246,14 @@ class Queues:
             and self.tables.hubs.row_of(page) < 0
             and not self.deadlines.offsets.is_bounded(page, host)
         ):
-            return self._verify_wait(page, host, n, now)
-        before: cython.double = self.tables.page_heaps.nodes[page].key
+            after = self.deadlines.key(page, host, n, now)
+            if after - before <= _EARLY_TOLERANCE * (before - crawled):
+                return True
+            self.move(page, after, now)
+            return self.tables.first_of(host) == page
         deadline: cython.double = self.first_pages.due
         due: cython.double
         tolerated: cython.double
-        after: cython.double
         if worth >= STANDS:
             due = self.deadlines.due_by_worth(worth, now)
             tolerated = _KEY_TOLERANCE * (now - crawled)
@@ -275,23 +267,6 @@ class Queues:
             self.leave(page, now)
             self.withhold(page, due)
             return False
-        self.move(page, after, now)
-        return self.tables.first_of(host) == page
-
-    @cython.cfunc
-    @cython.exceptval(-1, check=True)
-    def _verify_wait(
-        self, page: cython.int, host: cython.int, n: cython.double, now: cython.double
-    ) -> cython.bint:
-        """Compare the key of a page that is not due with the time that it waits on its clock, and correct the key.
-
-        Return whether the page is still the first of its host.
-        """
-        crawled: cython.double = self.tables.crawled[page]
-        before: cython.double = self.tables.page_heaps.nodes[page].key
-        after: cython.double = self.deadlines.key(page, host, n, now)
-        if after - before <= _EARLY_TOLERANCE * (before - crawled):
-            return True
         self.move(page, after, now)
         return self.tables.first_of(host) == page
 
@@ -310,7 +285,8 @@ class Queues:
             if directory < 0 or self.tables.wake_heaps.nodes[directory].key > now:
                 break
             self.postponed = self.tables.wake_heaps.remove(self.postponed, directory)
-            self._search(directory, now)
+            if self.first_pages.find(directory, now) >= 0:
+                self._set_key(directory, self.first_pages.due, now)
         for _step in range(_RELEASES_MAX):
             page = self.withheld
             if page < 0 or self.tables.page_heaps.nodes[page].key > now:
@@ -413,11 +389,6 @@ class Queues:
         directory: cython.int = self.tables.page_heaps.nodes[page].owner
         if not self._withhold_early(page, now):
             self.tables.insert(page, self.deadlines.key_at(page, self.tables.owner(page), now))
-        self._search(directory, now)
-
-    @cython.cfunc
-    def _search(self, directory: cython.int, now: cython.double) -> cython.void:
-        """Search for the page of a directory that is due first, and update the keys of the directory and of its host."""
         if self.first_pages.find(directory, now) >= 0:
             self._set_key(directory, self.first_pages.due, now)
         else:

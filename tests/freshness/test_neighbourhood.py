@@ -7,7 +7,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crawler.freshness.neighbourhood import Counts, Credence, clock_of, elapsed_of, offset_of, scale_of
+from crawler.freshness.neighbourhood import (
+    Counts,
+    Credence,
+    clock_of,
+    elapsed_of,
+    lead_of,
+    offset_of,
+    scale_of,
+)
 
 times = st.floats(-3, 4).map(lambda e: 10.0**e)
 excesses = st.one_of(st.just(0.0), st.floats(-1.99, 50.0))
@@ -27,7 +35,7 @@ def test_rises_within_its_bounds_and_is_inverted(
 
 
 def test_the_clock_of_the_page() -> None:
-    """The values of A = tau + 6 Ts (1 - exp(-tau/Ts)) [...] were computed by hand."""
+    """The values of A = tau + 6 Ts (1 - (1 + tau/Ts) exp(-tau/Ts)) [...] were computed by hand."""
     directory, site = Counts(1.0), Counts(3.0)
     directory.add()
     site.add()
@@ -40,7 +48,21 @@ def test_the_clock_of_the_page() -> None:
     bracket = (1 + o * fresh) / (1 + e * fresh) + (3 + o * fresh) / (3 + e * fresh) - 2
     excess = directory.excess(0, 5.0, 10.0) + site.excess(0, 5.0, 10.0)
     assert excess == pytest.approx(bracket)
-    assert clock_of(4.0, excess, 10.0) == pytest.approx(4.0 + 60.0 * (1 - math.exp(-0.4)) * bracket)
+    assert clock_of(4.0, excess, 10.0) == pytest.approx(4.0 + 60.0 * (1 - 1.4 * math.exp(-0.4)) * bracket)
+    assert clock_of(4.0, -0.1, 10.0) == pytest.approx(4.0 - 6.0 * (1 - math.exp(-0.4)))
+
+
+def test_changes_of_neighbours_hardly_concern_a_page_that_was_just_crawled() -> None:
+    """Most of these changes happened before the crawl. The part that happened later was integrated numerically.
+
+    The times from the change to its discovery, and from the discovery until now, are both exponential with mean Ts.
+    """
+    rng, scale = np.random.default_rng(1), 10.0
+    ages = rng.exponential(scale, 200_000) + rng.exponential(scale, 200_000)
+    for elapsed in (1.0, 5.0, 10.0, 30.0):
+        part = lead_of(elapsed, 60.0, scale) / 60.0
+        assert part == pytest.approx((ages < elapsed).mean(), abs=0.004)
+    assert lead_of(1e-3, 60.0, scale) < 1e-6
 
 
 def test_quiet_neighbours_slow_the_clock_and_are_forgotten() -> None:

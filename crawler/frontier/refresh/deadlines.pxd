@@ -27,8 +27,7 @@ cdef class Deadlines:
     cdef double signals_of(self, int host, unsigned int signals) noexcept
     cdef unsigned int summed(self, unsigned int one, unsigned int other) noexcept
     cdef double _reach(self, int page, int host, double wait, double excess, double now) noexcept
-    cdef double _clocked_key(self, int page, int host, double wait, double offset, double now) noexcept
-    cdef double young_until(self, int page, int host, double n, double offset, bint checked, double now) noexcept
+    cdef double key_at(self, int page, int host, double now) noexcept
     cdef double parked_key(self, int page, int host, double due, double now) noexcept
     cdef double ratio(self, int page, int host, double elapsed, double n, double now) noexcept
     cdef double worth(self, int page, int host, double now) noexcept
@@ -36,7 +35,7 @@ cdef class Deadlines:
     cdef double pace(self, int page, int host, double now) noexcept
     cdef void note_take(self, int page, int host, double now) noexcept
     cdef double hub_part(self, int page, int host, double now) noexcept
-    cdef double key(self, int page, int host, double n, double offset, double now) noexcept
+    cdef double key(self, int page, int host, double n, double now) noexcept
     cdef double due(self, int page, int host, double n, double elapsed, double now) noexcept
     cdef void find_level(self, int page) noexcept
     cdef void sample_level(self, double now) noexcept

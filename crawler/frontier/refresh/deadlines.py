@@ -8,14 +8,11 @@ reaches the level. The deadline does not change until the page's next crawl or s
 
     base deadline   last crawl + V^-1(level of its host)
     key             base deadline; for a due page with signals: by how far its value exceeds the level
-    offset          how far the neighbourhood clock is ahead of plain time: the directory's and the host's part
+    offset          how far the neighbourhood clock is ahead of plain time
 
 The base deadline does not take into account that a page's clock runs faster while its neighbours change. The
-offsets in `offsets.py` add the effect of the neighbours.
-
-*Young pages.* A page that was crawled lately has only a part of the offset of a changing neighbourhood. With
-the whole offset, the page would be first in its directory long before it is due. So a young page is withheld
-until it is due (`young_until`).
+offsets in `offsets.py` add the effect of the neighbours. A page that was crawled lately has only a part of the
+offset (`first_pages.py`).
 
 *Signals.* A signal makes a deadline earlier, because it adds its signal time to the age of the page. Pages
 that are due because of signals are ordered by the excess of their values over the level. The excess of a
@@ -56,9 +53,6 @@ else:
 _INFINITY = cython.declare(cython.double, float("inf"))
 # allowed relative error of V^-1, the inverse of the crawl value
 _TOLERANCE = cython.declare(cython.double, 1e-3)
-# After this many times Ts, the neighbourhood has nearly its full effect on a page, because exp(-3) is only
-# 0.05.
-_LONG = cython.declare(cython.double, 3.0)
 # time between two checks of a page in a quiet neighbourhood, in units of Ts
 _QUIET_SHARE = cython.declare(cython.double, 0.25)
 _SOURCES = cython.declare(cython.Py_ssize_t, SOURCES)
@@ -288,80 +282,35 @@ class Deadlines:
 
     @cython.cfunc
     @cython.exceptval(check=False)
-    def key(
-        self, page: cython.int, host: cython.int, n: cython.double, offset: cython.double, now: cython.double
-    ) -> cython.double:
+    def key(self, page: cython.int, host: cython.int, n: cython.double, now: cython.double) -> cython.double:
         """Return the key of a page whose parameters `assign` has just loaded."""
+        offset: cython.double
         crawled: cython.double = self.tables.crawled[page]
-        latest: cython.double = crawled + self.tables.max_age(page) + offset
+        latest: cython.double = crawled + self.tables.max_age(page)
         if n > 0.0 or self.tables.hubs.row_of(page) >= 0:
             ratio: cython.double = self.ratio(page, host, max(now - crawled, 0.0), n, now)
             if ratio >= 1.0:
-                return min(self.due_by_worth(ratio, now) + offset, latest)
+                return min(self.due_by_worth(ratio, now) + self.offsets.of_page(page, host, now), latest)
         wait: cython.double = self.wait(page, host, n, now)
         # The page is not worth a crawl at this level; it is checked again later, because the level may fall.
         if wait == _INFINITY:
-            return min(self._again(host, now) + offset, latest)
+            return min(self.parked_key(page, host, self._again(host, now), now), latest)
         if self.clocked and self.tables.hubs.row_of(page) < 0:
-            return min(self._clocked_key(page, host, wait, offset, now), latest)
+            return min(crawled + wait, latest)
         # A hub is crawled for the new pages that it shows. The number of new pages does not depend on the
         # neighbourhood clock, so the offset must not delay the hub.
+        offset = self.offsets.of_page(page, host, now)
         if offset < 0.0:
             return min(self.due(page, host, n, max(now - crawled, 0.0), now) + offset, latest)
         return min(crawled + wait, latest)
 
     @cython.cfunc
     @cython.exceptval(check=False)
-    def _clocked_key(
-        self,
-        page: cython.int,
-        host: cython.int,
-        wait: cython.double,
-        offset: cython.double,
-        now: cython.double,
-    ) -> cython.double:
-        """Return the key of a page that is due after `wait` on its clock.
-
-        This is the base deadline. If the offset is below 0 and the page is due soon after its crawl, the offset is
-        more than the effect of the neighbourhood on the page, and the key is earlier.
-        """
-        if offset < 0.0 and wait < _LONG * self.controller.scale:
-            excess: cython.double = self.learning.excess(host, self.tables.page_heaps.nodes[page].owner, now)
-            return self.parked_key(page, host, self._reach(page, host, wait, excess, now), now)
-        return self.tables.crawled[page] + wait
-
-    @cython.cfunc
-    @cython.exceptval(check=False)
-    def young_until(
-        self,
-        page: cython.int,
-        host: cython.int,
-        n: cython.double,
-        offset: cython.double,
-        checked: cython.bint,
-        now: cython.double,
-    ) -> cython.double:
-        """Return the instant until which a page is too young for its neighbourhood's offset; -inf if it is old enough.
-
-        The offset is the effect of the neighbourhood on pages that were crawled long ago. With this offset, a
-        page that was crawled lately would seem to be due long before it is.
-        """
-        if not offset > 0.0 or self.tables.hubs.row_of(page) >= 0:
-            return -_INFINITY
-        wait: cython.double = self.wait(page, host, n, now)
-        crawled: cython.double = self.tables.crawled[page]
-        if wait == _INFINITY or not checked and crawled + wait - offset > now:
-            return -_INFINITY
-        directory: cython.int = self.tables.page_heaps.nodes[page].owner
-        scale: cython.double = self.controller.scale
-        _step: cython.int
-        until: cython.double = now
-        # no step leads beyond the instant at which the page is due, because the excess decreases
-        for _step in range(3):
-            until = crawled + elapsed_of(wait, self.learning.excess(host, directory, until), scale)
-            if until <= now:
-                return -_INFINITY
-        return min(until, crawled + self.tables.max_age(page))
+    def key_at(self, page: cython.int, host: cython.int, now: cython.double) -> cython.double:
+        """Load the parameters of a page, and return its key."""
+        self.assign(page, host)
+        n: cython.double = self.signals_of(host, self.tables.rows[page].signals)
+        return self.key(page, host, n, now)
 
     @cython.cfunc
     @cython.exceptval(check=False)
@@ -370,8 +319,8 @@ class Deadlines:
     ) -> cython.double:
         """Return the key of a page that was checked at `now` and is expected to be due at `due`."""
         offset: cython.double = self.offsets.of_page(page, host, now)
-        if due > now and self.tables.hubs.row_of(page) < 0:
-            offset = max(offset, self.offsets.of_page(page, host, due))
+        if due > now and (offset > 0.0 or self.tables.hubs.row_of(page) < 0):
+            offset = self.offsets.of_page(page, host, due)
         return due + offset
 
     @cython.cfunc
@@ -398,7 +347,7 @@ class Deadlines:
         worth: cython.double = self.worth(page, host, now)
         if worth >= STANDS or now - self.tables.crawled[page] >= self.tables.max_age(page):
             return -_INFINITY
-        return now + self.controller.revisit * (1.0 - sqrt(worth)) + self.offsets.of_page(page, host, now)
+        return self.parked_key(page, host, now + self.controller.revisit * (1.0 - sqrt(worth)), now)
 
     @cython.cfunc
     @cython.exceptval(check=False)

@@ -28,4 +28,5 @@ cdef class Flights:
     cdef void _steer(self, int page, int host, double now) except *
     cdef void _learn(self, int page, int host, unsigned int signals, bint changed, double now) except *
     cdef void _renew(self, int page, int host, double now) except *
+    cdef void _release_host(self, int host, double now) except *
     cdef void _put_off(self, int page, int host, unsigned int signals, int result, double now) except *

@@ -74,6 +74,7 @@ class Flights:
         if self.tables.host_rows[host].busy:
             raise RuntimeError(f"host {host} is busy in {self!r}")
         self._steer(page, host, now)
+        self.tables.host_rows[host].busy = 1
         self.queues.leave(page, now)
         if self.tables.states[page] & EXPLORED:
             self.tables.host_rows[host].exploring = 0
@@ -81,7 +82,6 @@ class Flights:
         self.held[page] = (self.tables.rows[page].signals, False)
         self.tables.rows[page].signals = 0
         self.tables.states[page] |= HELD
-        self.tables.host_rows[host].busy = 1
         self.queues.place_host(host, now)
         self.takes += 1
         self.queues.absences.note_take()
@@ -104,12 +104,13 @@ class Flights:
     def cancel(self, page: cython.int, now: cython.double, ready: cython.double) -> cython.void:
         """End a flight without a fetch. The page stays due, and its host may be requested from `ready` on."""
         signals, removed = self._end_flight(page, now, ready)
+        host: cython.int = self.tables.owner(page)
         if removed:
             self.free(page)
         else:
             self.tables.rows[page].signals = self.deadlines.summed(signals, self.tables.rows[page].signals)
             self.queues.put_back(page, now)
-        self.queues.place_host(self.tables.owner(page), now)
+        self._release_host(host, now)
 
     def finish(
         self, page: cython.int, now: cython.double, result: cython.int, ready: cython.double
@@ -131,11 +132,15 @@ class Flights:
             self._renew(page, host, now)
             if self.tables.rows[page].signals:
                 self.tables.states[page] |= JUMPED
-            self.queues.place(page, now)
-            # the observed result has changed the offset of the directory
-            self.queues.place_directory(self.tables.page_heaps.nodes[page].owner, now)
+            self.queues.settle(page, now)
         else:
             self._put_off(page, host, signals, result, now)
+        self._release_host(host, now)
+
+    @cython.cfunc
+    def _release_host(self, host: cython.int, now: cython.double) -> cython.void:
+        """Put the host of a flight that has ended into the right heap."""
+        self.tables.host_rows[host].busy = 0
         self.queues.place_host(host, now)
 
     def _end_flight(self, page: cython.int, now: float, ready: float) -> tuple[int, bool]:
@@ -146,7 +151,6 @@ class Flights:
             raise RuntimeError(f"page {page} is not held in {self!r}")
         held: tuple[int, bool] = self.held.pop(page)
         host: cython.int = self.tables.owner(page)
-        self.tables.host_rows[host].busy = 0
         self.tables.host_rows[host].ready = ready
         self.tables.states[page] &= ~HELD & 0xFF
         return held
@@ -177,6 +181,7 @@ class Flights:
             )
             self.learning.renew_crawl()
             self.learning.renew(host)
+            self.deadlines.offsets.note_crawl(host, now)
         if self.deadlines.policy == BY_INTERVAL:
             self.tables.intervals[page] *= _NUTCH_SHORTER if changed else _NUTCH_LONGER
 

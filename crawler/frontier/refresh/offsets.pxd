@@ -8,6 +8,8 @@ cdef class Offsets:
     cdef double of_page(self, int page, int host, double now) noexcept
     cdef double of_directory(self, int directory, double now) noexcept
     cdef double of_host(self, int host, double now) noexcept
-    cdef double directory_key(self, int directory, double first, double now) noexcept
-    cdef double host_key(self, int host, double first, double now) noexcept
+    cdef double of_old(self, int directory, int host, double now) noexcept
+    cdef double earliest(self, int directory, int host, double key, double now) noexcept
+    cdef void note_crawl(self, int host, double now) noexcept
     cdef bint is_bounded(self, int page, int host) noexcept
+    cdef bint may_lead(self, int directory, double key, double now) noexcept

@@ -6,11 +6,13 @@ A page's clock runs faster while its directory and site are changing, and slower
 (`freshness/neighbourhood.py`). The base deadline (`deadlines.py`) does not take the speed of the clock into
 account. A faster or slower clock moves the deadlines of all pages of a directory by the same time, the
 offset, unless the pages were just crawled. So when a page changes, the heap entries of other pages need not
-be rewritten. In the heap of a host's directories, the key of each directory includes the directory's offset.
-In the heap of all hosts, the key of each host includes the host's offset. Offsets above 0 fall with time, and
-deadlines then become later, so the key of an entry in a heap may be too early. `Deadlines.due` computes the
-exact value. An offset below 0 rises with time. The key of a directory or a host includes the offset that it
-will have when its first page is due.
+be rewritten.
+
+*Hosts.* The key of a directory is the instant at which its first page is due (`first_pages.py`). A crawl of a
+page changes the offset of the directory, whose key is then computed again. The crawl also changes the offset
+of the host, and so the deadlines of all directories of the host. A rise makes deadlines earlier. So the key
+of a host is the key of its first directory minus the sum of the rises since that key was computed (`shift`).
+A fall is ignored until the key of the directory is computed again, so keys may be too early.
 
 *Maximum ages.* A maximum age is measured in plain time, so an offset below 0 must not delay the page.
 Therefore a directory or a host that contains a page with a maximum age has no offset below 0, and its pages
@@ -18,17 +20,22 @@ are checked more often.
 """
 
 import cython
+from cython.cimports.libc.math import exp
 
 if cython.compiled:
     from cython.cimports.crawler.freshness.learning import Learning
+    from cython.cimports.crawler.freshness.neighbourhood import lead_of
     from cython.cimports.crawler.frontier.refresh.tables import Tables
 else:
+    from math import exp
+
     from crawler.freshness.learning import Learning
+    from crawler.freshness.neighbourhood import lead_of
     from crawler.frontier.refresh.tables import Tables
 
-# An offset below 0 and the time at which the first page will be due depend on each other. Computing both in
-# turn this many times is precise enough.
-_STEPS = cython.declare(cython.int, 3)
+# By this share of the difference, each crawl of a host moves `mark` to the offset. Most directories have a crawl, which
+# recomputes their keys, during the crawls after which a high offset is forgotten.
+_RELAX = cython.declare(cython.double, 1.0 / 32.0)
 
 
 @cython.cclass
@@ -41,10 +48,14 @@ class Offsets:
     @cython.cfunc
     @cython.exceptval(check=False)
     def of_page(self, page: cython.int, host: cython.int, now: cython.double) -> cython.double:
-        """Return the offset of a page that was crawled long ago: its directory's plus its host's."""
+        """Return the time by which the neighbourhood of a page moves the page's deadline.
+
+        This is only a part of the offset for a page that was crawled lately.
+        """
         if not self.clocked:
             return 0.0
-        return self.of_directory(self.tables.page_heaps.nodes[page].owner, now) + self.of_host(host, now)
+        offset: cython.double = self.of_old(self.tables.page_heaps.nodes[page].owner, host, now)
+        return lead_of(max(now - self.tables.crawled[page], 0.0), offset, self.learning.scale)
 
     @cython.cfunc
     @cython.exceptval(check=False)
@@ -66,32 +77,47 @@ class Offsets:
 
     @cython.cfunc
     @cython.exceptval(check=False)
-    def directory_key(self, directory: cython.int, first: cython.double, now: cython.double) -> cython.double:
-        """Return the key of a directory, given the key of its first page.
-
-        An offset below 0 rises towards 0. So the offset at the time at which the page will be due is used.
-        """
-        host: cython.int
-        after: cython.double
-        _step: cython.int
-        offset: cython.double = self.of_directory(directory, now)
-        if offset < 0.0:
-            host = self.tables.directory_heaps.nodes[directory].owner
-            after = min(self.of_host(host, now), 0.0)
-            for _step in range(_STEPS):
-                offset = self.of_directory(directory, max(first - offset - after, now))
-        return first - offset
+    def of_old(self, directory: cython.int, host: cython.int, now: cython.double) -> cython.double:
+        """Return the offset of the pages of a directory that were crawled long ago: its own plus its host's."""
+        return self.of_directory(directory, now) + self.of_host(host, now)
 
     @cython.cfunc
     @cython.exceptval(check=False)
-    def host_key(self, host: cython.int, first: cython.double, now: cython.double) -> cython.double:
-        """Return the key of a host, given the key of its first directory."""
-        _step: cython.int
+    def earliest(
+        self, directory: cython.int, host: cython.int, key: cython.double, now: cython.double
+    ) -> cython.double:
+        """Return the earliest instant at which a page with this key may be due.
+
+        An offset above 0 counts in full, as if the page had been crawled long ago. An offset below 0 does not count.
+        """
+        return key - max(self.of_old(directory, host, now), 0.0)
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def note_crawl(self, host: cython.int, now: cython.double) -> cython.void:
+        """Move the deadlines of all directories of a host after a crawl that has raised the host's offset.
+
+        `shift` is the sum of all rises. The key of a directory is the instant at which its first page is due plus the
+        `shift` of that time. `mark` is the highest offset of the last crawls; only a rise above it counts.
+        """
         offset: cython.double = self.of_host(host, now)
-        if offset < 0.0:
-            for _step in range(_STEPS):
-                offset = self.of_host(host, max(first - offset, now))
-        return first - offset
+        age: cython.double = max(now - self.tables.host_rows[host].marked_at, 0.0)
+        mark: cython.double = self.tables.host_rows[host].mark * exp(-age / self.learning.scale)
+        if offset > mark:
+            self.tables.host_rows[host].shift += offset - mark
+            mark = offset
+        self.tables.host_rows[host].mark = mark + _RELAX * (offset - mark)
+        self.tables.host_rows[host].marked_at = now
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def may_lead(self, directory: cython.int, key: cython.double, now: cython.double) -> cython.bint:
+        """Return whether a page with this key may be due before the present key of its directory."""
+        if not self.clocked:
+            return False
+        host: cython.int = self.tables.directory_heaps.nodes[directory].owner
+        first: cython.double = self.tables.directory_heaps.nodes[directory].key
+        return self.earliest(directory, host, key, now) < first - self.tables.host_rows[host].shift
 
     @cython.cfunc
     @cython.exceptval(check=False)

@@ -179,6 +179,7 @@ class Overview:
         self.flights.require_host(host)
         deadline = (
             self.tables.directory_heaps.nodes[self.tables.host_rows[host].root].key
+            - self.tables.host_rows[host].shift
             if self.tables.host_rows[host].root >= 0
             else _INFINITY
         )

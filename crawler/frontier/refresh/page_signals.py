@@ -158,10 +158,9 @@ class Signals:
             # exact deadline of the page is computed when the page is at the top of its heap.
             key -= (more - n) * beta
         else:
-            offset: cython.double = self.deadlines.offsets.of_page(page, host, now)
-            if key - offset > now:
+            if key - self.deadlines.offsets.of_page(page, host, now) > now:
                 self.tables.states[page] |= JUMPED
-            key = min(key, self.deadlines.key(page, host, more, offset, now))
+            key = min(key, self.deadlines.key(page, host, more, now))
         self.queues.move(page, key, now)
 
     def _recall(

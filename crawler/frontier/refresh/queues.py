@@ -2,11 +2,12 @@
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False, initializedcheck=False
 """The heaps of pages, directories and hosts, and the choice of the page that is fetched next.
 
-    eligible hosts               by first deadline of the host, less its offset
-      host: its directories      by first deadline of the directory, less its offset
+    eligible hosts               by first deadline of the host
+      host: its directories      by first deadline of the directory
         directory: its pages     by base deadline
     waiting hosts                by the instant from which they may be requested
-    withheld pages               failed, gone, too young (by age bounds, or for the offset of their directory)
+    withheld pages               failed, gone, too young
+    postponed directories        by the instant at which they are examined again
 
 A page is in exactly one of these places: the heap of its directory, the heap of withheld pages, or in flight.
 A host whose level is above the common level goes first as soon as it may be requested. If such a host were
@@ -29,10 +30,15 @@ page exceeds the level, the earlier is its key (`Deadlines.due_by_worth`). Due p
 the order of Algorithm 1 of Busa-Fekete et al. even while many pages are due, for example after a restart, a
 pause, or a jump of the level.
 
-*A hub that is not due steps aside for pages that are worth more.* Among other pages that are not due, the
-page with the first deadline has nearly the greatest value, because the intervals of these pages are similar.
-The interval of a hub may be a hundred times shorter, so a hub at the top is ordered by its value instead of
-its deadline (`Deadlines.early_by_worth`).
+*A page that is not due steps aside for pages that are worth more.* Among pages with similar intervals that
+are not due, the page with the first deadline has the greatest value. But the clock of a page that was just
+crawled may run so fast that the page is due soon, although it is worth almost nothing. So a directory whose
+first page has reached less than 0.7 of its wait is *postponed*: its key is computed from the value of the
+page that is worth most (`FirstPages.find_ripest`). A key computed from a value becomes too late as the value
+grows. So a postponed directory is examined again halfway to the deadline of its first page. If such pages were
+taken early, a fifth of all fetches would go to pages worth less than a tenth of the level. The interval of a
+hub may be a hundred times shorter than other intervals, so a hub at the top is ordered by its value, too
+(`Deadlines.early_by_worth`).
 
 *Bounded work.* A look is one search for the page to fetch next. A look corrects at most _CHECKS_MAX keys, and
 releases at most RELEASES_MAX waiting hosts and pages. The next look continues with the remaining keys, hosts
@@ -44,6 +50,7 @@ import cython
 if cython.compiled:
     from cython.cimports.crawler.frontier.refresh.absences import Absences
     from cython.cimports.crawler.frontier.refresh.deadlines import BY_VALUE, Deadlines
+    from cython.cimports.crawler.frontier.refresh.first_pages import FirstPages
     from cython.cimports.crawler.frontier.refresh.level_controller import STANDS, LevelController
     from cython.cimports.crawler.frontier.refresh.tables import (
         AWAY,
@@ -61,6 +68,7 @@ if cython.compiled:
 else:
     from crawler.frontier.refresh.absences import Absences
     from crawler.frontier.refresh.deadlines import BY_VALUE, Deadlines
+    from crawler.frontier.refresh.first_pages import FirstPages
     from crawler.frontier.refresh.level_controller import STANDS, LevelController
     from crawler.frontier.refresh.tables import (
         AWAY,
@@ -105,8 +113,9 @@ class Queues:
         retry_age: float,
     ) -> None:
         self.tables, self.controller, self.deadlines = tables, controller, deadlines
+        self.first_pages = FirstPages(tables, deadlines.learning, deadlines.offsets)
         self.absences, self.retry_age = absences, retry_age
-        self.eligible = self.waiting = self.withheld = -1
+        self.eligible = self.waiting = self.withheld = self.postponed = -1
         self.swept, self.swept_level = 0, controller.level
         self.checks = 0
 
@@ -135,7 +144,7 @@ class Queues:
             by_worth: cython.double = self.deadlines.early_by_worth(page, host, now)
             if by_worth <= key:
                 found = page
-                if key - self.deadlines.offsets.of_page(page, host, now) > now:
+                if self.first_pages.due > now:
                     self.controller.caught_up = now
                 break
             aside.append((page, key))
@@ -143,14 +152,15 @@ class Queues:
         if self.eligible < 0 and self.withheld >= 0:
             self.release_young(self.withheld, now)
         if found < 0 and self.eligible >= 0:
-            found = self.top_of(self.eligible)
+            found = self.tables.first_of(self.eligible)
         for hub, earlier in aside:
-            self.move(hub, earlier, now)
+            if not self.tables.states[hub] & WITHHELD:  # a search that was not finished may have withheld it
+                self.move(hub, earlier, now)
         return found
 
     @cython.cfunc
     def release_young(self, page: cython.int, now: cython.double) -> cython.void:
-        """Release a page that is withheld only because it is too young for the offset of its directory."""
+        """Release a page that is withheld only because of its clock."""
         state: cython.uint = self.tables.states[page]
         if (
             state & WITHHELD
@@ -163,16 +173,48 @@ class Queues:
     @cython.cfunc
     @cython.exceptval(-2, check=True)
     def _leader(self, host: cython.int, now: cython.double) -> cython.int:
-        """Correct the key of a host's first directory, and return the directory's first page.
+        """Correct the key of a host's first directory, and return the page of the directory that is due first.
 
-        Return -1 if another directory is first now.
+        Return -1 if another directory is first now, or if the page could not be found.
         """
         directory: cython.int = self.tables.host_rows[host].root
-        if self.deadlines.clocked:
-            self.place_directory(directory, now)
-            if self.tables.host_rows[host].root != directory:
-                return -1
-        return self.tables.directory_rows[directory].root
+        page: cython.int = self.first_pages.find(directory, now)
+        if not self.deadlines.clocked:
+            return page
+        due: cython.double = self.first_pages.due
+        if due > now and not self.first_pages.cut and self.first_pages.is_unripe(page, directory, host, now):
+            return self._first_by_value(directory, host, due, now)
+        if self.first_pages.cut and due > now:
+            # The search was not finished. The page that seems to be due last is left out of the next search.
+            page = self.first_pages.last
+            due = max(self.first_pages.reached_at(page, directory, host, now, now), now)
+            self.leave(page, now)
+            self.withhold(page, due)
+            return -1
+        # While the crawl is calm, due pages are taken in any order.
+        if due > now or not self.controller.is_calm(now) or self.tables.host_rows[host].boost > 1.0:
+            self._set_key(directory, due, now)
+        return page if self.tables.host_rows[host].root == directory else -1
+
+    @cython.cfunc
+    @cython.exceptval(-2, check=True)
+    def _first_by_value(
+        self, directory: cython.int, host: cython.int, due: cython.double, now: cython.double
+    ) -> cython.int:
+        """Postpone a host's first directory, which has no due page. Return the page of the directory that is worth most.
+
+        Return -1 if another directory is first now. `due` is the deadline of the page that is due first.
+        """
+        page: cython.int = self.first_pages.find_ripest(directory, self.controller.revisit, now)
+        wake: cython.double = now + 0.5 * (due - now)
+        if self.first_pages.due <= due:
+            self.first_pages.due = due
+        elif self.tables.wake_heaps.holds(directory):
+            self.postponed = self.tables.wake_heaps.move(self.postponed, directory, wake)
+        else:
+            self.postponed = self.tables.wake_heaps.insert(self.postponed, directory, wake)
+        self._set_key(directory, self.first_pages.due, now)
+        return page if self.tables.host_rows[host].root == directory else -1
 
     @cython.cfunc
     @cython.exceptval(-1, check=True)
@@ -193,14 +235,25 @@ class Queues:
         self.deadlines.stood, self.deadlines.stood_at = page, now
         self.deadlines.stood_worth = self.deadlines.ratio(page, host, elapsed, n, now)
         worth: cython.double = self.deadlines.stood_worth
+        before: cython.double = self.tables.page_heaps.nodes[page].key
+        after: cython.double
         calm: cython.bint = self.controller.is_calm(now) and self.tables.host_rows[host].boost <= 1.0
         if worth >= STANDS and (calm or self.deadlines.policy != BY_VALUE):
             return True
-        offset: cython.double = self.deadlines.offsets.of_page(page, host, now)
-        deadline: cython.double = self.tables.page_heaps.nodes[page].key - offset
+        if (
+            worth < STANDS
+            and self.deadlines.clocked
+            and self.tables.hubs.row_of(page) < 0
+            and not self.deadlines.offsets.is_bounded(page, host)
+        ):
+            after = self.deadlines.key(page, host, n, now)
+            if after - before <= _EARLY_TOLERANCE * (before - crawled):
+                return True
+            self.move(page, after, now)
+            return self.tables.first_of(host) == page
+        deadline: cython.double = self.first_pages.due
         due: cython.double
         tolerated: cython.double
-        young: cython.double = now
         if worth >= STANDS:
             due = self.deadlines.due_by_worth(worth, now)
             tolerated = _KEY_TOLERANCE * (now - crawled)
@@ -209,31 +262,31 @@ class Queues:
             tolerated = _EARLY_TOLERANCE * (deadline - crawled)
         if due <= deadline + tolerated:
             return True
-        if worth < STANDS:
-            young = self.deadlines.young_until(page, host, n, offset, True, now)
-        if young > now:
+        after = self.deadlines.parked_key(page, host, due, now)
+        if due > now and after <= before and self.tables.hubs.row_of(page) < 0:
             self.leave(page, now)
-            self.withhold(page, young)
+            self.withhold(page, due)
             return False
-        self.move(page, self.deadlines.parked_key(page, host, due, now), now)
-        return self.top_of(host) == page
-
-    @cython.cfunc
-    @cython.exceptval(check=False)
-    def top_of(self, host: cython.int) -> cython.int:
-        """Return the first page of a host by the present keys; -1 if it has none."""
-        root: cython.int = self.tables.host_rows[host].root
-        return self.tables.directory_rows[root].root if root >= 0 else -1
+        self.move(page, after, now)
+        return self.tables.first_of(host) == page
 
     @cython.cfunc
     def release(self, now: cython.double) -> cython.void:
-        """Release hosts and pages whose wait is over."""
+        """Release hosts, directories and pages whose wait is over."""
         _step: cython.Py_ssize_t
+        directory: cython.int
         page: cython.int
         for _step in range(_RELEASES_MAX):
             if self.waiting < 0 or self.tables.host_heaps.nodes[self.waiting].key > now:
                 break
             self.place_host(self.waiting, now)
+        for _step in range(_RELEASES_MAX):
+            directory = self.postponed
+            if directory < 0 or self.tables.wake_heaps.nodes[directory].key > now:
+                break
+            self.postponed = self.tables.wake_heaps.remove(self.postponed, directory)
+            if self.first_pages.find(directory, now) >= 0:
+                self._set_key(directory, self.first_pages.due, now)
         for _step in range(_RELEASES_MAX):
             page = self.withheld
             if page < 0 or self.tables.page_heaps.nodes[page].key > now:
@@ -324,7 +377,27 @@ class Queues:
     @cython.cfunc
     def place(self, page: cython.int, now: cython.double) -> cython.void:
         """Put a page that is in no heap into the right heap."""
-        host: cython.int = self.tables.owner(page)
+        if not self._withhold_early(page, now):
+            self._enter(page, self.deadlines.key_at(page, self.tables.owner(page), now), now)
+
+    @cython.cfunc
+    def settle(self, page: cython.int, now: cython.double) -> cython.void:
+        """Put a page whose crawl has changed the offset of its directory into the right heap.
+
+        Update the key of the directory, which is exact then, and of its host.
+        """
+        directory: cython.int = self.tables.page_heaps.nodes[page].owner
+        if not self._withhold_early(page, now):
+            self.tables.insert(page, self.deadlines.key_at(page, self.tables.owner(page), now))
+        if self.first_pages.find(directory, now) >= 0:
+            self._set_key(directory, self.first_pages.due, now)
+        else:
+            self.place_directory(directory, now)
+
+    @cython.cfunc
+    @cython.exceptval(-1, check=True)
+    def _withhold_early(self, page: cython.int, now: cython.double) -> cython.bint:
+        """Withhold a page that may not be fetched yet; return whether it is withheld."""
         crawled: cython.double = self.tables.crawled[page]
         state: cython.uint = self.tables.states[page]
         if state & RECALLED:
@@ -335,18 +408,11 @@ class Queues:
                 self.withhold(page, crawled + self.absences.wait(times))
             else:
                 self.withhold(page, crawled + self.retry_age * (1 << times >> 1))
-            return
+            return True
         if now - crawled < self.tables.min_age(page):
             self.withhold(page, crawled + self.tables.min_age(page))
-            return
-        self.deadlines.assign(page, host)
-        n: cython.double = self.deadlines.signals_of(host, self.tables.rows[page].signals)
-        offset: cython.double = self.deadlines.offsets.of_page(page, host, now)
-        young: cython.double = self.deadlines.young_until(page, host, n, offset, False, now)
-        if young > now:
-            self.withhold(page, young)
-        else:
-            self._enter(page, self.deadlines.key(page, host, n, offset, now), now)
+            return True
+        return False
 
     @cython.cfunc
     def reschedule(self, page: cython.int, now: cython.double) -> cython.void:
@@ -358,12 +424,7 @@ class Queues:
             self.leave(page, now)
             self.place(page, now)
             return
-        host: cython.int = self.tables.owner(page)
-        self.deadlines.assign(page, host)
-        n: cython.double = self.deadlines.signals_of(host, self.tables.rows[page].signals)
-        self.move(
-            page, self.deadlines.key(page, host, n, self.deadlines.offsets.of_page(page, host, now), now), now
-        )
+        self.move(page, self.deadlines.key_at(page, self.tables.owner(page), now), now)
 
     @cython.cfunc
     def withhold(self, page: cython.int, until: cython.double) -> cython.void:
@@ -378,18 +439,17 @@ class Queues:
         now. Without its own deadline, the page would wait behind them.
         """
         host: cython.int = self.tables.owner(page)
-        self.deadlines.assign(page, host)
-        n: cython.double = self.deadlines.signals_of(host, self.tables.rows[page].signals)
-        offset: cython.double = self.deadlines.offsets.of_page(page, host, now)
-        self._enter(page, min(now + offset, self.deadlines.key(page, host, n, offset, now)), now)
+        key: cython.double = self.deadlines.key_at(page, host, now)
+        self._enter(page, min(now + self.deadlines.offsets.of_page(page, host, now), key), now)
 
     @cython.cfunc
     def _enter(self, page: cython.int, key: cython.double, now: cython.double) -> cython.void:
         """Insert a page into its directory's heap."""
         directory: cython.int = self.tables.page_heaps.nodes[page].owner
-        root: cython.int = self.tables.directory_rows[directory].root
-        self.tables.directory_rows[directory].root = self.tables.page_heaps.insert(root, page, key)
-        if self.tables.directory_rows[directory].root == page:
+        self.tables.insert(page, key)
+        if self.tables.directory_rows[directory].root == page or self.deadlines.offsets.may_lead(
+            directory, key, now
+        ):
             self.place_directory(directory, now)
 
     @cython.cfunc
@@ -402,8 +462,10 @@ class Queues:
             self.tables.states[page] &= ~WITHHELD & 0xFF
             return
         root = self.tables.directory_rows[directory].root
-        self.tables.directory_rows[directory].root = self.tables.page_heaps.remove(root, page)
-        if root == page:
+        first: cython.int = self.tables.page_heaps.remove(root, page)
+        self.tables.directory_rows[directory].root = first
+        # while the host is busy, the key of the directory is not needed
+        if root == page and (first < 0 or not self.tables.host_rows[self.tables.owner(page)].busy):
             self.place_directory(directory, now)
 
     @cython.cfunc
@@ -411,29 +473,45 @@ class Queues:
         """Change the key of a page in its directory's heap."""
         directory: cython.int = self.tables.page_heaps.nodes[page].owner
         root: cython.int = self.tables.directory_rows[directory].root
+        before: cython.double = self.tables.page_heaps.nodes[page].key
         first: cython.int = self.tables.page_heaps.move(root, page, key)
         self.tables.directory_rows[directory].root = first
-        if root == page or first == page:
+        if (
+            root == page
+            or first == page
+            or (key < before and self.deadlines.offsets.may_lead(directory, key, now))
+        ):
             self.place_directory(directory, now)
 
     @cython.cfunc
     def place_directory(self, directory: cython.int, now: cython.double) -> cython.void:
-        """Update the key of a directory and of its host."""
+        """Update the key of a directory and of its host.
+
+        The key is computed from the first page of the directory's heap. It is too early if that page was crawled
+        lately.
+        """
         host: cython.int = self.tables.directory_heaps.nodes[directory].owner
         first: cython.int = self.tables.directory_rows[directory].root
-        root: cython.int = self.tables.host_rows[host].root
-        held: cython.bint = self.tables.directory_heaps.holds(directory)
-        if first < 0:
-            if held:
-                root = self.tables.directory_heaps.remove(root, directory)
-        else:
-            key: cython.double = self.deadlines.offsets.directory_key(
-                directory, self.tables.page_heaps.nodes[first].key, now
+        if first >= 0:
+            key: cython.double = self.tables.page_heaps.nodes[first].key
+            self._set_key(directory, self.deadlines.offsets.earliest(directory, host, key, now), now)
+            return
+        if self.tables.directory_heaps.holds(directory):
+            self.tables.host_rows[host].root = self.tables.directory_heaps.remove(
+                self.tables.host_rows[host].root, directory
             )
-            if held:
-                root = self.tables.directory_heaps.move(root, directory, key)
-            else:
-                root = self.tables.directory_heaps.insert(root, directory, key)
+        self.place_host(host, now)
+
+    @cython.cfunc
+    def _set_key(self, directory: cython.int, due: cython.double, now: cython.double) -> cython.void:
+        """Note when the first page of a directory is due, and update the directory's host."""
+        host: cython.int = self.tables.directory_heaps.nodes[directory].owner
+        key: cython.double = due + self.tables.host_rows[host].shift
+        root: cython.int = self.tables.host_rows[host].root
+        if self.tables.directory_heaps.holds(directory):
+            root = self.tables.directory_heaps.move(root, directory, key)
+        else:
+            root = self.tables.directory_heaps.insert(root, directory, key)
         self.tables.host_rows[host].root = root
         self.place_host(host, now)
 
@@ -449,7 +527,7 @@ class Queues:
                 key = self.tables.host_rows[host].ready
             else:
                 place = ELIGIBLE
-                key = self.deadlines.offsets.host_key(host, self.tables.directory_heaps.nodes[root].key, now)
+                key = self.tables.directory_heaps.nodes[root].key - self.tables.host_rows[host].shift
                 boost: cython.double = self.tables.host_rows[host].boost
                 # the host's first page is worth about `boost` times the common level, so the host comes before
                 # other hosts
@@ -479,6 +557,7 @@ class Queues:
         hosts = set(self.tables.hosts._check())
         flying = {page for page, (_, removed) in held.items() if not removed}
         withheld = set(self.tables.page_heaps._check(self.withheld))
+        postponed = set(self.tables.wake_heaps._check(self.postponed))
         standing: set[int] = set()
         for directory in directories:
             found = self.tables.page_heaps._check(self.tables.directory_rows[directory].root)
@@ -487,6 +566,7 @@ class Queues:
             standing |= set(found)
             first = self.tables.directory_rows[directory].root
             assert self.tables.directory_heaps.holds(directory) == (first >= 0), directory
+            assert self.tables.wake_heaps.holds(directory) == (directory in postponed), directory
         assert standing | withheld | flying == pages
         assert len(standing) + len(withheld) + len(flying) == len(pages)
         for page in pages:

@@ -26,6 +26,9 @@ cdef struct HostRow:
     double absent_since
     double discovery_share
     double restraint
+    double shift
+    double mark
+    double marked_at
     float slope
     float slope_precision
     int root
@@ -69,6 +72,7 @@ cdef class Tables:
     cdef Heaps page_heaps
     cdef Heaps directory_heaps
     cdef Heaps host_heaps
+    cdef Heaps wake_heaps
     cdef Hubs hubs
     cdef Learning learning
     cdef double first_interval
@@ -84,6 +88,8 @@ cdef class Tables:
     cdef int host(self, unsigned long long key) except? -2
     cdef void grow(self) except *
     cdef int owner(self, int page) noexcept
+    cdef int first_of(self, int host) noexcept
+    cdef void insert(self, int page, double key) noexcept
     cdef double importance(self, int page) noexcept
     cdef void touch(self, int page) except *
     cdef double trust(self, int page) noexcept

@@ -11,7 +11,7 @@ A row of a page names its owner, a directory; a row of a directory names its own
 Pages, directories and hosts are identified by row numbers. Columns that few crawls need (importance, age bounds,
 a page's own parameters, intervals) are created when first needed. Tables grow in place
 (`freshness/columns.py`). The links of the heaps are tables too; `queues.py` describes the heaps.
-The tables need 62 bytes of memory per page (63 if pages have signals), 71 per directory and 149 per host.
+The tables need 62 bytes of memory per page (63 if pages have signals), 95 per directory and 173 per host.
 """
 
 from typing import Any
@@ -67,7 +67,8 @@ HOST_KIND = np.dtype(
     [
         ("ready", "f8"), ("previous", "f8"), ("boost", "f8"), ("idle", "f8"), ("weight", "f8"), ("probed", "f8"),
         ("absent_since", "f8"),
-        ("discovery_share", "f8"), ("restraint", "f8"), ("slope", "f4"), ("slope_precision", "f4"), ("root", "i4"),
+        ("discovery_share", "f8"), ("restraint", "f8"), ("shift", "f8"), ("mark", "f8"), ("marked_at", "f8"),
+        ("slope", "f4"), ("slope_precision", "f4"), ("root", "i4"),
         ("pages", "i4"), ("run", "i4"), ("busy", "u1"), ("place", "u1"), ("exploring", "u1"), ("bounded", "u1"),
         ("credit", "u1"), ("away_rung", "u1"), ("failed_rung", "u1"), ("absences", "u1"),
     ],
@@ -110,7 +111,7 @@ class Tables:
         self.own, self.intervals = _empty(OWN_KIND), _empty(F4)
         self.pages, self.directories, self.hosts = Numbering(), Numbering(), Numbering()
         self.page_heaps, self.directory_heaps = Heaps(seed), Heaps(seed + 1)
-        self.host_heaps = Heaps(seed + 2)
+        self.host_heaps, self.wake_heaps = Heaps(seed + 2), Heaps(seed + 3)
         self.hubs = Hubs()
         self.owned = self.weighted = self.bounded = False
         self.roots = 0.0  # sum of the square roots of all pages' importances
@@ -164,10 +165,12 @@ class Tables:
             self.directory_rows = _empty(DIRECTORY_KIND)
             self.directory_rows = self._columns["directories"].grow(self.directories.rows)
             self.directory_heaps.grow(len(self.directory_rows))
+            self.wake_heaps.grow(len(self.directory_rows))
         self.directory_rows[directory].root = -1
         self.directory_rows[directory].bounded = self._ages[0][1] < _INFINITY
         self.directory_rows[directory].pages = 0
         self.directory_heaps.clear(directory, host)
+        self.wake_heaps.clear(directory, host)
         self.learning.add_directory()
         return directory
 
@@ -191,6 +194,7 @@ class Tables:
         self.host_rows[host].weight = self.host_rows[host].discovery_share = 0.0
         self.host_rows[host].restraint = 1.0
         self.host_rows[host].slope = self.host_rows[host].slope_precision = 0.0
+        self.host_rows[host].shift = self.host_rows[host].mark = self.host_rows[host].marked_at = 0.0
         self.host_rows[host].root = -1
         self.host_rows[host].bounded = self._ages[0][1] < _INFINITY
         self.host_heaps.clear(host, 0)
@@ -226,6 +230,21 @@ class Tables:
     def owner(self, page: cython.int) -> cython.int:
         """Return the host of a page."""
         return self.directory_heaps.nodes[self.page_heaps.nodes[page].owner].owner
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def first_of(self, host: cython.int) -> cython.int:
+        """Return the first page of a host by the present keys; -1 if it has none."""
+        root: cython.int = self.host_rows[host].root
+        return self.directory_rows[root].root if root >= 0 else -1
+
+    @cython.cfunc
+    @cython.exceptval(check=False)
+    def insert(self, page: cython.int, key: cython.double) -> cython.void:
+        """Insert a page that is in no heap into the heap of its directory."""
+        directory: cython.int = self.page_heaps.nodes[page].owner
+        root: cython.int = self.directory_rows[directory].root
+        self.directory_rows[directory].root = self.page_heaps.insert(root, page, key)
 
     @cython.cfunc
     @cython.inline
@@ -340,7 +359,7 @@ class Tables:
         pages, directories, hosts = self.pages.rows, self.directories.rows, self.hosts.rows
         a_page = 24 + PAGE_KIND.itemsize + 10 + (OWN_KIND.itemsize if self.owned else 0)
         a_page += 2 * self.weighted + self.bounded + 4 * (self.first_interval > 0.0)
-        total: int = pages * a_page + directories * (24 + 24 + DIRECTORY_KIND.itemsize)
+        total: int = pages * a_page + directories * (24 + 24 + 24 + DIRECTORY_KIND.itemsize)
         total += hosts * (24 + HOST_KIND.itemsize)
         total += self.hubs.bytes_held(pages)
         return total + sum(table.bytes_held() for table in (self.pages, self.directories, self.hosts))

@@ -89,6 +89,10 @@ class _Terminal:
         self._stream.write(self._decode(bytes(data)))
         return len(data)
 
+    def writelines(self, pieces: Iterable[bytes]) -> None:
+        for piece in pieces:
+            self.write(piece)
+
     def flush(self) -> None:
         self._stream.flush()
 

@@ -17,8 +17,8 @@ from crawler.admin.control import ControlServer
 from crawler.cli.loopback import free_port
 from crawler.fetcher.client import Client
 from crawler.fetcher.resolver import Resolver
-from crawler.frontier.frontier import Frontier
 from crawler.frontier.hosts import slot_shares
+from crawler.frontier.outcomes import Outcomes
 from crawler.pages.page_cache import PageCache
 from crawler.process.committing import commit_loop, portions
 from crawler.process.fetching.fetch_requests import FetchRequests
@@ -51,7 +51,7 @@ PLACES: list[tuple[Any, str]] = [
     (Reader, "read"),
     (RobotsCache, "recording"),
     (PageCache, "capture"),
-    (Frontier, "record_outcome"),
+    (Outcomes, "record_outcome"),
     (LinkFilter, "filter_links"),
 ]
 

@@ -102,7 +102,8 @@ async def by_indexnow(crawl: Crawl) -> Any:
 
 async def by_websub(crawl: Crawl) -> Any:
     subscriptions = receivers_of(crawl).subscriptions
-    form = subscriptions.begin(HUB, HOME + "feed", "http://us.localhost")
+    subscriptions.want([(HOME + "feed", HUB)])
+    form = dict(subscriptions.due("http://us.localhost", crawl.stages.clock.now()))[HUB]
     path = form["hub.callback"].removeprefix("http://us.localhost")
     fields = f"hub.mode=subscribe&hub.topic={HOME}feed&hub.challenge=c"
     subscriptions.verify(

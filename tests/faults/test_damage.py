@@ -124,7 +124,7 @@ def test_a_repair_frees_reserved_space_before_it_writes(
         "repair_store",
         lambda store, engine, before: ("" if not ballast.exists() else "too early", False),
     )
-    assert checking.repair_before_opening(directory / "p0") == (["freed 1 MiB of ballast"], False)
+    assert checking.repair_before_opening(directory / "p0") == ["freed 1 MiB of ballast"]
 
 
 def newest_log(directory: Path) -> Path:

@@ -152,8 +152,14 @@ def test_a_killed_parser_is_replaced(web: TreeWeb, tmp_path: Path) -> None:
 
 
 def _kill_parser(process: "subprocess.Popen[str]") -> None:
-    until(lambda: bool(_parsers(process.pid)), process)
-    victim = _parsers(process.pid)[0]
+    running: list[list[int]] = [[]]
+
+    def is_running() -> bool:
+        running[0] = _parsers(process.pid)
+        return bool(running[0])
+
+    until(is_running, process)
+    victim = running[0][0]
     os.kill(victim, signal.SIGKILL)
     until(lambda: victim not in _parsers(process.pid), process)
 

@@ -206,8 +206,7 @@ class FetchTasks:
 
     async def _resolve(self, fetch_task: FetchTask) -> None:
         patient = fetch_task.attempt > 0 or not self._frontier.under_way.look_ups_waiting
-        look_up = self._resolver.resolve(fetch_task.hostname, patient=patient)
-        found = await self._ended(fetch_task, look_up, _not_resolved)
+        found = await self._ended(fetch_task, self._look_up(fetch_task.hostname, patient), _not_resolved)
         now = self._clock.now()
         if found.addresses:
             self._frontier.resolved(fetch_task, found.addresses, found.expires, now)
@@ -215,6 +214,10 @@ class FetchTasks:
         failure = no_address(fetch_task.url, found)
         _say(failure)
         self._queue(lambda: self._results.unresolved(fetch_task, failure, now))
+
+    async def _look_up(self, name: str, patient: bool) -> Resolution:
+        """Look up a name. A bug of the resolver then ends the look-up, and not the run."""
+        return await self._resolver.resolve(name, patient=patient)
 
     async def _denied(self, fetch_task: FetchTask) -> None:
         now = self._clock.now()

@@ -45,6 +45,7 @@ BOUND = (
     "frontier.refresh.level_controller",
     "frontier.refresh.offsets",
     "frontier.refresh.deadlines",
+    "frontier.refresh.first_pages",
     "frontier.refresh.absences",
     "frontier.refresh.queues",
     "frontier.refresh.exploration",

@@ -91,8 +91,6 @@ def clock_of(elapsed: cython.double, excess: cython.double, scale: cython.double
     return max(elapsed + lead_of(elapsed, offset_of(excess, scale), scale), _SLOWEST * elapsed)
 
 
-@cython.ccall
-@cython.exceptval(check=False)
 def lead_of(elapsed: cython.double, offset: cython.double, scale: cython.double) -> cython.double:
     """Return the part of the offset by which the clock of a page that was crawled `elapsed` ago leads plain time."""
     age: cython.double = elapsed / scale

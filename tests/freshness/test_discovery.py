@@ -72,7 +72,9 @@ def _golden(importance: float, rate: float, pace: float, level: float, excess: f
         mu, delta, half = Decimal(importance), Decimal(rate), Decimal(pace) / 2
 
         def total(tau: Decimal) -> Decimal:
-            bonus = 6 * Decimal(scale) * (1 - (-tau / Decimal(scale)).exp()) * Decimal(excess)
+            age = tau / Decimal(scale)
+            share = 1 - (1 + age if excess > 0 else 1) * (-age).exp()
+            bonus = 6 * Decimal(scale) * share * Decimal(excess)
             x = delta * max(tau + bonus, tau / 20)
             return mu / delta * (1 - (-x).exp() * (1 + x)) + half * tau * tau
 

@@ -24,31 +24,19 @@ Source: Busa-Fekete et al., Algorithm 1 and section 5.2.
 
 import cython
 import numpy as np
+from cython.cimports.crawler.freshness.discovery import hub_value, hub_wait
+from cython.cimports.crawler.freshness.learning import Learning
+from cython.cimports.crawler.freshness.neighbourhood import elapsed_of
+from cython.cimports.crawler.freshness.value_kernel import Parameters
+from cython.cimports.crawler.frontier.refresh.level_controller import RATIO_MAX, STANDS, LevelController
+from cython.cimports.crawler.frontier.refresh.offsets import Offsets
+from cython.cimports.crawler.frontier.refresh.tables import AWAY, EXPLORED, FAILED, HELD, Tables
 from cython.cimports.libc.math import sqrt
 
 from crawler.change_signals import COUNTER_BITS, SOURCES
 from crawler.freshness.columns import rows_of
 from crawler.freshness.value_kernel import ALL_TERMS
 from crawler.frontier.refresh.settings import Settings
-
-if cython.compiled:
-    from cython.cimports.crawler.freshness.discovery import hub_value, hub_wait
-    from cython.cimports.crawler.freshness.learning import Learning
-    from cython.cimports.crawler.freshness.neighbourhood import elapsed_of
-    from cython.cimports.crawler.freshness.value_kernel import Parameters
-    from cython.cimports.crawler.frontier.refresh.level_controller import RATIO_MAX, STANDS, LevelController
-    from cython.cimports.crawler.frontier.refresh.offsets import Offsets
-    from cython.cimports.crawler.frontier.refresh.tables import AWAY, EXPLORED, FAILED, HELD, Tables
-else:
-    from math import sqrt
-
-    from crawler.freshness.discovery import hub_value, hub_wait
-    from crawler.freshness.learning import Learning
-    from crawler.freshness.neighbourhood import elapsed_of
-    from crawler.freshness.value_kernel import Parameters
-    from crawler.frontier.refresh.level_controller import RATIO_MAX, STANDS, LevelController
-    from crawler.frontier.refresh.offsets import Offsets
-    from crawler.frontier.refresh.tables import AWAY, EXPLORED, FAILED, HELD, Tables
 
 _INFINITY = cython.declare(cython.double, float("inf"))
 # allowed relative error of V^-1, the inverse of the crawl value
@@ -83,7 +71,6 @@ _POLICY = {"azar-lds": 1, "uniform": 2, "interval": 3}
 _KINDS = {"ncis": 3, "greedy": 0, "cis": 1}
 
 
-@cython.cclass
 class Deadlines:
     """Computes values and deadlines of pages under a policy. `page` holds the parameters that `assign` set last."""
 
@@ -102,8 +89,6 @@ class Deadlines:
         self.counts = rows_of(np.zeros(SOURCES))
         self.stood, self.stood_at, self.stood_worth = -1, 0.0, 0.0
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def assign(self, page: cython.int, host: cython.int) -> cython.void:
         """Load the parameters of this page into `page`."""
         if self.tables.owned and self.tables.own[page].change_rate >= 0.0:
@@ -126,8 +111,6 @@ class Deadlines:
                 self.page, host, changes, watched, self.tables.importance(page), self.tables.trust(page)
             )
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def unpack(self, signals: cython.uint) -> cython.void:
         """Unpack the signals by source into `counts`."""
         source: cython.Py_ssize_t
@@ -137,8 +120,6 @@ class Deadlines:
         for source in range(_SOURCES):
             self.counts[source] = signals >> _BITS * source & _SIGNAL_MAX
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def signals_of(self, host: cython.int, signals: cython.uint) -> cython.double:
         """Return the effective number of signals that the value of `page` depends on."""
         if signals == 0:
@@ -148,8 +129,6 @@ class Deadlines:
         self.unpack(signals)
         return self.learning.signals(host, self.counts)
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def summed(self, one: cython.uint, other: cython.uint) -> cython.uint:
         """Return the combined signals of two time spans."""
         total: cython.uint = 0
@@ -162,8 +141,6 @@ class Deadlines:
             total |= min((one >> shift & _SIGNAL_MAX) + (other >> shift & _SIGNAL_MAX), _SIGNAL_MAX) << shift
         return total
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def ratio(
         self, page: cython.int, host: cython.int, elapsed: cython.double, n: cython.double, now: cython.double
     ) -> cython.double:
@@ -180,8 +157,6 @@ class Deadlines:
             clock = self.learning.clock(host, self.tables.page_heaps.nodes[page].owner, elapsed, now)
         return (self.page.value(clock, n) + hub_value(self.pace(page, host, now), elapsed)) / level
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def pace(self, page: cython.int, host: cython.int, now: cython.double) -> cython.double:
         """Return nu theta, the importance of the new pages that a page shows per unit of time; 0 if it is not a hub.
 
@@ -201,8 +176,6 @@ class Deadlines:
         nu /= max(self.tables.host_rows[host].pages, 1)
         return nu * theta * self.tables.host_rows[host].restraint
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def note_take(self, page: cython.int, host: cython.int, now: cython.double) -> cython.void:
         """Record that a page is taken, and keep the share of hubs in the host's refreshes within its bound.
 
@@ -219,8 +192,6 @@ class Deadlines:
         self.tables.host_rows[host].discovery_share = row_share
         self.tables.host_rows[host].restraint = min(max(restraint, _RESTRAINT_LEAST), 1.0)
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def hub_part(self, page: cython.int, host: cython.int, now: cython.double) -> cython.double:
         """Return the part (0 to 1) of a page's value that is due to the new pages that it would show."""
         pace: cython.double = self.pace(page, host, now)
@@ -231,8 +202,6 @@ class Deadlines:
         level: cython.double = self.controller.level * self.tables.host_rows[host].boost
         return min(shown / max(self.worth(page, host, now) * level, shown), 1.0) if shown > 0.0 else 0.0
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def worth(self, page: cython.int, host: cython.int, now: cython.double) -> cython.double:
         """Return the page's value divided by its host's level."""
         if page == self.stood and now == self.stood_at:
@@ -241,8 +210,6 @@ class Deadlines:
         n: cython.double = self.signals_of(host, self.tables.rows[page].signals)
         return self.ratio(page, host, max(now - self.tables.crawled[page], 0.0), n, now)
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def _azar_value(self, elapsed: cython.double) -> cython.double:
         """Return dF/drho of F = mu rho/(rho + Delta) at rho = 1/elapsed (Azar et al., problem 2)."""
         ceiling: cython.double = self.page.ceiling
@@ -253,8 +220,6 @@ class Deadlines:
         share: cython.double = 1.0 / elapsed + change_rate
         return importance * change_rate / (share * share)
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def wait(self, page: cython.int, host: cython.int, n: cython.double, now: cython.double) -> cython.double:
         """Return the time on the page's clock from its last crawl until its value reaches the level."""
         level: cython.double = self.controller.level * self.tables.host_rows[host].boost
@@ -269,8 +234,6 @@ class Deadlines:
             return hub_wait(self.page, level, n, pace, 0.0, self.controller.scale, _TOLERANCE)
         return self.page.wait(level, n, 0.0, _TOLERANCE)
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def _azar_wait(self, level: cython.double) -> cython.double:
         """Return 1/rho with rho = sqrt(mu Delta / level) - Delta; infinite if rho is not positive."""
         ceiling: cython.double = self.page.ceiling
@@ -280,8 +243,6 @@ class Deadlines:
         change_rate: cython.double = importance / ceiling
         return 1.0 / (sqrt(importance * change_rate / level) - change_rate)
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def key(self, page: cython.int, host: cython.int, n: cython.double, now: cython.double) -> cython.double:
         """Return the key of a page whose parameters `assign` has just loaded."""
         offset: cython.double
@@ -304,16 +265,12 @@ class Deadlines:
             return min(self.due(page, host, n, max(now - crawled, 0.0), now) + offset, latest)
         return min(crawled + wait, latest)
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def key_at(self, page: cython.int, host: cython.int, now: cython.double) -> cython.double:
         """Load the parameters of a page, and return its key."""
         self.assign(page, host)
         n: cython.double = self.signals_of(host, self.tables.rows[page].signals)
         return self.key(page, host, n, now)
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def parked_key(
         self, page: cython.int, host: cython.int, due: cython.double, now: cython.double
     ) -> cython.double:
@@ -323,8 +280,6 @@ class Deadlines:
             offset = self.offsets.of_page(page, host, due)
         return due + offset
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def due_by_worth(self, worth: cython.double, now: cython.double) -> cython.double:
         """Return a deadline that only serves to order pages by value. The page is worth `worth` times the level.
 
@@ -334,8 +289,6 @@ class Deadlines:
         """
         return now - 0.5 * self.controller.revisit * max(min(worth, RATIO_MAX) - 1.0, 0.0)
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def early_by_worth(self, page: cython.int, host: cython.int, now: cython.double) -> cython.double:
         """Return a key that orders a hub by its value even before the hub is due; -inf for any other page.
 
@@ -349,8 +302,6 @@ class Deadlines:
             return -_INFINITY
         return self.parked_key(page, host, now + self.controller.revisit * (1.0 - sqrt(worth)), now)
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def _again(self, host: cython.int, now: cython.double) -> cython.double:
         """Return when to check `page` again.
 
@@ -364,8 +315,6 @@ class Deadlines:
             )
         return now + _AGAIN_SHARE * self.controller.revisit * sqrt(above)
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def due(
         self, page: cython.int, host: cython.int, n: cython.double, elapsed: cython.double, now: cython.double
     ) -> cython.double:
@@ -396,8 +345,6 @@ class Deadlines:
                 due = min(due, now + _QUIET_SHARE * self.controller.scale)
         return min(due, crawled + self.tables.max_age(page))
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def _reach(
         self,
         page: cython.int,
@@ -425,8 +372,6 @@ class Deadlines:
             return late
         return max(late - (late - early) * (late - early) / share, now)
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def find_level(self, page: cython.int) -> cython.void:
         """Set a provisional level, half the page's ceiling, if there is no level yet. `sample_level` replaces it."""
         if self.controller.level > 0.0:
@@ -440,8 +385,6 @@ class Deadlines:
         else:
             self.controller.level = 0.5 * high
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def sample_level(self, now: cython.double) -> cython.void:
         """Set the level at which a sample of pages needs exactly its share of the rate.
 

@@ -27,22 +27,13 @@ with the greatest share.
 
 import cython
 import numpy as np
+from cython.cimports.crawler.freshness.learning import Learning
+from cython.cimports.crawler.freshness.neighbourhood import clock_of, lead_of, offset_of
+from cython.cimports.crawler.frontier.refresh.offsets import Offsets
+from cython.cimports.crawler.frontier.refresh.tables import AWAY, EXPLORED, FAILED, Tables
 from cython.cimports.libc.math import exp, expm1
 
 from crawler.freshness.columns import rows_of
-
-if cython.compiled:
-    from cython.cimports.crawler.freshness.learning import Learning
-    from cython.cimports.crawler.freshness.neighbourhood import clock_of, lead_of, offset_of
-    from cython.cimports.crawler.frontier.refresh.offsets import Offsets
-    from cython.cimports.crawler.frontier.refresh.tables import AWAY, EXPLORED, FAILED, Tables
-else:
-    from math import exp, expm1
-
-    from crawler.freshness.learning import Learning
-    from crawler.freshness.neighbourhood import clock_of, lead_of, offset_of
-    from crawler.frontier.refresh.offsets import Offsets
-    from crawler.frontier.refresh.tables import AWAY, EXPLORED, FAILED, Tables
 
 _INFINITY = cython.declare(cython.double, float("inf"))
 # maximum number of pages that a search visits; each costs about 50 ns
@@ -73,8 +64,6 @@ class FirstPages:
         self.due, self.cut, self.last = _INFINITY, False, -1
         self._stack = rows_of(np.zeros(2 * _VISITS_MAX + 2, np.int32))
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def find(self, directory: cython.int, now: cython.double) -> cython.int:
         """Return the page of a directory that is due first; -1 if the directory has no page in its heap."""
         page: cython.int = self.tables.directory_rows[directory].root
@@ -161,8 +150,6 @@ class FirstPages:
         self.due = first
         return late
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def find_ripest(self, directory: cython.int, revisit: cython.double, now: cython.double) -> cython.int:
         """Return the page of a directory that comes first by value. No page is due. Return -1 if the heap is empty.
 
@@ -200,8 +187,6 @@ class FirstPages:
                 depth += 1
         return found
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def is_unripe(
         self, page: cython.int, directory: cython.int, host: cython.int, now: cython.double
     ) -> cython.bint:
@@ -210,8 +195,6 @@ class FirstPages:
             return False
         return self.progress(page, directory, host, now) < _RIPE
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def progress(
         self, page: cython.int, directory: cython.int, host: cython.int, now: cython.double
     ) -> cython.double:
@@ -257,8 +240,6 @@ class FirstPages:
         age: cython.double = max(elapsed / self.learning.scale, 1.0)
         return 1.0 + full / self.learning.scale * age * exp(-age)
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def reached_at(
         self,
         page: cython.int,

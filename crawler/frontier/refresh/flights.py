@@ -137,7 +137,6 @@ class Flights:
             self._put_off(page, host, signals, result, now)
         self._release_host(host, now)
 
-    @cython.cfunc
     def _release_host(self, host: cython.int, now: cython.double) -> cython.void:
         """Put the host of a flight that has ended into the right heap."""
         self.tables.host_rows[host].busy = 0

@@ -20,33 +20,22 @@ are checked more often.
 """
 
 import cython
+from cython.cimports.crawler.freshness.learning import Learning
+from cython.cimports.crawler.freshness.neighbourhood import lead_of
+from cython.cimports.crawler.frontier.refresh.tables import Tables
 from cython.cimports.libc.math import exp
-
-if cython.compiled:
-    from cython.cimports.crawler.freshness.learning import Learning
-    from cython.cimports.crawler.freshness.neighbourhood import lead_of
-    from cython.cimports.crawler.frontier.refresh.tables import Tables
-else:
-    from math import exp
-
-    from crawler.freshness.learning import Learning
-    from crawler.freshness.neighbourhood import lead_of
-    from crawler.frontier.refresh.tables import Tables
 
 # By this share of the difference, each crawl of a host moves `mark` to the offset. Most directories have a crawl, which
 # recomputes their keys, during the crawls after which a high offset is forgotten.
 _RELAX = cython.declare(cython.double, 1.0 / 32.0)
 
 
-@cython.cclass
 class Offsets:
     """The offsets of directories and hosts. All are 0 unless `clocked` is True."""
 
     def __init__(self, tables: Tables, learning: Learning, clocked: bool) -> None:
         self.tables, self.learning, self.clocked = tables, learning, clocked
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def of_page(self, page: cython.int, host: cython.int, now: cython.double) -> cython.double:
         """Return the time by which the neighbourhood of a page moves the page's deadline.
 
@@ -57,8 +46,6 @@ class Offsets:
         offset: cython.double = self.of_old(self.tables.page_heaps.nodes[page].owner, host, now)
         return lead_of(max(now - self.tables.crawled[page], 0.0), offset, self.learning.scale)
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def of_directory(self, directory: cython.int, now: cython.double) -> cython.double:
         if not self.clocked:
             return 0.0
@@ -67,22 +54,16 @@ class Offsets:
         )
         return max(lead, 0.0) if self.tables.directory_rows[directory].bounded else lead
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def of_host(self, host: cython.int, now: cython.double) -> cython.double:
         if not self.clocked:
             return 0.0
         lead: cython.double = self.learning.site_lead(host, now)
         return max(lead, 0.0) if self.tables.host_rows[host].bounded else lead
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def of_old(self, directory: cython.int, host: cython.int, now: cython.double) -> cython.double:
         """Return the offset of the pages of a directory that were crawled long ago: its own plus its host's."""
         return self.of_directory(directory, now) + self.of_host(host, now)
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def earliest(
         self, directory: cython.int, host: cython.int, key: cython.double, now: cython.double
     ) -> cython.double:
@@ -92,8 +73,6 @@ class Offsets:
         """
         return key - max(self.of_old(directory, host, now), 0.0)
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def note_crawl(self, host: cython.int, now: cython.double) -> cython.void:
         """Move the deadlines of all directories of a host after a crawl that has raised the host's offset.
 
@@ -109,8 +88,6 @@ class Offsets:
         self.tables.host_rows[host].mark = mark + _RELAX * (offset - mark)
         self.tables.host_rows[host].marked_at = now
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def may_lead(self, directory: cython.int, key: cython.double, now: cython.double) -> cython.bint:
         """Return whether a page with this key may be due before the present key of its directory."""
         if not self.clocked:
@@ -119,8 +96,6 @@ class Offsets:
         first: cython.double = self.tables.directory_heaps.nodes[directory].key
         return self.earliest(directory, host, key, now) < first - self.tables.host_rows[host].shift
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def is_bounded(self, page: cython.int, host: cython.int) -> cython.bint:
         """Return whether a maximum age keeps the offset of the page's directory or of its host from being below 0."""
         return (

@@ -46,43 +46,23 @@ and pages. After a large move of the level, a sweep recomputes the keys of all p
 """
 
 import cython
-
-if cython.compiled:
-    from cython.cimports.crawler.frontier.refresh.absences import Absences
-    from cython.cimports.crawler.frontier.refresh.deadlines import BY_VALUE, Deadlines
-    from cython.cimports.crawler.frontier.refresh.first_pages import FirstPages
-    from cython.cimports.crawler.frontier.refresh.level_controller import STANDS, LevelController
-    from cython.cimports.crawler.frontier.refresh.tables import (
-        AWAY,
-        DOUBLING,
-        ELIGIBLE,
-        EXPLORED,
-        FAILED,
-        HELD,
-        NOWHERE,
-        RECALLED,
-        WAITING,
-        WITHHELD,
-        Tables,
-    )
-else:
-    from crawler.frontier.refresh.absences import Absences
-    from crawler.frontier.refresh.deadlines import BY_VALUE, Deadlines
-    from crawler.frontier.refresh.first_pages import FirstPages
-    from crawler.frontier.refresh.level_controller import STANDS, LevelController
-    from crawler.frontier.refresh.tables import (
-        AWAY,
-        DOUBLING,
-        ELIGIBLE,
-        EXPLORED,
-        FAILED,
-        HELD,
-        NOWHERE,
-        RECALLED,
-        WAITING,
-        WITHHELD,
-        Tables,
-    )
+from cython.cimports.crawler.frontier.refresh.absences import Absences
+from cython.cimports.crawler.frontier.refresh.deadlines import BY_VALUE, Deadlines
+from cython.cimports.crawler.frontier.refresh.first_pages import FirstPages
+from cython.cimports.crawler.frontier.refresh.level_controller import STANDS, LevelController
+from cython.cimports.crawler.frontier.refresh.tables import (
+    AWAY,
+    DOUBLING,
+    ELIGIBLE,
+    EXPLORED,
+    FAILED,
+    HELD,
+    NOWHERE,
+    RECALLED,
+    WAITING,
+    WITHHELD,
+    Tables,
+)
 
 # maximum number of waiting hosts or pages that one search for the best page releases
 _RELEASES_MAX = cython.declare(cython.Py_ssize_t, 64)
@@ -97,7 +77,6 @@ _EARLY_TOLERANCE = cython.declare(cython.double, 0.04)
 _CHECKS_MAX = cython.declare(cython.Py_ssize_t, 64)
 
 
-@cython.cclass
 class Queues:
     """The heaps of pages, directories and hosts.
 
@@ -119,8 +98,6 @@ class Queues:
         self.swept, self.swept_level = 0, controller.level
         self.checks = 0
 
-    @cython.cfunc
-    @cython.exceptval(-2, check=True)
     def first(self, now: cython.double) -> cython.int:
         """Return the first page of the first host, after recomputing the keys at the top."""
         _step: cython.Py_ssize_t
@@ -158,7 +135,6 @@ class Queues:
                 self.move(hub, earlier, now)
         return found
 
-    @cython.cfunc
     def release_young(self, page: cython.int, now: cython.double) -> cython.void:
         """Release a page that is withheld only because of its clock."""
         state: cython.uint = self.tables.states[page]
@@ -170,8 +146,6 @@ class Queues:
             self.leave(page, now)
             self._enter(page, self.tables.crawled[page], now)
 
-    @cython.cfunc
-    @cython.exceptval(-2, check=True)
     def _leader(self, host: cython.int, now: cython.double) -> cython.int:
         """Correct the key of a host's first directory, and return the page of the directory that is due first.
 
@@ -196,8 +170,6 @@ class Queues:
             self._set_key(directory, due, now)
         return page if self.tables.host_rows[host].root == directory else -1
 
-    @cython.cfunc
-    @cython.exceptval(-2, check=True)
     def _first_by_value(
         self, directory: cython.int, host: cython.int, due: cython.double, now: cython.double
     ) -> cython.int:
@@ -216,8 +188,6 @@ class Queues:
         self._set_key(directory, self.first_pages.due, now)
         return page if self.tables.host_rows[host].root == directory else -1
 
-    @cython.cfunc
-    @cython.exceptval(-1, check=True)
     def _verify(self, page: cython.int, host: cython.int, now: cython.double) -> cython.bint:
         """Compare the key of a host's first page with the page's value, and correct the key.
 
@@ -270,7 +240,6 @@ class Queues:
         self.move(page, after, now)
         return self.tables.first_of(host) == page
 
-    @cython.cfunc
     def release(self, now: cython.double) -> cython.void:
         """Release hosts, directories and pages whose wait is over."""
         _step: cython.Py_ssize_t
@@ -299,7 +268,6 @@ class Queues:
             else:
                 self.place(page, now)
 
-    @cython.cfunc
     def _release_away(self, page: cython.int, now: cython.double) -> cython.void:
         """Make a page that is away due if it may be fetched. Otherwise it waits again."""
         host: cython.int = self.tables.owner(page)
@@ -313,7 +281,6 @@ class Queues:
             self.tables.states[page] = AWAY | DOUBLING * rung
             self.withhold(page, now + self.absences.wait(rung))
 
-    @cython.cfunc
     def put_back(self, page: cython.int, now: cython.double) -> cython.void:
         """Put a page that was due, but was not fetched, into the right heap. A page that is away stays due."""
         if self.tables.states[page] & AWAY:
@@ -321,7 +288,6 @@ class Queues:
         else:
             self.place(page, now)
 
-    @cython.cfunc
     def recall(self, now: cython.double) -> cython.void:
         """Examine the next rows, if there are recalls, and make the pages that are recalled due."""
         _step: cython.Py_ssize_t
@@ -353,7 +319,6 @@ class Queues:
         if self.absences.unseen <= 0:
             self.absences.end_recalls()
 
-    @cython.cfunc
     def sweep(self, rows: cython.Py_ssize_t, now: cython.double) -> cython.void:
         """Recompute keys, row by row, after a large change of the level.
 
@@ -374,13 +339,11 @@ class Queues:
             self.reschedule(cython.cast(cython.int, self.swept), now)
             self.swept += 1
 
-    @cython.cfunc
     def place(self, page: cython.int, now: cython.double) -> cython.void:
         """Put a page that is in no heap into the right heap."""
         if not self._withhold_early(page, now):
             self._enter(page, self.deadlines.key_at(page, self.tables.owner(page), now), now)
 
-    @cython.cfunc
     def settle(self, page: cython.int, now: cython.double) -> cython.void:
         """Put a page whose crawl has changed the offset of its directory into the right heap.
 
@@ -394,8 +357,6 @@ class Queues:
         else:
             self.place_directory(directory, now)
 
-    @cython.cfunc
-    @cython.exceptval(-1, check=True)
     def _withhold_early(self, page: cython.int, now: cython.double) -> cython.bint:
         """Withhold a page that may not be fetched yet; return whether it is withheld."""
         crawled: cython.double = self.tables.crawled[page]
@@ -414,7 +375,6 @@ class Queues:
             return True
         return False
 
-    @cython.cfunc
     def reschedule(self, page: cython.int, now: cython.double) -> cython.void:
         """Recompute the deadline of a page. A page that does not wait for its deadline is left alone."""
         state: cython.uint = self.tables.states[page]
@@ -426,12 +386,10 @@ class Queues:
             return
         self.move(page, self.deadlines.key_at(page, self.tables.owner(page), now), now)
 
-    @cython.cfunc
     def withhold(self, page: cython.int, until: cython.double) -> cython.void:
         self.tables.states[page] |= WITHHELD
         self.withheld = self.tables.page_heaps.insert(self.withheld, page, until)
 
-    @cython.cfunc
     def _enter_due(self, page: cython.int, now: cython.double) -> cython.void:
         """Insert a page into its directory's heap. The page is due from now on, or from its own deadline if earlier.
 
@@ -442,7 +400,6 @@ class Queues:
         key: cython.double = self.deadlines.key_at(page, host, now)
         self._enter(page, min(now + self.deadlines.offsets.of_page(page, host, now), key), now)
 
-    @cython.cfunc
     def _enter(self, page: cython.int, key: cython.double, now: cython.double) -> cython.void:
         """Insert a page into its directory's heap."""
         directory: cython.int = self.tables.page_heaps.nodes[page].owner
@@ -452,7 +409,6 @@ class Queues:
         ):
             self.place_directory(directory, now)
 
-    @cython.cfunc
     def leave(self, page: cython.int, now: cython.double) -> cython.void:
         """Remove a page from the heap it is in."""
         directory: cython.int = self.tables.page_heaps.nodes[page].owner
@@ -468,7 +424,6 @@ class Queues:
         if root == page and (first < 0 or not self.tables.host_rows[self.tables.owner(page)].busy):
             self.place_directory(directory, now)
 
-    @cython.cfunc
     def move(self, page: cython.int, key: cython.double, now: cython.double) -> cython.void:
         """Change the key of a page in its directory's heap."""
         directory: cython.int = self.tables.page_heaps.nodes[page].owner
@@ -483,7 +438,6 @@ class Queues:
         ):
             self.place_directory(directory, now)
 
-    @cython.cfunc
     def place_directory(self, directory: cython.int, now: cython.double) -> cython.void:
         """Update the key of a directory and of its host.
 
@@ -502,7 +456,6 @@ class Queues:
             )
         self.place_host(host, now)
 
-    @cython.cfunc
     def _set_key(self, directory: cython.int, due: cython.double, now: cython.double) -> cython.void:
         """Note when the first page of a directory is due, and update the directory's host."""
         host: cython.int = self.tables.directory_heaps.nodes[directory].owner
@@ -515,7 +468,6 @@ class Queues:
         self.tables.host_rows[host].root = root
         self.place_host(host, now)
 
-    @cython.cfunc
     def place_host(self, host: cython.int, now: cython.double) -> cython.void:
         """Put a host into the heap of eligible hosts, the heap of waiting hosts, or neither."""
         root: cython.int = self.tables.host_rows[host].root

@@ -32,56 +32,31 @@ from typing import Any
 
 import cython
 import numpy as np
+from cython.cimports.crawler.freshness.learning import Learning
+from cython.cimports.crawler.frontier.refresh.absences import Absences
+from cython.cimports.crawler.frontier.refresh.deadlines import BY_INTERVAL, Deadlines
+from cython.cimports.crawler.frontier.refresh.exploration import Exploration
+from cython.cimports.crawler.frontier.refresh.flights import Flights, check_instant
+from cython.cimports.crawler.frontier.refresh.level_controller import LevelController
+from cython.cimports.crawler.frontier.refresh.overview import Overview
+from cython.cimports.crawler.frontier.refresh.pace import Pace
+from cython.cimports.crawler.frontier.refresh.page_facts import Facts, check_importance
+from cython.cimports.crawler.frontier.refresh.page_signals import SLICE, Signals
+from cython.cimports.crawler.frontier.refresh.queues import Queues
+from cython.cimports.crawler.frontier.refresh.schedule_records import Records
+from cython.cimports.crawler.frontier.refresh.tables import (
+    AWAY,
+    DOUBLING,
+    EXPLORED,
+    FAILED,
+    JUMPED,
+    NEW,
+    UNSTEADY,
+    Tables,
+)
 
 from crawler.freshness.columns import rows_of
 from crawler.frontier.refresh.settings import Settings
-
-if cython.compiled:
-    from cython.cimports.crawler.freshness.learning import Learning
-    from cython.cimports.crawler.frontier.refresh.absences import Absences
-    from cython.cimports.crawler.frontier.refresh.deadlines import BY_INTERVAL, Deadlines
-    from cython.cimports.crawler.frontier.refresh.exploration import Exploration
-    from cython.cimports.crawler.frontier.refresh.flights import Flights, check_instant
-    from cython.cimports.crawler.frontier.refresh.level_controller import LevelController
-    from cython.cimports.crawler.frontier.refresh.overview import Overview
-    from cython.cimports.crawler.frontier.refresh.pace import Pace
-    from cython.cimports.crawler.frontier.refresh.page_facts import Facts, check_importance
-    from cython.cimports.crawler.frontier.refresh.page_signals import SLICE, Signals
-    from cython.cimports.crawler.frontier.refresh.queues import Queues
-    from cython.cimports.crawler.frontier.refresh.schedule_records import Records
-    from cython.cimports.crawler.frontier.refresh.tables import (
-        AWAY,
-        DOUBLING,
-        EXPLORED,
-        FAILED,
-        JUMPED,
-        NEW,
-        UNSTEADY,
-        Tables,
-    )
-else:
-    from crawler.freshness.learning import Learning
-    from crawler.frontier.refresh.absences import Absences
-    from crawler.frontier.refresh.deadlines import BY_INTERVAL, Deadlines
-    from crawler.frontier.refresh.exploration import Exploration
-    from crawler.frontier.refresh.flights import Flights, check_instant
-    from crawler.frontier.refresh.level_controller import LevelController
-    from crawler.frontier.refresh.overview import Overview
-    from crawler.frontier.refresh.pace import Pace
-    from crawler.frontier.refresh.page_facts import Facts, check_importance
-    from crawler.frontier.refresh.page_signals import SLICE, Signals
-    from crawler.frontier.refresh.queues import Queues
-    from crawler.frontier.refresh.schedule_records import Records
-    from crawler.frontier.refresh.tables import (
-        AWAY,
-        DOUBLING,
-        EXPLORED,
-        FAILED,
-        JUMPED,
-        NEW,
-        UNSTEADY,
-        Tables,
-    )
 
 _INFINITY = cython.declare(cython.double, float("inf"))
 # One call of `work` processes at most this many bulk signals, and recomputes at most this many keys.
@@ -95,7 +70,6 @@ _VALUED = ("ncis", "greedy", "cis")
 DEFAULTS = Settings()
 
 
-@cython.cclass
 class Schedule:
     """The pages of one process that are refetched.
 
@@ -211,7 +185,6 @@ class Schedule:
         self._add_all([rows_of(column) for column in columns], rows_of(numbers), now)
         return numbers
 
-    @cython.cfunc
     def _add_all(self, columns: list, numbers: cython.int[::1], now: cython.double) -> cython.void:
         """Add all pages first, so that the crawl learns from all of them; then compute their deadlines."""
         i: cython.Py_ssize_t
@@ -225,8 +198,6 @@ class Schedule:
                     self._deadlines.find_level(page)
                     self._queues.place(page, now)
 
-    @cython.cfunc
-    @cython.exceptval(-1, check=True)
     def _put_rows(self, columns: list, numbers: cython.int[::1]) -> cython.Py_ssize_t:
         fingerprints: cython.const[cython.ulonglong][::1] = columns[0]
         host_keys: cython.const[cython.ulonglong][::1] = columns[1]
@@ -293,8 +264,6 @@ class Schedule:
 
     # -- the choice
 
-    @cython.ccall
-    @cython.exceptval(-1, check=True)
     def peek(self, now: cython.double) -> cython.int:
         """Return the best page of all hosts that may be requested now; -1 if there is none. Changes nothing.
 
@@ -320,8 +289,6 @@ class Schedule:
             self._queues.reschedule(hub, now)
         return self._queues.first(now)
 
-    @cython.ccall
-    @cython.exceptval(-1, check=True)
     def claim_next(self, now: cython.double) -> cython.int:
         """Acquire the page that `peek` returns, and return it; -1 if there is none."""
         page: cython.int = self.peek(now)
@@ -364,8 +331,6 @@ class Schedule:
             self._learning.renew(host)
         self._queues.swept, self._queues.swept_level = 0, self._controller.level
 
-    @cython.ccall
-    @cython.exceptval(-1, check=True)
     def next_wakeup(self, now: cython.double) -> cython.double:
         """Return the instant, perhaps in the past, at which the next page may be due; infinite if there is none.
 

@@ -18,23 +18,14 @@ from typing import Any
 
 import cython
 import numpy as np
+from cython.cimports.crawler.freshness.learning import Learning
+from cython.cimports.crawler.frontier.refresh.heaps import Heaps
+from cython.cimports.crawler.frontier.refresh.hubs import Hubs
+from cython.cimports.crawler.frontier.refresh.numbering import Numbering
 from cython.cimports.libc.math import exp, floor, log, sqrt
 
 from crawler.freshness.columns import Column, rows_of
 from crawler.freshness.params import PageParameters
-
-if cython.compiled:
-    from cython.cimports.crawler.freshness.learning import Learning
-    from cython.cimports.crawler.frontier.refresh.heaps import Heaps
-    from cython.cimports.crawler.frontier.refresh.hubs import Hubs
-    from cython.cimports.crawler.frontier.refresh.numbering import Numbering
-else:
-    from math import exp, floor, log, sqrt
-
-    from crawler.freshness.learning import Learning
-    from crawler.frontier.refresh.heaps import Heaps
-    from crawler.frontier.refresh.hubs import Hubs
-    from crawler.frontier.refresh.numbering import Numbering
 
 _INFINITY = cython.declare(cython.double, float("inf"))
 _TRUST_UNIT = cython.declare(cython.double, 1.0 / 16.0)
@@ -122,8 +113,6 @@ class Tables:
         self._max_ages = rows_of(np.full(AGES_MAX, _INFINITY))
         self._min_ages[0], self._max_ages[0] = min_age, max_age
 
-    @cython.cfunc
-    @cython.exceptval(-1, check=True)
     def new_page(
         self, fingerprint: cython.ulonglong, host_key: cython.ulonglong, directory_key: cython.ulonglong
     ) -> cython.int:
@@ -157,8 +146,6 @@ class Tables:
         self.host_rows[host].weight += 1.0
         return page
 
-    @cython.cfunc
-    @cython.exceptval(-1, check=True)
     def new_directory(self, key: cython.ulonglong, host: cython.int) -> cython.int:
         directory: cython.int = self.directories.insert(key)
         if directory >= len(self.directory_rows):
@@ -174,8 +161,6 @@ class Tables:
         self.learning.add_directory()
         return directory
 
-    @cython.cfunc
-    @cython.exceptval(-2, check=True)
     def host(self, key: cython.ulonglong) -> cython.int:
         """Return the number of the host; add the host if it is new."""
         host: cython.int = self.hosts.find(key)
@@ -201,7 +186,6 @@ class Tables:
         self.learning.add_site()
         return host
 
-    @cython.cfunc
     def grow(self) -> cython.void:
         """Lengthen the columns of pages, including the optional columns that have been created."""
         rows = self.pages.rows
@@ -231,15 +215,11 @@ class Tables:
         """Return the host of a page."""
         return self.directory_heaps.nodes[self.page_heaps.nodes[page].owner].owner
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def first_of(self, host: cython.int) -> cython.int:
         """Return the first page of a host by the present keys; -1 if it has none."""
         root: cython.int = self.host_rows[host].root
         return self.directory_rows[root].root if root >= 0 else -1
 
-    @cython.cfunc
-    @cython.exceptval(check=False)
     def insert(self, page: cython.int, key: cython.double) -> cython.void:
         """Insert a page that is in no heap into the heap of its directory."""
         directory: cython.int = self.page_heaps.nodes[page].owner
@@ -254,7 +234,6 @@ class Tables:
             return self.own[page].importance
         return _importance_of(self.importances[page]) if self.weighted else 1.0
 
-    @cython.cfunc
     def touch(self, page: cython.int) -> cython.void:
         """Record that a signal or a recall has changed a page."""
         if self.touched is not None:
@@ -276,7 +255,6 @@ class Tables:
         if self.trusts[page] != code:
             self.trusts[page] = code
 
-    @cython.cfunc
     def set_importance(self, page: cython.int, importance: cython.double) -> cython.void:
         row: cython.Py_ssize_t
         if importance == 1.0 and not self.weighted:
@@ -305,7 +283,6 @@ class Tables:
     def max_age(self, page: cython.int) -> cython.double:
         return self._max_ages[self.bounds[page] if self.bounded else 0]
 
-    @cython.cfunc
     def free(self, page: cython.int) -> cython.void:
         """Free the row of a page that is in no heap and has no fingerprint."""
         directory: cython.int = self.page_heaps.nodes[page].owner
@@ -322,7 +299,6 @@ class Tables:
         self.learning.rates.forget(host, self.rows[page].changes, self.rows[page].watched)
         self.pages.recycle(page)
 
-    @cython.cfunc
     def set_own(self, page: cython.int, parameters: PageParameters) -> cython.void:
         """Set a page's own parameters."""
         row: cython.Py_ssize_t

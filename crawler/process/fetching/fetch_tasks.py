@@ -206,7 +206,8 @@ class FetchTasks:
 
     async def _resolve(self, fetch_task: FetchTask) -> None:
         patient = fetch_task.attempt > 0 or not self._frontier.under_way.look_ups_waiting
-        found = await self._ended(fetch_task, self._look_up(fetch_task.hostname, patient), _not_resolved)
+        look_up = _look_up(self._resolver, fetch_task.hostname, patient)
+        found = await self._ended(fetch_task, look_up, _not_resolved)
         now = self._clock.now()
         if found.addresses:
             self._frontier.resolved(fetch_task, found.addresses, found.expires, now)
@@ -214,10 +215,6 @@ class FetchTasks:
         failure = no_address(fetch_task.url, found)
         _say(failure)
         self._queue(lambda: self._results.unresolved(fetch_task, failure, now))
-
-    async def _look_up(self, name: str, patient: bool) -> Resolution:
-        """Look up a name. A bug of the resolver then ends the look-up, and not the run."""
-        return await self._resolver.resolve(name, patient=patient)
 
     async def _denied(self, fetch_task: FetchTask) -> None:
         now = self._clock.now()
@@ -422,6 +419,11 @@ def is_heavy(fetch: Fetch, extracted: Extracted | None) -> bool:
     """Return whether the decision on an answer takes milliseconds, because of hashing or of handling links."""
     links = 0 if extracted is None else len(extracted.hrefs) + len(extracted.maps) + len(extracted.requisites)
     return len(fetch.body) + len(fetch.content) > HEAVY_BYTES or links > HEAVY_LINKS
+
+
+async def _look_up(resolver: NameResolver, name: str, patient: bool) -> Resolution:
+    """Look up a name. If the resolver has a bug, this ends the look-up, and not the run."""
+    return await resolver.resolve(name, patient=patient)
 
 
 def _not_resolved(text: str) -> Resolution:

@@ -128,14 +128,7 @@ class FirstPages:
                     late, first = page, at
                 elif at < second:
                     later, second = page, at
-            left: cython.int = self.tables.page_heaps.nodes[page].left
-            right: cython.int = self.tables.page_heaps.nodes[page].right
-            if left >= 0:
-                self._stack[depth] = left
-                depth += 1
-            if right >= 0:
-                self._stack[depth] = right
-                depth += 1
+            depth = self._push_children(page, depth)
         if found >= 0:
             self.due = due
             return found
@@ -177,14 +170,7 @@ class FirstPages:
             at: cython.double = max(now + revisit * (1.0 / share - 1.0), earliest)
             if at < self.due:
                 found, self.due = page, at
-            left: cython.int = self.tables.page_heaps.nodes[page].left
-            right: cython.int = self.tables.page_heaps.nodes[page].right
-            if left >= 0:
-                self._stack[depth] = left
-                depth += 1
-            if right >= 0:
-                self._stack[depth] = right
-                depth += 1
+            depth = self._push_children(page, depth)
         return found
 
     def is_unripe(
@@ -204,6 +190,21 @@ class FirstPages:
         if not wait > 0.0:
             return 1.0
         return 1.0 + self._lead(crawled, wait, directory, host, now) / wait
+
+    @cython.cfunc
+    @cython.inline
+    @cython.exceptval(check=False)
+    def _push_children(self, page: cython.int, depth: cython.Py_ssize_t) -> cython.Py_ssize_t:
+        """Put the pages directly below a page in the heap on the stack; return the new depth of the stack."""
+        left: cython.int = self.tables.page_heaps.nodes[page].left
+        right: cython.int = self.tables.page_heaps.nodes[page].right
+        if left >= 0:
+            self._stack[depth] = left
+            depth += 1
+        if right >= 0:
+            self._stack[depth] = right
+            depth += 1
+        return depth
 
     @cython.cfunc
     @cython.inline

@@ -6,6 +6,8 @@ cdef class ChangeRates:
     cdef readonly double crawl_variation
     cdef readonly double gain
     cdef readonly double watched
+    cdef readonly double factor
+    cdef readonly double information
     cdef double[:, ::1] sums
     cdef double[::1] totals
     cdef readonly double[::1] means
@@ -14,8 +16,10 @@ cdef class ChangeRates:
     cpdef Py_ssize_t add_site(self)
     cdef void _grow(self) except *
     cpdef double rate(self, Py_ssize_t site, double k, double t) noexcept
+    cpdef double shape(self, Py_ssize_t site, double k) noexcept
     cpdef double expected(self, Py_ssize_t site, double k, double t, double clock) noexcept
     cpdef void match(self, Py_ssize_t site, double k, double t, double clock, double unsaid=*) noexcept
+    cpdef void learn_variation(self, Py_ssize_t site, double k, double t, double clock, bint changed) noexcept
     cpdef double observe(self, Py_ssize_t site, float k, float t, double clock, double gain) noexcept
     cpdef void forget(self, Py_ssize_t site, double k, double t) noexcept
     cpdef void renew(self, Py_ssize_t site) noexcept
@@ -24,3 +28,4 @@ cdef class ChangeRates:
     cdef void _account(self, Py_ssize_t site, double k, double t, double sign) noexcept
 
 cpdef double gain_of(double x) noexcept
+cpdef double hazard_of(double mean, double shape) noexcept

@@ -274,6 +274,8 @@ class Learning:
             self.sites.observe(site, now, self.scale, 1.0 if changed else 0.0, expected)
         plain: cython.double = told + (1.0 - told) * self.plain_share
         watched: cython.double = plain * elapsed + (1.0 - plain) * clock
+        if unannounced:
+            self.rates.learn_variation(site, k, t + recall * watched, (1.0 - recall) * watched, changed)
         gain: cython.double = self.evidence.judge(
             site, k, t, elapsed, watched, counts, changed, trust, counted
         )

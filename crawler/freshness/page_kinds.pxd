@@ -23,7 +23,7 @@ cdef class PageKinds:
     cdef double judge_page(self, Py_ssize_t site, double evidence, double trust) noexcept
     cdef double observe(
         self, Py_ssize_t site, double weight, double signals, double rate, double clock, bint changed,
-        bint trusted) noexcept
+        bint trusted, double shape) noexcept
     cdef void estimate(self, Py_ssize_t site, bint used) noexcept
     cpdef double per_bad_change(self, Py_ssize_t site) noexcept
 

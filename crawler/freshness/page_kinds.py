@@ -20,7 +20,7 @@ from collections.abc import Sequence
 
 import cython
 import numpy as np
-from cython.cimports.crawler.freshness.change_rates import gain_of
+from cython.cimports.crawler.freshness.change_rates import gain_of, hazard_of
 from cython.cimports.libc.math import exp, expm1, log1p, sqrt
 
 from crawler.freshness.columns import Column
@@ -117,18 +117,20 @@ class PageKinds:
         clock: cython.double,
         changed: cython.bint,
         trusted: cython.bint,
+        shape: cython.double,
     ) -> cython.double:
         """Learn from a crawl of a page that is bad with the probability `weight`.
 
         Return the increase of k if the page is bad, or 0 if the crawl found no change. `signals` is the
         number of signals of used sources since the page's last crawl, and `rate` the change rate of the page
-        if it is bad. `trusted` says whether all these sources are trusted. If `weight` is 0, nothing is
-        learned.
+        if it is bad; `shape` has the same meaning as in `SignalQuality.observe`. `trusted` says whether all these
+        sources are trusted. If `weight` is 0, nothing is learned.
         """
         p: cython.double = self.bad_precisions[site]
         silent: cython.double = (1.0 - self.bad_recalls[site]) * rate * clock
         told: cython.double = -signals * log1p(-p) if signals > 0.0 else 0.0
-        x: cython.double = silent + told
+        hazard: cython.double = hazard_of(silent, shape)
+        x: cython.double = hazard + told
         plain: cython.double = 1.0
         gain: cython.double = 0.0
         if changed:
@@ -143,7 +145,7 @@ class PageKinds:
         self.bad_changes[site] = self.bad_changes[site] * faded + weight * gain
         self.bad_all[site] = self.bad_all[site] * faded + weight * signals
         self.bad_true[site] *= faded
-        unexplained: cython.double = weight * exp(silent - x)
+        unexplained: cython.double = weight * exp(hazard - x)
         kept: cython.double = 1.0 - (1.0 - FADING) * unexplained
         self.bad_exposed[site] = self.bad_exposed[site] * kept + unexplained * rate * clock
         self.bad_silent[site] *= kept

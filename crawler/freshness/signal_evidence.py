@@ -66,6 +66,7 @@ class SignalEvidence:
             trust,
             evidence,
             self.rates.rate(site, k + n, bad_time),
+            self.rates.shape(site, k + n),
         )
 
     def _compare(

@@ -24,10 +24,11 @@ cdef class SignalQuality:
     cpdef double signals(self, Py_ssize_t site, double[::1] counts) noexcept
     cpdef double observe(
         self, Py_ssize_t site, double[::1] counts, double rate, double clock, bint changed,
-        double trust=*, double evidence=*, double bad_rate=*) noexcept
+        double trust=*, double evidence=*, double bad_rate=*, double shape=*) noexcept
     cdef bint _note_sources(self, Py_ssize_t site, double[::1] counts) noexcept
     cdef void _add_silence(
-        self, Py_ssize_t site, double w, double silent, double x, double expected, bint changed) noexcept
+        self, Py_ssize_t site, double unexplained, double silent, double x, double expected,
+        bint changed) noexcept
     cpdef void renew(self, Py_ssize_t site, double mean_rate) noexcept
     cdef void _estimate(self, Py_ssize_t site) noexcept
     cdef double _recalled(self, Py_ssize_t site) noexcept

@@ -48,7 +48,7 @@ influence of a hostile source is bounded. Without the bound on the number of cha
 
 import cython
 import numpy as np
-from cython.cimports.crawler.freshness.change_rates import gain_of
+from cython.cimports.crawler.freshness.change_rates import gain_of, hazard_of
 from cython.cimports.crawler.freshness.false_signals import FalseSignals
 from cython.cimports.crawler.freshness.page_kinds import (
     CHANGES_WEIGHT,
@@ -162,13 +162,15 @@ class SignalQuality:
         trust: cython.double = 0.0,
         evidence: cython.double = 0.0,
         bad_rate: cython.double = -1.0,
+        shape: cython.double = 1e12,
     ) -> cython.double:
         """Learn from a crawl. `clock` is the time since the page's last crawl, `counts` the signals in that time.
 
         Return the increase of k, or 0 without a change.
 
         `rate` is the change rate that the page had before this crawl if it is good, and `bad_rate` if it is
-        bad. If the page has no signal, the rates already take this silence into account. `evidence` says, in
+        bad. If the page has no signal, the rates already take this silence into account. `shape` is that of the
+        Gamma distribution of the rate; without it, the rate is taken as known. `evidence` says, in
         nats, how much better the crawl fits a good page. `trust` is the page's trust before the crawl.
         The attribute `kinds.trust` is set to the page's new trust.
         """
@@ -176,7 +178,8 @@ class SignalQuality:
         heard: cython.bint = self._note_sources(site, counts)
         expected: cython.double = rate * clock
         silent: cython.double = (1.0 - self.recalls[site]) * expected
-        x: cython.double = silent + self.sources.explain(site, counts, rate)
+        hazard: cython.double = hazard_of(silent, shape)
+        x: cython.double = hazard + self.sources.explain(site, counts, rate)
         gain: cython.double = 0.0
         if changed:
             gain = believable(_changes_found(silent, self.sources.said, x), expected, self.sources.believed)
@@ -194,11 +197,12 @@ class SignalQuality:
             clock,
             changed,
             self.sources.believed,
+            shape,
         )
         if known:
             faded: cython.double = 1.0 - (1.0 - FADING) * good
             self.changes[site] = self.changes[site] * faded + good * gain
-            self._add_silence(site, good, silent, x, expected, changed)
+            self._add_silence(site, good * exp(hazard - x), silent, x, expected, changed)
             self.sources.observe(site, counts, good, rate, clock, x, expected, changed)
             self._estimate(site)
         return w * gain + (1.0 - w) * bad_gain
@@ -222,14 +226,13 @@ class SignalQuality:
     def _add_silence(
         self,
         site: cython.Py_ssize_t,
-        w: cython.double,
+        unexplained: cython.double,
         silent: cython.double,
         x: cython.double,
         expected: cython.double,
         changed: cython.bint,
     ) -> cython.void:
-        """Add a crawl to S_silent and S_exposed, with the weight w q, where q = exp(-sum_s n_s b_s)."""
-        unexplained: cython.double = w * exp(silent - x)
+        """Add a crawl to S_silent and S_exposed. `unexplained` is its weight w q, where q = exp(-sum_s n_s b_s)."""
         kept: cython.double = 1.0 - (1.0 - FADING) * unexplained
         self.exposed[site] = self.exposed[site] * kept + unexplained * expected
         self.silent_changes[site] *= kept

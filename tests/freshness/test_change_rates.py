@@ -172,6 +172,67 @@ def test_a_change_leaves_the_mean_and_variance_of_what_is_known(
     assert 0.0 <= rates.watched <= clock and rates.gain >= 0.0
 
 
+def _score(variation: float, visits: float, *, learned: bool) -> tuple[float, float]:
+    """Crawl pages `visits` times per change. Return the mean log score of the predictions in nats, and c_s.
+
+    The rates of the pages have a Gamma distribution of this variation. `learned` is whether f is learned.
+    """
+    rng = np.random.default_rng(5)
+    learning, size, rounds = Learning(unit=1.0, neighbourhood=False), 600, 12
+    site, directory = learning.add_site(), learning.add_directory()
+    true = rng.gamma(1.0 / variation, 0.01 * variation, size)
+    k, t, counts = np.zeros(size, np.float32), np.zeros(size, np.float32), np.zeros(8)
+    total = 0.0
+    for _ in range(rounds):
+        for page in range(size):
+            elapsed = rng.exponential(100.0 / visits)
+            changed = rng.random() < -math.expm1(-true[page] * elapsed)
+            expected = learning.rates.expected(site, k[page], t[page], elapsed)
+            total += math.log(expected if changed else 1.0 - expected)
+            k[page] = learning.observe(site, directory, k[page], t[page], elapsed, 0.0, counts, changed)
+            t[page] += np.float32(learning.watched)
+            if not learned:
+                learning.rates.restore_factor()
+            learning.renew_crawl()
+            learning.renew(site)
+    return total / (rounds * size), learning.rates.variations[site]
+
+
+@pytest.mark.parametrize("visits", [0.3, 1.0])
+@pytest.mark.parametrize("variation", [1.0, 2.0])
+def test_the_variation_is_learned_from_the_results_of_crawls(variation: float, visits: float) -> None:
+    """Without the factor f, c_s is too low, because the pages are fetched too rarely to count their changes."""
+    plain, low = _score(variation, visits, learned=False)
+    score, found = _score(variation, visits, learned=True)
+    assert low < 0.8 * variation < found < 2.0 * variation
+    assert score > plain + 0.002
+
+
+def test_a_low_variation_does_no_harm() -> None:
+    plain, _ = _score(0.25, 0.3, learned=False)
+    score, found = _score(0.25, 0.3, learned=True)
+    assert found < 0.4
+    assert score > plain - 0.001
+
+
+def test_one_crawl_changes_the_variation_little_and_within_bounds() -> None:
+    rates = ChangeRates(unit=1.0)
+    site = rates.add_site()
+    for changed in (True, False):
+        for k, t, clock in (
+            (0.0, 0.0, 1e-9),
+            (0.0, 0.0, 1e12),
+            (1e6, 1e-9, 1e-9),
+            (0.0, 1e12, 1e9),
+            (5.0, 1.0, 0.0),
+        ):
+            before = rates.factor
+            rates.learn_variation(site, k, t, clock, changed)
+            assert 0.25 <= rates.factor <= 4.0
+            assert before / math.e <= rates.factor * (1.0 + 1e-12) <= before * math.e * (1.0 + 1e-9)
+            assert math.isfinite(rates.information)
+
+
 def test_long_intervals_before_anything_is_known_do_no_lasting_harm() -> None:
     """Pages that change every 8 days are refetched only after 60 days, as if the crawl had been down for a while."""
     rng = np.random.default_rng(4)

@@ -105,6 +105,21 @@ def test_the_recall_is_learned_from_pages_without_a_signal(recall: float) -> Non
     assert quality.recalls[0] == pytest.approx(recall, abs=0.1)
 
 
+@pytest.mark.parametrize("recall", [0.1, 0.3, 0.6])
+def test_the_uncertainty_of_the_rates_does_not_raise_the_recall(recall: float) -> None:
+    """No page has a signal, and the mean of each rate is right, but rates vary about their means."""
+    rng, quality = np.random.default_rng(14), SignalQuality()
+    site, counts, estimates = quality.add_site(), np.zeros(SOURCES), []
+    quality.note_signal(site, 0)
+    for crawl in range(2_000):
+        rate = rng.exponential(0.01)
+        changed = bool(rng.random() < -math.expm1(-(1.0 - recall) * rate * 150.0))
+        quality.observe(site, counts, 0.01, 150.0, changed, 7.0, 0.0, 0.01, 1.0)
+        if crawl >= 500:
+            estimates.append(quality.recalls[site])
+    assert np.mean(estimates) == pytest.approx(recall, abs=0.06)
+
+
 def test_a_site_without_signals_has_no_recall() -> None:
     quality = SignalQuality()
     quality.add_site()

@@ -211,7 +211,7 @@ class ArmsRecords(_ArmsPart):
 
     @property
     def bias(self) -> tuple[float, ...]:
-        """Return the sums of `Records.bias`, each as the mean over the arms."""
+        """Return the numbers of `Records.bias`, each as the mean over the arms."""
         sums = [schedule.records.bias for schedule in self._arms.schedules]
         return tuple(sum(each) / len(sums) for each in zip(*sums, strict=True))
 

@@ -56,9 +56,10 @@ _PAGE_MORE = (
     *(hub.size + trust for hub in (_HUB, _UNCOUNTED_HUB) for trust in (0, _TRUST.size)),
 )
 _NUMBER = struct.Struct("<d")
-_BIAS = struct.Struct("<4d")
-# the form stored by versions that did not count changes without a signal separately
-_BIAS_OF_ALL = struct.Struct("<2d")
+_BIAS = struct.Struct("<6d")
+# Earlier versions did not count changes without a signal separately, or had no factor of variations. Their records
+# have this many values.
+_EARLIER_BIASES = (2, 4)
 _SET_BACK = struct.Struct("<3d")
 _CHUNK = 4096  # number of pages added at once on opening
 
@@ -168,7 +169,8 @@ def load(schedule: Schedule | Arms, store: KeyValue, now: float) -> Loaded:
         schedule.pace.revisit = revisit
     if (value := store.get(keys.REFRESH_BIAS)) is not None:
         sums = unseal(keys.REFRESH_BIAS, value)
-        kind = _BIAS_OF_ALL if len(sums) == _BIAS_OF_ALL.size else _BIAS
+        count = len(sums) // _NUMBER.size
+        kind = struct.Struct(f"<{count}d") if count in _EARLIER_BIASES else _BIAS
         schedule.records.bias = kind.unpack(sums)
     set_back, lead = _stored_set_back(store, now), 0.0
     ended = set_back if set_back is not None and set_back.has_ended(now) else None

@@ -160,12 +160,15 @@ def test_a_site_stored_with_fewer_numbers_is_read(stored: int, rhythm: list[floa
     assert found[key] == pytest.approx([*numbers[:stored], *[0.0] * (41 - stored), *rhythm])
 
 
-def test_a_bias_stored_before_silent_changes_were_counted_apart_is_read() -> None:
+@pytest.mark.parametrize("stored", [2, 4], ids=["of all changes", "without a factor of variations"])
+def test_a_bias_stored_with_fewer_numbers_is_read(stored: int) -> None:
     store = MemoryStore()
     schedule, now = crawled(store)
-    put(store, keys.REFRESH_BIAS, schedule.records.bias[:2])
+    put(store, keys.REFRESH_BIAS, schedule.records.bias[:stored])
     rebuilt = rebuilt_from(store, now)
-    assert rebuilt.records.bias == (*schedule.records.bias[:2], 0.0, 0.0)
+    initial = Schedule(STILL).records.bias
+    assert schedule.records.bias[4] != 1.0 == initial[4]
+    assert rebuilt.records.bias == (*schedule.records.bias[:stored], *initial[stored:])
 
 
 def test_the_correction_of_a_site_is_stored() -> None:

@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,8 @@ from crawler.printable import printable
 from crawler.records import CACHED
 from crawler.storage.files import named_output
 from crawler.wording import several, words
+
+_TRAPS_SHOWN = 3  # number of parts of sites that `crawler status` names as perhaps endless
 
 
 def main(command: str, argv: list[str]) -> int:
@@ -53,7 +55,7 @@ def _status(argv: list[str]) -> int:
         _print_json(status.plain() | {"crawl": CrawlFacts(args.dir).plain()})
     else:
         lines = _every_number(status) if args.verbose else _summary(status)
-        lines += _refreshing(status.refreshing, args.hosts)
+        lines += _traps(status.traps) + _refreshing(status.refreshing, args.hosts)
         lines += [_process_text(part) for part in parts if part.peers]
         print("\n".join(lines + _host_lines(status, args.hosts)))
     return access.exit_code(damage)
@@ -89,6 +91,15 @@ def _summary(status: Status) -> list[str]:
             f"{several(status.splitter.sent, 'link')} sent, {status.splitter.waiting:,} waiting"
         )
     return [f"{name + ':':<10}{text}" for name, text in rows.items() if text]
+
+
+def _traps(places: Sequence[str]) -> list[str]:
+    """Name the parts of sites that may be endless, and the settings that limit them."""
+    if not places:
+        return []
+    more = f" and {len(places) - _TRAPS_SHOWN:,} more" if len(places) > _TRAPS_SHOWN else ""
+    named = ", ".join(map(printable, places[:_TRAPS_SHOWN]))
+    return [f"endless?  {named}{more} (filter.exclude, or the depth of an [[override]], limits them)"]
 
 
 def _signals(args: argparse.Namespace) -> int:

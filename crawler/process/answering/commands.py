@@ -31,6 +31,7 @@ from crawler.process.answering.withdrawing import Withdrawing
 from crawler.process.committing.portions import portions
 from crawler.process.opening.stages import Stages
 from crawler.process.results.retired import retiring
+from crawler.process.results.trap_watch import stored_places
 from crawler.records import LinkFlag, PageState, PeerStatus
 from crawler.robots.cache import RobotsCopy
 from crawler.storage.commit import Change, Maker
@@ -132,6 +133,7 @@ class Commands:
             waiting=waiting,
             members=[MemberStatus(self._context.name, "died" if self._died() else "at_rest", now)],
             refreshing=self._views.refreshing(now, hosts),
+            traps=stored_places(self._pages.store),
         )
         return replace(status, **self.running())
 

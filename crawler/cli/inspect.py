@@ -24,6 +24,7 @@ from crawler.storage.files import named_output
 from crawler.wording import several, words
 
 _TRAPS_SHOWN = 3  # number of parts of sites that `crawler status` names as perhaps endless
+_HUB_KINDS = {"page": "pages", "sitemap": "sitemaps", "feed": "feeds"}
 
 
 def main(command: str, argv: list[str]) -> int:
@@ -124,7 +125,7 @@ def _signals(args: argparse.Namespace) -> int:
 
 
 def _refreshing(refreshing: Mapping[str, Any], hosts: int) -> list[str]:
-    """Describe the refreshing: age of copies, value of more bandwidth, largest hosts, and arms of a comparison."""
+    """Describe the refreshing: age of copies, new pages, value of more bandwidth, largest hosts, arms of a comparison."""
     if not refreshing.get("pages"):
         return []
     rows = {}
@@ -137,6 +138,7 @@ def _refreshing(refreshing: Mapping[str, Any], hosts: int) -> list[str]:
         rows["price"] = (
             f"{more['share']:.0%} more rate would add {100 * more['gain']:.2g} points of freshness"
         )
+    rows |= _news(refreshing.get("news") or {})
     lines = [f"{name + ':':<10}{text}" for name, text in rows.items()]
     for host in refreshing.get("hosts", [])[:hosts]:
         lines.append(
@@ -145,6 +147,25 @@ def _refreshing(refreshing: Mapping[str, Any], hosts: int) -> list[str]:
     for arm in refreshing.get("arms", []):
         lines.append(f"  arm {arm['policy']}: {_arm_text(arm)}")
     return lines
+
+
+def _news(news: Mapping[str, Any]) -> dict[str, str]:
+    """Describe the new pages that were found since the start, their kinds of hubs, and how soon they were fetched."""
+    rows = {}
+    if found := news.get("found"):
+        pace = "" if news["per_day"] is None else f" ({news['per_day']:,.3g} per day)"
+        kinds = sorted(news["by_kind"].items(), key=lambda item: -item[1])
+        shares = ", ".join(f"{count / found:.0%} on {_HUB_KINDS.get(kind, kind)}" for kind, count in kinds)
+        rows["news"] = f"{several(found, 'new page')} found since the start{pace}: {shares}"
+    if unfound := round(news.get("unfound") or 0.0):
+        missing = f"about {several(unfound, 'page', 'are')} not found yet"
+        rows["news"] = f"{rows['news']}; {missing}" if found else missing
+    if news.get("dated") and news.get("delay_median") is not None:
+        rows["delay"] = (
+            f"half of the new pages were fetched within {duration(news['delay_median'])} of their publication, "
+            f"nine in ten within {duration(news['delay_p90'])} ({several(news['dated'], 'page')} with a date)"
+        )
+    return rows
 
 
 def _arm_text(arm: Mapping[str, Any]) -> str:

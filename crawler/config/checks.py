@@ -9,7 +9,7 @@ from typing import Annotated, Any, get_args, get_origin
 import msgspec
 
 from crawler.config import forms
-from crawler.config.key_words import fields, keys, sections, words
+from crawler.config.key_words import accepts_number, fields, keys, sections, words
 from crawler.config.schema import (
     ARMS_MAX,
     SIGNATURE_LIFETIME_MAX,
@@ -59,7 +59,9 @@ def _readable(message: str) -> str:
         key = f"{path}.{unknown[1]}" if path else unknown[1]
         return f"{key}: there is no such key{_meant(key)}; config/default.toml lists all"
     if what.startswith("Invalid enum value"):
-        what = f"{what.removeprefix('Invalid enum value ')} is not one of {', '.join(words(path))}"
+        text, choices = what.removeprefix("Invalid enum value "), ", ".join(words(path))
+        expected_number = f"expected a number or {choices}, got {text}"
+        what = expected_number if accepts_number(path) else f"{text} is not one of {choices}"
     names = {"int": "a whole number", "float": "a number", "str": "text", "bool": "true or false"}
     for kind, name in names.items():
         what = re.sub(rf"`{kind}(?: \| null)?`", name, what)

@@ -107,6 +107,16 @@ def test_text_is_converted_to_the_type_of_its_key() -> None:
     assert config.fetch.cookies is True
 
 
+def test_numbers_may_be_typed_in_forms_that_toml_does_not_allow() -> None:
+    layers = Layers()
+    typed = {"crawl.depth": "05", "crawl.rate": ".5", "refresh.share": ".25", "politeness.delay": "5."}
+    for key, text in typed.items():
+        layers.set("flag", key, text)
+    config = layers.config()
+    assert (config.crawl.depth, config.crawl.rate, config.refresh.share) == (5, 0.5, 0.25)
+    assert config.politeness.delay == 5.0
+
+
 def test_environment_variables_name_section_and_key() -> None:
     environ = {"CRAWLER_CRAWL__DEPTH": "3", "CRAWLER_FAULT": "x", "PATH": "/bin"}
     assert environment_overrides(environ) == {"crawl.depth": "3"}

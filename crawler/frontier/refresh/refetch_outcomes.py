@@ -33,6 +33,7 @@ from crawler.storage.kv import Batch
 
 _HOPS_MAX = 20  # maximum number of redirects between a hub and the page that it showed
 _NEVER_REFRESHED = LinkFlag.OWN_REQUEST | LinkFlag.EXTERNAL
+_ABSENT = frozenset({PageState.GONE, PageState.DENIED})  # a page that has failed may still be in a queue
 _SHOWN = (Outcome.FETCHED, Outcome.EMPTY, Outcome.UNCHANGED)
 _FAILURES = frozenset(
     {
@@ -46,6 +47,11 @@ _FAILURES = frozenset(
 def is_fit(record: PageRecord) -> bool:
     """Return whether the page has a copy that should be kept fresh and can be renewed by a plain GET."""
     return record.state is PageState.STORED and not record.noarchive and not record.flags & _NEVER_REFRESHED
+
+
+def is_absent(record: PageRecord) -> bool:
+    """Return whether the last fetch of a page found no page, but a plain GET may find one later."""
+    return record.state in _ABSENT and not record.flags & _NEVER_REFRESHED
 
 
 @dataclass(eq=False, repr=False)
@@ -125,6 +131,11 @@ class RefetchOutcomes:
         state.stage_page(self.schedule, page, batch)
         self.changes.stage(batch)
 
+    def add_absent(self, fingerprint: int, record: PageRecord, now: float, batch: Batch) -> None:
+        """Add a page that has no copy to the schedule, as a page that is away. The reason is a signal about the page."""
+        page = self._enter(fingerprint, record, record.fetched_at, now, batch, away=True)
+        state.stage_page(self.schedule, page, batch)
+
     def expect_news(
         self, fingerprint: int, links: int, now: float, batch: Batch, *, of_site: bool = False
     ) -> None:
@@ -139,13 +150,20 @@ class RefetchOutcomes:
             state.stage_page(self.schedule, page, batch)
 
     def _enter(
-        self, fingerprint: int, record: PageRecord, crawled_at: float, now: float, batch: Batch
+        self,
+        fingerprint: int,
+        record: PageRecord,
+        crawled_at: float,
+        now: float,
+        batch: Batch,
+        *,
+        away: bool = False,
     ) -> int:
         host, directory = self.keys.of(fingerprint, record.url)
         then = self.clock.at(now)
         page = self.schedule.add(
             fingerprint, host, directory, min(self.clock.at(crawled_at), then), then,
-            self.importance.of(fingerprint, record, now),
+            self.importance.of(fingerprint, record, now), away=away,
         )  # fmt: skip
         self.ages.bound_new(page, record, now, batch)
         self.claims.keep_shut(page, host)

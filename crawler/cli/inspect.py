@@ -376,7 +376,11 @@ def _get(argv: list[str]) -> int:
         "crawler get https://example.org/ --headers",
     )
     parser.add_argument("url", metavar="URL", type=options.url, help="any spelling of the URL")
-    parser.option("--headers", False, "print status line and headers instead of the body")
+    parser.option(
+        "--headers",
+        False,
+        "print the status line, the headers, and what the crawl knows of the copy (X-...) instead of the body",
+    )
     parser.option("--with-noarchive", False, "allow pages that ask not to be archived")
     parser.option("--static", False, "print the server's answer, not what a browser showed (--render)")
     parser.option(
@@ -391,6 +395,9 @@ def _get(argv: list[str]) -> int:
     if args.headers:
         lines = [f"HTTP {page['status']} {page['reason']}".rstrip()]
         lines += [f"{name}: {value}" for name, value in page["headers"]]
+        lines.append(f"X-Crawled-At: {page['fetched_at']}")
+        if page["fresh"] is not None:
+            lines.append(f"X-Fresh-Probability: {page['fresh']:.3f}")
         if page["consent"]:
             from crawler.consent.describing import header_text
 

@@ -206,7 +206,7 @@ class Commands:
         }
 
     def _probability(self, fingerprint: int) -> float | None:
-        """Return the probability that the copy of a page is current; None if it is unknown, as for pages that are gone."""
+        """Return the probability that the copy of a page is current; None if there is none, as for gone pages."""
         freshness, record = self._views.freshness, self._pages.record(fingerprint)
         if freshness is None or record is None or record.state is not PageState.STORED:
             return None

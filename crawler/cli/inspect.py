@@ -358,9 +358,18 @@ def _why_text(answer: dict[str, Any], indent: str = "") -> str:
         elif isinstance(value, list) and value and isinstance(value[0], dict):
             lines.append(f"{indent}{name}:")
             lines += [_list_item(inner, indent + "  ") for inner in value]
-        elif value not in ("", 0, None, [], {}, False) or name in ("known",):
-            lines.append(f"{indent}{name}: {printable(value)}")
+        elif isinstance(value, list | tuple) and not any(value):
+            continue
+        elif value not in ("", 0, None, {}, False) or name in ("known",):
+            lines.append(f"{indent}{name}: {printable(_in_digits(value))}")
     return "\n".join(lines)
+
+
+def _in_digits(value: Any) -> Any:
+    """Return a value for people to read: a number with six digits, and a sequence as a list of such numbers."""
+    if isinstance(value, list | tuple):
+        return [_in_digits(each) for each in value]
+    return float(f"{value:.6g}") if isinstance(value, float) else value
 
 
 def _list_item(item: dict[str, Any], indent: str) -> str:

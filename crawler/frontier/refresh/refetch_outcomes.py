@@ -33,7 +33,6 @@ from crawler.storage.kv import Batch
 
 _HOPS_MAX = 20  # maximum number of redirects between a hub and the page that it showed
 _NEVER_REFRESHED = LinkFlag.OWN_REQUEST | LinkFlag.EXTERNAL
-_ABSENT = frozenset({PageState.GONE, PageState.DENIED})  # a page that has failed may still be in a queue
 _SHOWN = (Outcome.FETCHED, Outcome.EMPTY, Outcome.UNCHANGED)
 _FAILURES = frozenset(
     {
@@ -50,8 +49,8 @@ def is_fit(record: PageRecord) -> bool:
 
 
 def is_absent(record: PageRecord) -> bool:
-    """Return whether the last fetch of a page found no page, but a plain GET may find one later."""
-    return record.state in _ABSENT and not record.flags & _NEVER_REFRESHED
+    """Return whether the last fetch of a page found it gone, but a plain GET may find it later."""
+    return record.state is PageState.GONE and not record.flags & _NEVER_REFRESHED
 
 
 @dataclass(eq=False, repr=False)

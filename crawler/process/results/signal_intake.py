@@ -15,7 +15,7 @@ The rules, in this order:
     not a URL, or too long                                    refused
     violates a rule that also applies to known pages (`_BIND_ALL`)         out of scope, in every process alike
     owned by another process                                  sent
-    known                                                     noted if it is kept fresh, or if it was gone or denied
+    known                                                     noted if it is kept fresh, or if it was gone
     rejected by the filter                                    out of scope
     seen, and in no queue                                     retired
     otherwise                                                 queued as a link, at the depth of a seed's links

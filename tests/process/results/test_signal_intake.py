@@ -81,8 +81,8 @@ def test_signals_are_not_noted_without_refresh(joint: Joint) -> None:
 
 @pytest.mark.parametrize(
     ("status", "outcome"),
-    [(302, Outcome.REDIRECT), (500, Outcome.TEMPORARY), (200, Outcome.FETCHED)],
-    ids=["redirect", "failed", "noarchive"],
+    [(302, Outcome.REDIRECT), (500, Outcome.TEMPORARY), (0, Outcome.ROBOTS_DENIED), (200, Outcome.FETCHED)],
+    ids=["redirect", "failed", "denied", "noarchive"],
 )
 def test_a_signal_for_a_page_that_is_not_refreshed_is_not_noted(
     open_joint: Open, status: int, outcome: Outcome
@@ -93,17 +93,10 @@ def test_a_signal_for_a_page_that_is_not_refreshed_is_not_noted(
     assert take(joint, HOME)[0] == {HOME: ("not_refreshed", "")}
 
 
-@pytest.mark.parametrize(
-    ("status", "outcome"),
-    [(404, Outcome.GONE), (0, Outcome.ROBOTS_DENIED)],
-    ids=["gone", "denied"],
-)
-def test_a_page_without_a_copy_is_fetched_again_after_a_signal(
-    open_joint: Open, status: int, outcome: Outcome
-) -> None:
+def test_a_page_that_was_gone_is_fetched_again_after_a_signal(open_joint: Open) -> None:
     """Without the signal, it would never be fetched again. The signal survives a restart."""
     joint = open_joint(**FRESH)
-    joint.store(HOME, status=status, outcome=outcome)
+    joint.store(HOME, status=404, outcome=Outcome.GONE)
     assert joint.stages.refresh is not None and joint.fingerprint(HOME) not in joint.stages.refresh
     assert take(joint, HOME)[0] == {HOME: ("noted", "")}
     joint.reopen()

@@ -155,6 +155,13 @@ def scope_prefix(text: str) -> None:
         raise ConfigError(f"{text!r} is not a SURT prefix such as http://(org,example,)/docs/")
 
 
+def override_match(text: str) -> None:
+    """Check that the `match` of an override table can match a URL."""
+    from crawler.config.overrides import check_match  # imported here because it loads slowly
+
+    check_match(text)
+
+
 def feed_and_hub(text: str) -> None:
     """Check that a text contains the http(s) URL of a feed and that of its hub."""
     from crawler.urls.canonical import canonical  # imported here because it loads slowly

@@ -67,7 +67,12 @@ VALUES = [
     Bad("[filter]\nexclude = ['(']", 2, "filter.exclude: '(' is not a regular expression"),
     Bad("[fetch]\nproxy = 'proxy:3128'", 2, "fetch.proxy: 'proxy:3128' is not a URL"),
     Bad("[crawl]\n# no such key\ndepht = 2", 3, "crawl.depht: there is no such key"),
-    Bad("[[override]]\nmatch = 'a.org'\nignore = ['(']", 3, "override.ignore: '(' is not a regular expression"),
+    Bad("[[override]]\nmatch = 'a.org'\nignore = ['(']", 3, "override[0].ignore: '(' is not a regular expression"),
+    Bad("[[override]]\nmatch = 'a'\nignore = ['a']\n[[override]]\nmatch = 'b'\nignore = ['(']", 6, "override[1].ignore"),
+    Bad("[[override]]\nmatch = 'a.org'\n[[override]]\nmatch = 'B.org'", 4, "override[1].match: 'B.org' matches no URL"),
+    Bad("[[override]]\nmatch = 'a.org'\n[[override]]\ndepth = 2", 3, "override[1].match: missing"),
+    Bad("[[override]]\nmatch = 'a'\n[[override]]\nmatch = 'b'\nmin_age = 9\nmax_age = 3", 6, "override[1].max_age"),
+    Bad("[crawl]\nsurts = ['http://(example.org)/']", 2, "crawl.surts: 'http://(example.org)/' is not a SURT prefix"),
     Bad("[[override]]\nmatch = 'a.org'\n[[override]]\nmatch = 'b.org'\ndepth = 'x'", 5, "override[1].depth: expected"),
 ]  # fmt: skip
 OUTSIDE = [

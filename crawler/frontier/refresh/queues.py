@@ -311,7 +311,7 @@ class Queues:
             self.leave(page, now)
             if state & AWAY:
                 self.tables.states[page] |= RECALLED
-                self.tables.touch(page)
+            self.tables.touch(page)
             self.withhold(page, now)
             moved += 1
             if moved == _RELEASES_MAX:

@@ -368,9 +368,18 @@ def _why_text(answer: dict[str, Any], indent: str = "") -> str:
         elif isinstance(value, list) and value and isinstance(value[0], dict):
             lines.append(f"{indent}{name}:")
             lines += [_list_item(inner, indent + "  ") for inner in value]
-        elif value not in ("", 0, None, [], {}, False) or name in ("known",):
-            lines.append(f"{indent}{name}: {printable(value)}")
+        elif isinstance(value, list | tuple) and not any(value):
+            continue
+        elif value not in ("", 0, None, {}, False) or name in ("known",):
+            lines.append(f"{indent}{name}: {printable(_in_digits(value))}")
     return "\n".join(lines)
+
+
+def _in_digits(value: Any) -> Any:
+    """Return a value for people to read: a number with six digits, and a sequence as a list of such numbers."""
+    if isinstance(value, list | tuple):
+        return [_in_digits(each) for each in value]
+    return float(f"{value:.6g}") if isinstance(value, float) else value
 
 
 def _list_item(item: dict[str, Any], indent: str) -> str:
@@ -386,7 +395,11 @@ def _get(argv: list[str]) -> int:
         "crawler get https://example.org/ --headers",
     )
     parser.add_argument("url", metavar="URL", type=options.url, help="any spelling of the URL")
-    parser.option("--headers", False, "print status line and headers instead of the body")
+    parser.option(
+        "--headers",
+        False,
+        "print the status line, the headers, and what the crawl knows of the copy (X-...) instead of the body",
+    )
     parser.option("--with-noarchive", False, "allow pages that ask not to be archived")
     parser.option("--static", False, "print the server's answer, not what a browser showed (--render)")
     parser.option(
@@ -401,6 +414,9 @@ def _get(argv: list[str]) -> int:
     if args.headers:
         lines = [f"HTTP {page['status']} {page['reason']}".rstrip()]
         lines += [f"{name}: {value}" for name, value in page["headers"]]
+        lines.append(f"X-Crawled-At: {page['fetched_at']}")
+        if page["fresh"] is not None:
+            lines.append(f"X-Fresh-Probability: {page['fresh']:.3f}")
         if page["consent"]:
             from crawler.consent.describing import header_text
 

@@ -57,6 +57,25 @@ def test_without_new_pages_only_the_expected_number_is_shown() -> None:
     assert inspect._refreshing({"pages": 3, "news": news | {"unfound": 0.2}}, 5) == []
 
 
+def test_numbers_in_explanations_have_six_digits_and_zeros_are_left_out() -> None:
+    """The facts come as tuples from the store and as lists from a running process."""
+    refresh = {
+        "rate": 2.6286654746238118e-05,
+        "fresh": 0.820355225,
+        "clock": 0.0,
+        "deadline": "2026-11-28T16:14:07.402Z",
+    }
+    facts = {
+        "refresh": refresh | {"signals": (0, 0), "site": (0.009680063463747501, 3)},
+        "known": False,
+        "flags": "SEED",
+    }
+    assert inspect._why_text(facts).splitlines() == [
+        "refresh:", "  rate: 2.62867e-05", "  fresh: 0.820355", "  deadline: 2026-11-28T16:14:07.402Z",
+        "  site: [0.00968006, 3]", "known: False", "flags: SEED",
+    ]  # fmt: skip
+
+
 def test_signals_are_shown_by_host_and_source(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

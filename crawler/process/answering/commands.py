@@ -201,10 +201,18 @@ class Commands:
             "reason": copy.reason,
             "headers": [[name.decode("latin-1"), value.decode("latin-1")] for name, value in copy.headers],
             "fetched_at": iso_time(capture.fetched_at),
+            "fresh": self._probability(fingerprint),
             "consent": in_plain(self._pages.store, fingerprint, capture),
             "content": content,
             "place": msgspec.json.encode(place).decode() if large and not screenshot else "",
         }
+
+    def _probability(self, fingerprint: int) -> float | None:
+        """Return the probability that the copy of a page is current; None if there is none, as for gone pages."""
+        freshness, record = self._views.freshness, self._pages.record(fingerprint)
+        if freshness is None or record is None or record.state is not PageState.STORED:
+            return None
+        return freshness.views.probability(fingerprint, record.fetched_at, self._now())
 
     def seed(self, urls: list[str], settings: dict[str, str] | None = None) -> Steps:
         """Queue seeds. The answer lists the rejected seeds, each with the reason.

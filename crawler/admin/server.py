@@ -112,16 +112,6 @@ class AdminServer:
             write_timeout=TIMEOUT,
         )
 
-    async def start(self, text: str) -> tuple[str, int]:
-        """Listen at "ADDRESS:PORT"; return the address in use.
-
-        Raises:
-            ConfigError: the server cannot listen on the address, or the address is in use.
-        """
-        await self.listener.start(host_check.parse_address(text, "admin.address"), "admin.address")
-        self._looking.start()
-        return self.listener.address
-
     async def start_on(self, sock: socket.socket) -> None:
         """Accept clients on a socket that already listens."""
         await self.listener.start_on(sock)

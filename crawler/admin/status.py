@@ -23,7 +23,7 @@ class Status(msgspec.Struct, kw_only=True):
 
     `counters` are the durable counters, by dotted name. `splitter` is None in a crawl of one process. `peers`
     contains the connections of each process to the others. `waiting` lists some hosts and what they wait for.
-    `members` are all processes, even those that do not run.
+    `members` are all processes, even those that do not run. `traps` are the parts of sites that may be endless.
 
     The fields from `processes` to `serve` are set only for running processes (`process/live_services.py`).
     `processes` contains the vital signs of each process. `run` contains the number of new pages fetched and
@@ -56,6 +56,7 @@ class Status(msgspec.Struct, kw_only=True):
     log: dict[str, int] = {}
     serve: dict[str, Any] = {}
     refreshing: dict[str, Any] = {}
+    traps: list[str] = []
 
     @property
     def received_bytes(self) -> int:
@@ -317,4 +318,5 @@ def resting(last: Status, state: str = "missing") -> Status:
         peers=last.peers,
         members=[MemberStatus(last.name, state, seen)],
         refreshing=last.refreshing,
+        traps=last.traps,
     )

@@ -109,8 +109,7 @@ class Request(msgspec.Struct, frozen=True):
         try:
             check_proxy(self.proxy)
         except ConfigError as error:
-            said = str(error).removeprefix("configuration: fetch.proxy: ")
-            raise ValueError(f"Request({self.url!r}): proxy: {said}") from None
+            raise ValueError(f"Request({self.url!r}): proxy: {error}") from None
         method = (self.method or ("POST" if self.body else "GET")).upper()
         if method not in METHODS:
             raise ValueError(f"Request({self.url!r}): method {method} is not one of {', '.join(METHODS)}")

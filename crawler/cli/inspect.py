@@ -2,7 +2,7 @@
 
 import argparse
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +22,9 @@ from crawler.printable import printable
 from crawler.records import CACHED
 from crawler.storage.files import named_output
 from crawler.wording import several, words
+
+_TRAPS_SHOWN = 3  # number of parts of sites that `crawler status` names as perhaps endless
+_HUB_KINDS = {"page": "pages", "sitemap": "sitemaps", "feed": "feeds"}
 
 
 def main(command: str, argv: list[str]) -> int:
@@ -53,7 +56,7 @@ def _status(argv: list[str]) -> int:
         _print_json(status.plain() | {"crawl": CrawlFacts(args.dir).plain()})
     else:
         lines = _every_number(status) if args.verbose else _summary(status)
-        lines += _refreshing(status.refreshing, args.hosts)
+        lines += _traps(status.traps) + _refreshing(status.refreshing, args.hosts)
         lines += [_process_text(part) for part in parts if part.peers]
         print("\n".join(lines + _host_lines(status, args.hosts)))
     return access.exit_code(damage)
@@ -91,6 +94,15 @@ def _summary(status: Status) -> list[str]:
     return [f"{name + ':':<10}{text}" for name, text in rows.items() if text]
 
 
+def _traps(places: Sequence[str]) -> list[str]:
+    """Name the parts of sites that may be endless, and the settings that limit them."""
+    if not places:
+        return []
+    more = f" and {len(places) - _TRAPS_SHOWN:,} more" if len(places) > _TRAPS_SHOWN else ""
+    named = ", ".join(map(printable, places[:_TRAPS_SHOWN]))
+    return [f"endless?  {named}{more} (filter.exclude, or the depth of an [[override]], limits them)"]
+
+
 def _signals(args: argparse.Namespace) -> int:
     """Print how reliable the sitemaps and feeds are. Those with the most signals come first."""
     rows = [row for answer in access.ask(args.dir, {"command": "signals"}) for row in answer]
@@ -113,7 +125,7 @@ def _signals(args: argparse.Namespace) -> int:
 
 
 def _refreshing(refreshing: Mapping[str, Any], hosts: int) -> list[str]:
-    """Describe the refreshing: age of copies, value of more bandwidth, largest hosts, and arms of a comparison."""
+    """Describe the refreshing: age of copies, new pages, value of more bandwidth, largest hosts, arms of a comparison."""
     if not refreshing.get("pages"):
         return []
     rows = {}
@@ -126,6 +138,7 @@ def _refreshing(refreshing: Mapping[str, Any], hosts: int) -> list[str]:
         rows["price"] = (
             f"{more['share']:.0%} more rate would add {100 * more['gain']:.2g} points of freshness"
         )
+    rows |= _news(refreshing.get("news") or {})
     lines = [f"{name + ':':<10}{text}" for name, text in rows.items()]
     for host in refreshing.get("hosts", [])[:hosts]:
         lines.append(
@@ -134,6 +147,25 @@ def _refreshing(refreshing: Mapping[str, Any], hosts: int) -> list[str]:
     for arm in refreshing.get("arms", []):
         lines.append(f"  arm {arm['policy']}: {_arm_text(arm)}")
     return lines
+
+
+def _news(news: Mapping[str, Any]) -> dict[str, str]:
+    """Describe the new pages that were found since the start, their kinds of hubs, and how soon they were fetched."""
+    rows = {}
+    if found := news.get("found"):
+        pace = "" if news["per_day"] is None else f" ({news['per_day']:,.3g} per day)"
+        kinds = sorted(news["by_kind"].items(), key=lambda item: -item[1])
+        shares = ", ".join(f"{count / found:.0%} on {_HUB_KINDS.get(kind, kind)}" for kind, count in kinds)
+        rows["news"] = f"{several(found, 'new page')} found since the start{pace}: {shares}"
+    if unfound := round(news.get("unfound") or 0.0):
+        missing = f"about {several(unfound, 'page', 'are')} not found yet"
+        rows["news"] = f"{rows['news']}; {missing}" if found else missing
+    if news.get("dated") and news.get("delay_median") is not None:
+        rows["delay"] = (
+            f"half of the new pages were fetched within {duration(news['delay_median'])} of their publication, "
+            f"nine in ten within {duration(news['delay_p90'])} ({several(news['dated'], 'page')} with a date)"
+        )
+    return rows
 
 
 def _arm_text(arm: Mapping[str, Any]) -> str:
@@ -336,9 +368,18 @@ def _why_text(answer: dict[str, Any], indent: str = "") -> str:
         elif isinstance(value, list) and value and isinstance(value[0], dict):
             lines.append(f"{indent}{name}:")
             lines += [_list_item(inner, indent + "  ") for inner in value]
-        elif value not in ("", 0, None, [], {}, False) or name in ("known",):
-            lines.append(f"{indent}{name}: {printable(value)}")
+        elif isinstance(value, list | tuple) and not any(value):
+            continue
+        elif value not in ("", 0, None, {}, False) or name in ("known",):
+            lines.append(f"{indent}{name}: {printable(_in_digits(value))}")
     return "\n".join(lines)
+
+
+def _in_digits(value: Any) -> Any:
+    """Return a value for people to read: a number with six digits, and a sequence as a list of such numbers."""
+    if isinstance(value, list | tuple):
+        return [_in_digits(each) for each in value]
+    return float(f"{value:.6g}") if isinstance(value, float) else value
 
 
 def _list_item(item: dict[str, Any], indent: str) -> str:
@@ -354,7 +395,11 @@ def _get(argv: list[str]) -> int:
         "crawler get https://example.org/ --headers",
     )
     parser.add_argument("url", metavar="URL", type=options.url, help="any spelling of the URL")
-    parser.option("--headers", False, "print status line and headers instead of the body")
+    parser.option(
+        "--headers",
+        False,
+        "print the status line, the headers, and what the crawl knows of the copy (X-...) instead of the body",
+    )
     parser.option("--with-noarchive", False, "allow pages that ask not to be archived")
     parser.option("--static", False, "print the server's answer, not what a browser showed (--render)")
     parser.option(
@@ -369,6 +414,9 @@ def _get(argv: list[str]) -> int:
     if args.headers:
         lines = [f"HTTP {page['status']} {page['reason']}".rstrip()]
         lines += [f"{name}: {value}" for name, value in page["headers"]]
+        lines.append(f"X-Crawled-At: {page['fetched_at']}")
+        if page["fresh"] is not None:
+            lines.append(f"X-Fresh-Probability: {page['fresh']:.3f}")
         if page["consent"]:
             from crawler.consent.describing import header_text
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, get_args, get_origin
 import msgspec
 
 from crawler.config import forms
-from crawler.config.key_words import fields, keys, sections, words
+from crawler.config.key_words import accepts_number, fields, keys, sections, words
 from crawler.config.schema import (
     ARMS_MAX,
     SIGNATURE_LIFETIME_MAX,
@@ -59,7 +59,9 @@ def _readable(message: str) -> str:
         key = f"{path}.{unknown[1]}" if path else unknown[1]
         return f"{key}: there is no such key{_meant(key)}; config/default.toml lists all"
     if what.startswith("Invalid enum value"):
-        what = f"{what.removeprefix('Invalid enum value ')} is not one of {', '.join(words(path))}"
+        text, choices = what.removeprefix("Invalid enum value "), ", ".join(words(path))
+        expected_number = f"expected a number or {choices}, got {text}"
+        what = expected_number if accepts_number(path) else f"{text} is not one of {choices}"
     names = {"int": "a whole number", "float": "a number", "str": "text", "bool": "true or false"}
     for kind, name in names.items():
         what = re.sub(rf"`{kind}(?: \| null)?`", name, what)
@@ -133,24 +135,28 @@ def check_values(config: Config) -> None:
     for key, form in _FORMS.items():
         section, _, name = key.rpartition(".")
         default = getattr(_DEFAULTS[section], name)
-        for values in _tables(config, section):
+        for path, values in _tables(config, section):
             if (value := getattr(values, name)) != default:
-                with _of(key):
+                with _of(f"{path}{name}"):
                     form(value)
     _check_together(config)
     _check_ages("refresh", config.refresh.min_age, config.refresh.max_age)
-    for table in config.override:
+    for number, table in enumerate(config.override):
         least = config.refresh.min_age if table.min_age is None else table.min_age
-        _check_ages("override", least, config.refresh.max_age if table.max_age is None else table.max_age)
-        if not table.match:
-            raise bad_setting("override.match", "missing; give a host, *.domain or URL prefix")
+        most = config.refresh.max_age if table.max_age is None else table.max_age
+        _check_ages(f"override[{number}]", least, most)
+        with _of(f"override[{number}].match"):
+            forms.override_match(table.match)
 
 
-def _tables(config: Config, section: str) -> Sequence[msgspec.Struct]:
-    """Return the structs that hold the keys of a section: all tables of `override`, one struct for any other."""
+def _tables(config: Config, section: str) -> Sequence[tuple[str, msgspec.Struct]]:
+    """Return the structs that hold the keys of a section: all tables of `override`, one struct for any other.
+
+    Each struct is preceded by what precedes the names of its keys in messages: `override[1].`, `fetch.` or "".
+    """
     if section == "override":
-        return config.override
-    return (getattr(config, section) if section else config,)
+        return [(f"override[{number}].", table) for number, table in enumerate(config.override)]
+    return [(f"{section}.", getattr(config, section))] if section else [("", config)]
 
 
 @contextmanager

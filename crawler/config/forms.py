@@ -8,12 +8,13 @@ the caller adds the key.
 
 import re
 from collections.abc import Callable, Iterable
+from urllib.parse import SplitResult, urlsplit
 
 from crawler.errors import ConfigError
 
 Address = tuple[str, int]
 
-PROXY = re.compile(r"(?:https?|socks4a?|socks5h?)://[^/\s]")
+_PROXY = re.compile(r"(?:https?|socks4a?|socks5h?)://[^/\s]")
 _FIELD_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _HOST = re.compile(r"[^\s/@\[\]]+")
 _LISTEN = re.compile(r"\[?([0-9A-Za-z.:_-]*)\]?:([0-9]{1,5})")
@@ -96,11 +97,20 @@ def named_addresses(entries: Iterable[str]) -> dict[str, Address]:
     return found
 
 
-def proxy_url(text: str) -> None:
-    """Check the URL of a proxy. The message of an error does not show its user and password."""
-    if not PROXY.match(text):
-        shown = repr(re.sub(r"//[^/@]*@", "//", text))
+def proxy_url(text: str) -> tuple[SplitResult, Address]:
+    """Return the parts of the URL of a proxy, and the proxy's (host, port). The default port is that of the scheme.
+
+    The message of an error does not show the user and password of the URL.
+    """
+    try:
+        parts = urlsplit(text)
+        host, port = parts.hostname or "", parts.port
+    except ValueError:  # the port is not a number up to 65535, or a bracket is missing
+        host = ""
+    if not host or not _PROXY.match(text):
+        shown = repr(re.sub(r"//.*@", "//", text))
         raise ConfigError(f"{shown} is not a URL such as http://proxy:3128 or socks5://proxy:1080")
+    return parts, (host, port or (443 if parts.scheme == "https" else 80))
 
 
 def name_server(text: str) -> None:
@@ -153,6 +163,13 @@ def scope_prefix(text: str) -> None:
 
     if not surt_prefix(text):
         raise ConfigError(f"{text!r} is not a SURT prefix such as http://(org,example,)/docs/")
+
+
+def override_match(text: str) -> None:
+    """Check that the `match` of an override table can match a URL."""
+    from crawler.config.overrides import check_match  # imported here because it loads slowly
+
+    check_match(text)
 
 
 def feed_and_hub(text: str) -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from functools import cache
 from types import UnionType
-from typing import Any, Literal, Union, get_args, get_origin
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 import msgspec
 
@@ -36,9 +36,24 @@ def words(path: str) -> tuple[str, ...]:
     return next(_words(field.type) for field in fields(Override) if field.name == key)
 
 
+def accepts_number(path: str) -> bool:
+    """Return whether the key `path` accepts a number in addition to its words."""
+    section, _, key = path.partition(".")
+    kinds = dict(sections())
+    return section in kinds and any(
+        get_origin(each) is Annotated and get_args(each)[0] in (int, float)
+        for field in fields(kinds[section])
+        if field.name == key
+        for each in _kinds(field.type)
+    )
+
+
 def _words(kind: Any) -> tuple[str, ...]:
-    kinds = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
-    return tuple(word for each in kinds for word in _words_of(each))
+    return tuple(word for each in _kinds(kind) for word in _words_of(each))
+
+
+def _kinds(kind: Any) -> tuple[Any, ...]:
+    return get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
 
 
 def _words_of(kind: Any) -> tuple[str, ...]:

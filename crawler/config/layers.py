@@ -21,6 +21,8 @@ from crawler.config.key_words import fields, keys
 from crawler.config.schema import Config
 from crawler.errors import ConfigError
 
+_DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)")
+
 
 def read_file(path: Path) -> dict[str, Any]:
     """Return the content of a TOML file as a nested mapping."""
@@ -81,7 +83,10 @@ def _field_type(section: str, key: str) -> Any:
 
 
 def _from_text(text: str, kind: Any) -> Any:
-    """Convert `text`, which is in TOML syntax, or plain if the type is text, to a value of type `kind`."""
+    """Convert `text`, which is in TOML syntax, or plain if the type is text, to a value of type `kind`.
+
+    Numbers may also be written as `.5`, `5.` and `05`, which TOML does not allow.
+    """
     if kind is str:
         return text
     if kind == tuple[str, ...] and not text.lstrip().startswith("["):
@@ -89,7 +94,11 @@ def _from_text(text: str, kind: Any) -> Any:
     try:
         return tomllib.loads(f"v = {text}")["v"]
     except (ValueError, RecursionError):
-        return text
+        return _decimal(text) if _DECIMAL.fullmatch(text) else text
+
+
+def _decimal(text: str) -> int | float:
+    return float(text) if "." in text else int(text)
 
 
 def set_key(tree: dict[str, Any], path: str, value: object) -> None:

@@ -1,12 +1,17 @@
 """`[[override]]` tables, which set different values for parts of the web."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import msgspec
 
 from crawler.config.schema import Override
-from crawler.urls.surt_prefix import surt_of
+from crawler.errors import ConfigError
+from crawler.urls.canonical import canonical, hostname
+from crawler.urls.surt_prefix import begins_url, surt_of, surt_prefix
+from crawler.urls.typed_url import typed_host
+
+_EVERYWHERE = "http://("  # the SURT prefix of all URLs
 
 
 class Overrides:
@@ -83,3 +88,54 @@ def _override_matches(match: str, url: str) -> bool:
         return True
     form = surt_of(url) if "://(" in match else url
     return form == match[:-1] if match.endswith("$") else form.startswith(match)
+
+
+def check_match(match: str) -> None:
+    """Check that the `match` of an override table can match a URL.
+
+    Raises:
+        ConfigError: the `match` is empty, or matches no URL, for example because a host name has a port or capital
+            letters. If a similar `match` would work, the message contains it.
+    """
+    if not match:
+        raise ConfigError("missing; give a host, *.domain or URL prefix")
+    if not _can_match(match):
+        meant = next((f"; did you mean {each!r}?" for each in _similar(match) if _can_match(each)), "")
+        raise ConfigError(f"{match!r} matches no URL{meant or '; give a host, *.domain or URL prefix'}")
+
+
+def _can_match(match: str) -> bool:
+    """Return whether a URL can match the `match` of an override table."""
+    if "://" not in match:
+        name = match.removeprefix("*.")
+        return name != "" and _is_name(name) and typed_host(name) == name
+    is_exact = match.endswith("$")
+    prefix = _with_path(match).removesuffix("$")
+    if "://(" not in match:
+        return begins_url(prefix, is_exact=is_exact) and _is_name(hostname(prefix))
+    if is_exact and ")/" not in prefix:
+        return False
+    return prefix == _EVERYWHERE or surt_prefix(prefix) == prefix
+
+
+def _is_name(host: str) -> bool:
+    """Return whether a host has none of the signs that have a meaning in a `match`."""
+    return not any(sign in host for sign in "*(),$")
+
+
+def _similar(match: str) -> Iterator[str]:
+    """Yield texts that the user of a `match` which matches no URL may have meant."""
+    end = "$" * match.endswith("$")
+    plain = match.removesuffix("$")
+    if found := surt_prefix(plain):
+        yield found + end
+    scheme, separator, rest = plain.rpartition("://")
+    if rest.startswith("*."):
+        yield f"*.{typed_host(rest[2:])}"
+    elif (url := canonical(f"{scheme or 'http'}://{rest}")) is not None:
+        if separator:
+            yield url + end
+        elif url == f"http://{hostname(url)}/":
+            yield hostname(url)
+        else:
+            yield surt_of(url) + end

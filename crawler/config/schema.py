@@ -285,6 +285,7 @@ class TrapsConfig(_Section, frozen=True):
     path_segments_max: Count = 20
     repeated_segments_max: Count = 2
     same_digest_pages_max: Count = 10
+    chain_warned: Count = 100
 
 
 class SitemapsConfig(_Section, frozen=True):

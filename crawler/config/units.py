@@ -33,7 +33,7 @@ _SIZE_UNITS = {
     "mib": 1 << 20,
     "gib": 1 << 30,
 }
-_QUANTITY = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?(?:e[0-9]+)?)\s*([a-z]*)\s*", re.IGNORECASE)
+_QUANTITY = re.compile(r"\s*((?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[0-9]+)?)\s*([a-z]*)\s*", re.IGNORECASE)
 
 
 class Seconds(float):

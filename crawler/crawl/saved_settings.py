@@ -5,7 +5,7 @@ values that another argument of the run implies (`Layers.set_for_run`). The sett
 `crawl.toml` also names the hosts of the seeds for which the user gave looser settings (`relaxed_settings.py`).
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -69,6 +69,18 @@ class SavedSettings:
         else:
             self.credentials_file.unlink(missing_ok=True)
         self.write(config, self.places())
+
+    def files(self) -> dict[Path, bytes]:
+        """Return the contents of those files that exist of `file` and `credentials_file`."""
+        return {path: path.read_bytes() for path in (self.file, self.credentials_file) if path.exists()}
+
+    def restore(self, files: Mapping[Path, bytes]) -> None:
+        """Replace the saved settings by those that `files` returned earlier."""
+        if self.credentials_file in files:
+            atomic_write(self.credentials_file, files[self.credentials_file], mode=0o600)
+        else:
+            self.credentials_file.unlink(missing_ok=True)
+        atomic_write(self.file, files[self.file])
 
     def _with_engine(self, config: Config) -> Config:
         engine = config.store.engine

@@ -20,12 +20,12 @@ import socket
 import ssl
 import time
 from typing import Any, NamedTuple
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 import aiohappyeyeballs
 
 from crawler.config import FetchConfig
-from crawler.config.forms import PROXY
+from crawler.config.forms import proxy_url
 from crawler.errors import ConfigError, CrawlerError
 from crawler.fetcher import tls
 from crawler.fetcher.address_guard import AddressGuard
@@ -291,15 +291,7 @@ def check_proxy(text: str) -> Proxy | None:
     """
     if not text:
         return None
-    try:
-        parts = urlsplit(text)
-        port = parts.port or (443 if parts.scheme == "https" else 80)
-    except ValueError:
-        parts, port = urlsplit(""), 0
-    if not PROXY.match(text) or not parts.hostname:
-        raise ConfigError(
-            "configuration: fetch.proxy: not a proxy URL such as http://proxy:3128 or socks5://proxy:1080"
-        )
+    parts, (host, port) = proxy_url(text)
     authorization = ""
     if parts.scheme.startswith("socks"):
         _socks_library()
@@ -308,14 +300,12 @@ def check_proxy(text: str) -> Proxy | None:
         authorization = "Basic " + base64.b64encode(login.encode()).decode()
     address = f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
     url = re.sub(r"^(socks[45])[ah]:", r"\1:", text)
-    return Proxy(url, address, parts.hostname, port, authorization)
+    return Proxy(url, address, host, port, authorization)
 
 
 def _socks_library() -> Any:
     try:
         import python_socks.async_.asyncio  # imported only if needed, which is rare
     except ImportError:
-        raise ConfigError(
-            "configuration: fetch.proxy: SOCKS needs python-socks: pip install 'crawler[socks]'"
-        ) from None
+        raise ConfigError("SOCKS needs python-socks: pip install 'crawler[socks]'") from None
     return python_socks

@@ -24,24 +24,25 @@ def ranking(config: OrderConfig, failed: Callable[[Exception, str], object] | No
     make = SHIPPED.get(config.name) or _installed(config.name, SHIPPED)
     try:
         order = make(config)
+        if not callable(getattr(order, "score", None)):
+            raise ConfigError(f"order.name {config.name}: {type(order).__name__} has no method named score")
+        return Ranking(order, failed)
     except ConfigError:
         raise
     except Exception as error:
         raise ConfigError(f"order.name {config.name}: {type(error).__name__}: {error}") from error
-    if not callable(getattr(order, "score", None)):
-        raise ConfigError(f"order.name {config.name}: {type(order).__name__} has no method named score")
-    return Ranking(order, failed)
 
 
 def _installed(name: str, shipped: dict[str, Any]) -> Any:
     """Return the factory of the order that an installed package offers as `name`."""
     from importlib import metadata  # imported here because it is slow and seldom needed
 
-    found = metadata.entry_points(group=GROUP, name=name)
-    if not found:
-        known = ", ".join([BREADTH_FIRST, *shipped])
+    installed = metadata.entry_points(group=GROUP)
+    found = next((each for each in installed if each.name == name), None)
+    if found is None:
+        known = ", ".join([BREADTH_FIRST, *shipped, *sorted(installed.names)])
         raise ConfigError(f"order.name {name}: unknown; choose one of {known} or an entry point in {GROUP}")
     try:
-        return next(iter(found)).load()
+        return found.load()
     except Exception as error:
         raise ConfigError(f"order.name {name}: {type(error).__name__}: {error}") from error

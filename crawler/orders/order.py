@@ -76,6 +76,9 @@ class Ranking:
     """Wraps an order: supplies defaults for missing attributes, and returns a valid score whatever the order does.
 
     `failed` is called with each exception that the order raises. The link then has no score.
+
+    Raises:
+        ValueError: `base` or `counts_from` is not a number from 0 to 1.
     """
 
     def __init__(self, order: Any, failed: Callable[[Exception, str], object] | None = None) -> None:
@@ -83,8 +86,8 @@ class Ranking:
         self._failed = failed or (lambda error, url: None)
         self.reads_anchors = bool(getattr(order, "reads_anchors", False))
         self.adds = bool(getattr(order, "adds", False))
-        self.base = float(getattr(order, "base", 0.0))
-        self.counts_from = float(getattr(order, "counts_from", 0.0))
+        self.base = _fraction(order, "base")
+        self.counts_from = _fraction(order, "counts_from")
 
     def score(self, link: FoundLink, context: FoundOn) -> float:
         """Return the order's score, clamped to `LEAST` .. 1, or the score of the class NEUTRAL if the order fails."""
@@ -96,3 +99,11 @@ class Ranking:
             self._failed(error, link.url)
             return score_of(NEUTRAL)
         return max(LEAST, min(score, 1.0))
+
+
+def _fraction(order: Any, name: str) -> float:
+    """Return the attribute of an order that must be a number from 0 to 1; 0 if it is missing."""
+    value = getattr(order, name, 0.0)
+    if not isinstance(value, int | float) or not 0.0 <= value <= 1.0:
+        raise ValueError(f"{name} is {value!r}, which is not a number from 0 to 1")
+    return float(value)

@@ -126,9 +126,17 @@ RUN = _family(b"m/run", "process", Travel.ANEW)
 INCARNATION = _family(b"m/incarnation", "process", Travel.ANEW)
 # followed by the name of a peer: the epoch and the entry numbers of the outbox for this peer
 OUTBOX_STATE = _family(b"m/outbox/", "splitter", Travel.ANEW)
+# places of sites that may be endless (`process/results/trap_watch.py`)
+TRAPS = _family(b"m/traps", "process", Travel.ANEW)
 # followed by a number of 8 bytes: fingerprints of seeds that were put into outboxes
 SENT_SEEDS = _family(b"m/seeds/", "process", Travel.ANEW)
-_NAMED = (OUTBOX_STATE, SENT_SEEDS)  # the keys of `m/` that are followed by a name or a number
+# followed by the same number: the URLs of these seeds
+SENT_SEED_URLS = _family(b"m/seed-urls/", "process", Travel.ANEW)
+_NAMED = (
+    OUTBOX_STATE,
+    SENT_SEEDS,
+    SENT_SEED_URLS,
+)  # the keys of `m/` that are followed by a name or a number
 
 # Maps the name of each counter that counts keys in the store to the prefix of these keys.
 KEPT: Mapping[str, bytes] = {"stored.records": PAGE, "stored.captures": CAPTURE}

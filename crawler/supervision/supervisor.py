@@ -131,6 +131,7 @@ class Supervisor:
                 return await self._crawl()
 
     async def _crawl(self) -> dict[str, Any]:
+        before = self.directory.settings.files()
         self.directory.settings.save(self._saved)
         self._saved_at_start = self.directory.settings.load()
         self._seeds.places.restrict(self.directory.settings.places())
@@ -145,6 +146,9 @@ class Supervisor:
             logging.getLogger("crawler").removeHandler(self.errors)
             await self._reap()
             await shipper.end()
+        if self.failure is not None and not self.ports and self.directory.settings.file in before:
+            # no process could open its store with the new settings, so the crawl keeps the former ones
+            self.directory.settings.restore(before)
         return self._finish()
 
     async def _run_children(self) -> None:

@@ -190,7 +190,7 @@ def repair(
     with at_rest(config, directory, name, clock=clock) as stages:
         if note.store_damaged:
             balance(stages)
-        done += refind(stages, mended.lost, links, reread=True)
+        done += refind(stages, mended.lost, links)
         left = check(stages, processes, tell)
     if not (note.store_damaged and stages.topology.peers):
         note.end()

@@ -1,11 +1,11 @@
 """`crawler recover`: finds links that a process has lost, by searching the archives of its peers.
 
-A URL that a process received from another process is either a seed, or a link or the target of a redirect in
-the archive of that other process. So each of the other processes reads its own archive once, selects the
-links that the lost process owned, and puts them into its outbox. The last commit restarts the numbering of
-the outbox, and forgets which links the lost process had confirmed. Until the last commit, the peers refuse
-the lost process, because they have recorded more confirmed links than it has. So an interrupted recovery must
-be repeated.
+A URL that a process received from another process is a seed, or a link or the target of a redirect in the archive
+of that other process. The other process has stored the seeds that it has sent (`process/results/sent_seeds.py`).
+So each of the other processes reads these seeds and its own archive once, selects the links that the lost process
+owned, and puts them into its outbox. The last commit restarts the numbering of the outbox, and forgets which links
+the lost process had confirmed. Until the last commit, the peers refuse the lost process, because they have recorded
+more confirmed links than it has. So an interrupted recovery must be repeated.
 
 The lost process may have lost its whole folder, or its store may have been replaced by an earlier state
 (`behind_peers.py`). Links between pages of the lost process were stored only in its folder, so the lost process

@@ -22,22 +22,18 @@ from crawler.urls.canonical import canonical, resolve
 _LINKS_AT_ONCE = 10_000
 
 
-def refind(stages: Stages, lost: Iterable[int], links: Iterable[Link], *, reread: bool) -> list[str]:
-    """Queue the `lost` pages again, and pass `links` to the DUE; return what was done.
-
-    If `reread`, all links of stored pages are also passed to the DUE.
-    """
+def refind(stages: Stages, lost: Iterable[int], links: Iterable[Link]) -> list[str]:
+    """Queue the `lost` pages again, and pass `links` and all links of stored pages to the DUE; return what was done."""
     lines, due, commits, owner = [], stages.due, stages.commits, stages.topology.partition.owner
     if again := _again(stages, lost):
         lines.append(f"pages queued to be fetched again for lack of a copy: {again:,}")
     before = due.new
     _queue(due, commits, [link for link in links if owner(link.fingerprint) == stages.name])
-    if reread:
-        _span_scope(stages)
-        # skip pages that cannot be read; `check` reports them
-        found = StoredLinks(stages).owned_by(stages.name)
-        while portion := list(itertools.islice(found, _LINKS_AT_ONCE)):
-            _queue(due, commits, portion)
+    _span_scope(stages)
+    # skip pages that cannot be read; `check` reports them
+    found = StoredLinks(stages).owned_by(stages.name)
+    while portion := list(itertools.islice(found, _LINKS_AT_ONCE)):
+        _queue(due, commits, portion)
     if new := due.new - before:
         lines.append(f"forgotten URLs found again in stored pages and waiting links: {new:,}")
     return lines

@@ -1,10 +1,15 @@
-"""Find all links in an archive: the links of its pages, the targets of its redirects, and the seeds."""
+"""Find all links in an archive: the links of its pages, the targets of its redirects, and the seeds.
+
+The seeds are those of the configuration, and those that the process has sent to their owners.
+"""
 
 from collections.abc import Iterator, Sequence
+from itertools import chain
 
 from crawler.errors import DamageError
 from crawler.export.stored_pages import StoredPages
 from crawler.process.opening.stages import Stages
+from crawler.process.results.sent_seeds import sent_seed_urls
 from crawler.records import Link, LinkFlag
 
 
@@ -12,7 +17,7 @@ class StoredLinks:
     """Finds the links in the archive of one process. `problems` has a line for each page that could not be read."""
 
     def __init__(self, stages: Stages) -> None:
-        self._seeds = list(stages.config.seeds)
+        self._seeds, self._store = list(stages.config.seeds), stages.store
         self._reader = StoredPages(stages.config)
         self._pages, self._filter_links = stages.pages, stages.intake.filter_links
         self._split = stages.topology.partition.split
@@ -20,8 +25,9 @@ class StoredLinks:
 
     def owned_by(self, name: str) -> Iterator[Link]:
         """Yield the accepted links that the process `name` owns. A link on several pages occurs several times."""
-        if self._seeds:
-            yield from self._accepted(name, self._seeds[0], self._seeds, 0, 0, LinkFlag.SEED)
+        for seeds in chain([self._seeds], sent_seed_urls(self._store)):
+            if seeds:
+                yield from self._accepted(name, seeds[0], seeds, 0, 0, LinkFlag.SEED)
         for fingerprint, capture in self._pages.newest_captures(withdrawn=True):
             record = self._pages.record(fingerprint)
             if record is None:

@@ -11,9 +11,17 @@ reversed IP addresses, which are accepted, too: `1,0,0,127)/docs`.
 
 import re
 
-from crawler.urls.canonical import hostname
+from crawler.urls.canonical import canonical, hostname
 
 _LOOSE = re.compile(r"(?:(?:https?://)?\()?([^()/]*)(\)?)(.*)", re.IGNORECASE | re.DOTALL)
+_LABEL = r"[a-z0-9_-]"
+_ADDRESS = r"[0-9.]+|\[[0-9a-f:.]*\]"
+# a prefix that ends within the host name, within an address, or within the port
+_UNCLOSED = re.compile(
+    rf"http://\((?:(?:{_LABEL}+,)*(?:{_LABEL}*|:[0-9]*)|(?:{_ADDRESS}):?[0-9]*|\[[0-9a-f:.]*)", re.ASCII
+)
+# a prefix with a whole host name or a whole address, a port and a path
+_CLOSED = re.compile(rf"http://\((?:((?:[^,()]+,)+)|({_ADDRESS}))(:[0-9]+)?\)(/.*)?", re.ASCII | re.DOTALL)
 _TURNED_ADDRESS = re.compile(r"(?:\d{1,3},){3}\d{1,3},?", re.ASCII)
 
 
@@ -39,6 +47,9 @@ def _turned(name: str) -> str:
 def surt_prefix(text: str) -> str:
     """Return a SURT prefix in the form that `surt_of` produces, or "" if the text is not a SURT prefix.
 
+    A text that is a prefix of the SURT of no URL is not a SURT prefix. In `http://(example.org)/`, for example, the
+    host name is not reversed.
+
     >>> surt_prefix("org,example)/docs"), surt_prefix("https://(org,example,")
     ('http://(org,example,)/docs', 'http://(org,example,')
     """
@@ -54,4 +65,26 @@ def surt_prefix(text: str) -> str:
         host = ".".join(reversed(host.rstrip(",").split(",")))
     elif closed and not host.endswith(",") and "," in host:
         host += ","
-    return f"http://({host}{colon}{port}{closed}{path}"
+    prefix = f"http://({host}{colon}{port}{closed}{path}"
+    return prefix if _begins_surt(prefix) else ""
+
+
+def _begins_surt(prefix: str) -> bool:
+    """Return whether the SURT of a URL begins with `prefix`."""
+    if ")" not in prefix:
+        return _UNCLOSED.fullmatch(prefix) is not None
+    if (found := _CLOSED.fullmatch(prefix)) is None:
+        return False
+    host = found[2] or ".".join(reversed(found[1][:-1].split(",")))
+    place = f"{host}{found[3] or ''}{found[4] or '/'}"
+    return begins_url(f"http://{place}") or begins_url(f"https://{place}")
+
+
+def begins_url(prefix: str, *, is_exact: bool = False) -> bool:
+    """Return whether a canonical URL begins with `prefix`, or, if `is_exact`, is equal to it.
+
+    The prefix contains the slash after the host. A canonical URL may begin with a prefix that is not canonical: the
+    canonical form of `http://a.org/b/.` is `http://a.org/b/`, but `http://a.org/b/.c` is canonical.
+    """
+    longer = f"{prefix}x"
+    return canonical(prefix) == prefix or (not is_exact and canonical(longer) == longer)

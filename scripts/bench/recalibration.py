@@ -46,6 +46,9 @@ from crawler.freshness.recalibration import (
     HIGH,
     LOW,
     OWN_MAX,
+    SCORE_FIRST,
+    SCORE_MAX,
+    SCORE_NEEDED,
     SLOPE_LEAST,
     WEIGHT_MAX,
     Constants,
@@ -268,6 +271,12 @@ def _exponent(coefficients: np.ndarray, x: np.ndarray, slope: float) -> float:
 
 
 @njit
+def _log_chance(hazard: float, changed: float) -> float:
+    hazard = min(max(hazard, HAZARD_LOW), HAZARD_HIGH)
+    return float(np.log(-np.expm1(-hazard)) if changed else -hazard)
+
+
+@njit
 def _follow(
     rows: np.ndarray,
     prior: np.ndarray,
@@ -284,7 +293,7 @@ def _follow(
     slopes, shown = np.zeros(len(sums)), np.zeros(len(sums))
     found, told, x = prior.copy(), prior.copy(), np.zeros(size)
     matrix, factor, step = np.diag(prior_precision), np.zeros((size, size)), np.zeros(size)
-    middle = whole = 0.0
+    middle, whole, score = 0.0, 0.0, SCORE_FIRST
     for row in range(len(rows)):
         fresh, hearing, changed = rows[row, 1], rows[row, 2], rows[row, 4]
         weight = min(max(rows[row, 3], 0.0), WEIGHT_MAX)
@@ -305,7 +314,8 @@ def _follow(
         if sample:
             stated = fresh
             if 0.0 < fresh < 1.0:
-                stated = np.exp(-said * np.exp(_exponent(told, x, slopes[site])))
+                share = min(max(score / SCORE_NEEDED, 0.0), 1.0)
+                stated = np.exp(-said * np.exp(share * _exponent(told, x, slopes[site])))
             for kind, value in enumerate((fresh, stated)):
                 decile = min(int(10 * value), 9)
                 sums[site, kind, decile, 0] += 1.0
@@ -316,6 +326,8 @@ def _follow(
         ratio = hazard * np.exp(-hazard) / -np.expm1(-hazard)
         faded = -np.expm1(-weight / memory)
         slope = weight * (ratio if changed else -hazard)
+        better = _log_chance(hazard, changed) - _log_chance(said, changed)
+        score = min(max((1.0 - faded) * score + weight * better, -SCORE_MAX), SCORE_MAX)
         for a in range(size):
             for b in range(size):
                 matrix[a, b] = matrix[a, b] * (1.0 - faded) + weight * hazard * ratio * x[a] * x[b]

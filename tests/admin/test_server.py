@@ -13,6 +13,7 @@ from crawler.admin.server import AdminServer
 from crawler.admin.status_source import Answers
 from crawler.config import Config
 from crawler.errors import CrawlerError, UsageError
+from crawler.serve.listening_socket import listen
 from tests.admin.test_metrics import status
 from tests.serve.support import Response
 
@@ -68,7 +69,8 @@ class Watched:
         self.port = 0
 
     async def __aenter__(self) -> "Watched":
-        _, self.port = await self.server.start("127.0.0.1:0")
+        await self.server.start_on(listen("127.0.0.1", 0, "admin.address"))
+        self.port = self.server.listener.address[1]
         return self
 
     async def __aexit__(self, *error: object) -> None:

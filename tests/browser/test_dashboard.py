@@ -15,6 +15,7 @@ import pytest
 import crawler
 from crawler.admin.server import AdminServer
 from crawler.admin.status_source import OwnProcess
+from crawler.serve.listening_socket import listen
 from tests.browser.chromium import PROGRAM, Page, browser
 from tests.end_to_end.web import Web, endless
 
@@ -50,7 +51,7 @@ async def watched(folder: Path) -> AsyncIterator[tuple[AdminServer, Page]]:
             server = AdminServer(
                 OwnProcess(crawl.command, lambda: ""), config, folder / "crawl", crawl.stages.clock.now
             )
-            await server.start("127.0.0.1:0")
+            await server.start_on(listen("127.0.0.1", 0, "admin.address"))
             try:
                 async with browser(folder / "profile") as page:
                     await page.look(1280, 900)

@@ -17,6 +17,7 @@ from crawler.admin.status_source import Answers
 from crawler.clock import SystemClock
 from crawler.config import Config
 from crawler.records import FrontierCounts
+from crawler.serve.listening_socket import listen
 from tests.browser.chromium import PROGRAM, Page, browser
 from tests.browser.test_dashboard import AXE_LOOKS, LOOKS, problems, reads, shown
 from tests.frontier.model import Crawl, config, link
@@ -92,7 +93,7 @@ class Three:
 async def watching(folder: Path, source: Three) -> AsyncIterator[tuple[AdminServer, Page]]:
     """Yield an admin server for the processes, and a browser that shows its dashboard."""
     server = AdminServer(source, Config(), folder, SystemClock().now)
-    await server.start("127.0.0.1:0")
+    await server.start_on(listen("127.0.0.1", 0, "admin.address"))
     try:
         async with browser(folder / "profile") as page:
             await page.look(1280, 900)
@@ -106,8 +107,7 @@ async def watching(folder: Path, source: Three) -> AsyncIterator[tuple[AdminServ
 async def again(folder: Path, source: Three, former: AdminServer) -> AdminServer:
     """Start a new server at the address that an earlier server had."""
     server = AdminServer(source, Config(), folder, SystemClock().now)
-    host, port = former.listener.address
-    await server.start(f"{host}:{port}")
+    await server.start_on(listen(*former.listener.address, "admin.address"))
     return server
 
 

@@ -35,6 +35,47 @@ def test_ages_the_gain_of_more_requests_hosts_and_arms_are_shown() -> None:
     assert inspect._refreshing({"pages": 3}, 5) == []
 
 
+def test_new_pages_their_hubs_and_their_delays_are_shown() -> None:
+    news = {
+        "found": 111, "per_day": 4.26, "by_kind": {"page": 35, "sitemap": 65, "feed": 11},
+        "dated": 25, "delay_median": 7200.0, "delay_p90": 86_400.0 * 2, "hubs": 10, "unfound": 59.4,
+    }  # fmt: skip
+    assert inspect._refreshing({"pages": 3, "news": news}, 5) == [
+        "news:     111 new pages found since the start (4.26 per day): 59% on sitemaps, 32% on pages, 10% on feeds; "
+        "about 59 pages are not found yet",
+        "delay:    half of the new pages were fetched within 2.0 h of their publication, nine in ten within 2.0 d "
+        "(25 pages with a date)",
+    ]
+
+
+def test_without_new_pages_only_the_expected_number_is_shown() -> None:
+    news = {
+        "found": 0, "per_day": 0.0, "by_kind": {},
+        "dated": 0, "delay_median": None, "delay_p90": None, "hubs": 1, "unfound": 1.2,
+    }  # fmt: skip
+    assert inspect._refreshing({"pages": 3, "news": news}, 5) == ["news:     about 1 page is not found yet"]
+    assert inspect._refreshing({"pages": 3, "news": news | {"unfound": 0.2}}, 5) == []
+
+
+def test_numbers_in_explanations_have_six_digits_and_zeros_are_left_out() -> None:
+    """The facts come as tuples from the store and as lists from a running process."""
+    refresh = {
+        "rate": 2.6286654746238118e-05,
+        "fresh": 0.820355225,
+        "clock": 0.0,
+        "deadline": "2026-11-28T16:14:07.402Z",
+    }
+    facts = {
+        "refresh": refresh | {"signals": (0, 0), "site": (0.009680063463747501, 3)},
+        "known": False,
+        "flags": "SEED",
+    }
+    assert inspect._why_text(facts).splitlines() == [
+        "refresh:", "  rate: 2.62867e-05", "  fresh: 0.820355", "  deadline: 2026-11-28T16:14:07.402Z",
+        "  site: [0.00968006, 3]", "known: False", "flags: SEED",
+    ]  # fmt: skip
+
+
 def test_signals_are_shown_by_host_and_source(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

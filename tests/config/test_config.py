@@ -1,17 +1,22 @@
 """Test the configuration: layers, units, sources, and one-line errors that name the key."""
 
 import tomllib
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from crawler.config import Config, Layers, Overrides, convert, environment_overrides, read_file, to_toml
 from crawler.config.forms import http_origin
+from crawler.config.overrides import check_match
 from crawler.config.schema import Override
 from crawler.errors import ConfigError
-from crawler.urls.canonical import hostname
+from crawler.urls.canonical import authority, canonical, hostname
+from crawler.urls.surt_prefix import surt_of
 
 DEFAULT = Path(__file__).resolve().parents[2] / "config" / "default.toml"
 
@@ -102,6 +107,16 @@ def test_text_is_converted_to_the_type_of_its_key() -> None:
     assert config.fetch.cookies is True
 
 
+def test_numbers_may_be_typed_in_forms_that_toml_does_not_allow() -> None:
+    layers = Layers()
+    typed = {"crawl.depth": "05", "crawl.rate": ".5", "refresh.share": ".25", "politeness.delay": "5."}
+    for key, text in typed.items():
+        layers.set("flag", key, text)
+    config = layers.config()
+    assert (config.crawl.depth, config.crawl.rate, config.refresh.share) == (5, 0.5, 0.25)
+    assert config.politeness.delay == 5.0
+
+
 def test_environment_variables_name_section_and_key() -> None:
     environ = {"CRAWLER_CRAWL__DEPTH": "3", "CRAWLER_FAULT": "x", "PATH": "/bin"}
     assert environment_overrides(environ) == {"crawl.depth": "3"}
@@ -164,6 +179,69 @@ def test_an_override_for_a_url_without_a_path_is_for_its_site(match: str, matche
     overrides = Overrides((Override(match=match, depth=1),))
     urls = ("http://a.org/", "http://a.org/b", "http://a.org:81/", "http://a.org.b.test/", "http://b.test/")
     assert {url for url in urls if overrides.for_url(url, hostname(url)).depth} == matched
+
+
+MEANT = {
+    "Example.org": "example.org", "example.org.": "example.org", "example.org:8080": "http://(org,example,:8080)/",
+    "example.org/docs/": "http://(org,example,)/docs/", "example.org/": "example.org", "münchen.de": "xn--mnchen-3ya.de",
+    "*.Example.org": "*.example.org", "http://*.a.org/": "*.a.org", "http://A.org/": "http://a.org/",
+    "http://a.org:80/": "http://a.org/", "http://u:p@a.org/": "http://a.org/", "http://a.org/#x": "http://a.org/",
+    "http://a.org/b/../c": "http://a.org/c", "http://a.org/b/.$": "http://a.org/b/$",
+    "http://a.org/b c": "http://a.org/b%20c", "https://(org,a,)/": "http://(org,a,)/", "org,a)/b": "http://(org,a,)/b",
+    "http://(1,0,0,127,)/": "http://(127.0.0.1)/", "http://(org,a,)$": "http://(org,a,)/$",
+    "": "", "*": "", "*.": "", "a.*": "", " a.org": "", "ftp://a.org/": "", "http://": "", "http://(a.org)/": "",
+    "http://(org,a,)b": "", "http://(org,a,$": "",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(("match", "meant"), MEANT.items())
+def test_an_override_that_matches_no_url_is_an_error_that_names_what_was_meant(
+    match: str, meant: str
+) -> None:
+    with pytest.raises(ConfigError) as raised:
+        convert({"override": [{"match": match}]})
+    assert str(raised.value).startswith("configuration: override[0].match: ")
+    assert meant in str(raised.value) and ("did you mean" in str(raised.value)) == bool(meant)
+    if meant:
+        convert({"override": [{"match": meant}]})
+
+
+URLS = st.builds(
+    lambda host, path: canonical(f"http://{host}/{path}"),
+    st.sampled_from(["a.org", "www.a.org:81", "127.0.0.1", "[::1]:81", "xn--mnchen-3ya.de"]),
+    st.text("ab./%2é?&=#", max_size=12),
+).map(str)
+
+
+@given(URLS, st.integers(0, 99))
+def test_every_part_of_the_web_that_contains_a_url_can_be_given(url: str, length: int) -> None:
+    """The prefixes of the URL and of its SURT, its host and its domains are accepted, and match the URL."""
+    start, surt, name = len(authority(url)) + 1, surt_of(url), hostname(url)
+    matches = [
+        url[: start + length],
+        surt[: len("http://(") + length],
+        name,
+        f"*.{name}",
+        f"{url}$",
+        f"{surt}$",
+    ]
+    for match in matches:
+        config = convert({"override": [{"match": match, "depth": 1}]})
+        assert Overrides(config.override).for_url(url, name).depth == 1, match
+
+
+@given(URLS, st.text("ab./%:8A*$", max_size=8), st.integers(0, 30))
+def test_a_match_that_is_an_error_would_match_nothing(url: str, inserted: str, place: int) -> None:
+    """Text is inserted into a URL, its SURT or its host. If the result is an error, it does not match the URL."""
+    for text in (url, surt_of(url), hostname(url)):
+        match = text[:place] + inserted + text[place:]
+        with suppress(ConfigError):
+            check_match(match)
+            continue
+        overrides = Overrides([Override(match=match, depth=1)])
+        near = canonical(match)
+        for each in [url] if near is None or set(hostname(near)) & set("*(),$") else [url, near]:
+            assert overrides.for_url(each, hostname(each)).depth is None, (match, each)
 
 
 @pytest.mark.parametrize("text", ["[crawl", "a = 'é".encode("latin-1")])

@@ -21,6 +21,8 @@ from crawler.config.units import ENDLESS, ByteCount, Seconds
         ("1.5 h", 5400.0),
         ("2 d", 172_800.0),
         ("1e3", 1000.0),
+        (".5 s", 0.5),
+        ("5.", 5.0),
         (ENDLESS, float(ENDLESS)),
     ],
 )
@@ -67,6 +69,8 @@ def test_valid_sizes(text: Any, size: int) -> None:
         "5 parsecs",
         "-5",
         "5 5",
+        ".",
+        ". s",
         "1e400",
     ],
 )

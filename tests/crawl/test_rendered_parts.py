@@ -7,7 +7,7 @@ from crawler.config import Config, convert
 from crawler.crawl.rendered_parts import separated
 from crawler.crawl.safe_settings import PARTS, changed, with_live_changes
 from crawler.crawl.seed_lines import seed_lines, tables_of
-from crawler.errors import UsageError
+from crawler.errors import ConfigError, UsageError
 
 URLS = ["http://a.example/shop/x", "http://b.example/"]
 
@@ -47,3 +47,8 @@ def test_a_wrong_value_or_a_scope_without_parts_is_refused(render: object, scope
 def test_a_setting_that_cannot_be_read_is_refused(text: str) -> None:
     with pytest.raises(UsageError):
         changed(Config(), {PARTS: text})
+
+
+def test_a_part_that_contains_no_url_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"override\[1\].match: 'A.org:81' matches no URL; did you mean"):
+        changed(convert({"override": [{"match": "a.org"}]}), {PARTS: '{"A.org:81": "always"}'})

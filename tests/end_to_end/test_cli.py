@@ -93,7 +93,8 @@ def test_commands_that_read_a_directory_at_rest(crawled: tuple[Path, Web]) -> No
     assert why["record"]["state"] == "gone" and why["filter"] == "accepted"
     assert "scope" in run("why", "http://elsewhere.localhost/", *at).text
     assert run("get", web.url("/a"), *at).text == SITE["/a"]
-    assert run("get", web.url("/a"), *at, "--headers").text.startswith("HTTP 200")
+    headers = run("get", web.url("/a"), *at, "--headers").text
+    assert headers.startswith("HTTP 200") and "\nX-Crawled-At: 20" in headers
     assert run("check", *at).text.endswith("no problems found\n")
     assert run("config", "show", *at).code == 0
     assert run("config", "check", directory / "crawl.toml").code == 0

@@ -18,6 +18,7 @@ import pytest
 from crawler.admin.server import AdminServer
 from crawler.admin.status_source import SiblingProcesses
 from crawler.config import Config
+from crawler.serve.listening_socket import listen
 from tests.end_to_end.test_live import Running, ask
 from tests.end_to_end.web import Web, endless
 from tests.waiting import WAIT_MAX
@@ -188,7 +189,8 @@ def test_all_views_report_a_killed_process(tmp_path: Path, web: Web) -> None:
             """
             folders = {f"p{n}": running.folder / f"p{n}" for n in range(3)}
             server = AdminServer(SiblingProcesses(folders), Config(), running.folder, lambda: before["now"])
-            _, port = await server.start("127.0.0.1:0")
+            await server.start_on(listen("127.0.0.1", 0, "admin.address"))
+            port = server.listener.address[1]
             await asyncio.to_thread(ask, port, "/status")
             os.kill(supervisor, signal.SIGSTOP)
             os.kill(pid, signal.SIGKILL)

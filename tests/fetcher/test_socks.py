@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from crawler.config import NetworkConfig
+from crawler.api import Request
+from crawler.config import NetworkConfig, convert
 from crawler.errors import ConfigError
 from crawler.fetcher.connector import check_proxy
 from crawler.fetcher.fetch_request import FetchRequest
@@ -105,7 +106,32 @@ async def test_a_wrong_password_and_a_dead_proxy_are_proxy_errors() -> None:
                 assert got.outcome is Outcome.PROXY_ERROR and "wrong" not in got.error
 
 
-@pytest.mark.parametrize("text", ["socks6://h:1", "socks5://", "ftp://h:1", "socks5:h"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "socks6://h:1",
+        "socks5://",
+        "ftp://h:1",
+        "socks5:h",
+        "http://h:99999",
+        "http://h:x",
+        "http://:80",
+        "http://[h",
+    ],
+)
 def test_invalid_proxy_settings_are_refused(text: str) -> None:
-    with pytest.raises(ConfigError, match="socks5://proxy:1080"):
+    """The configuration, a request and the fetcher refuse the same texts."""
+    refused = "'.+' is not a URL such as http://proxy:3128 or socks5://proxy:1080"
+    with pytest.raises(ConfigError, match=f"^{refused}"):
         check_proxy(text)
+    with pytest.raises(ConfigError, match=f"^configuration: fetch.proxy: {refused}"):
+        convert({"fetch": {"proxy": text}})
+    with pytest.raises(ValueError, match=f": proxy: {refused}"):
+        Request("http://a.org/", proxy=text)
+
+
+@pytest.mark.parametrize("text", ["http://me:secret@h:99999", "http://me:se/cret@h", "http://me:se@cret@h:x"])
+def test_errors_do_not_show_the_login_of_a_proxy(text: str) -> None:
+    with pytest.raises(ConfigError) as raised:
+        check_proxy(text)
+    assert "cret" not in str(raised.value) and "me" not in str(raised.value)

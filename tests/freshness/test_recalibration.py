@@ -166,6 +166,31 @@ def test_each_site_has_a_slope_of_its_own() -> None:
     assert small[0] == small[1] == small[2]
 
 
+def test_the_correction_is_not_used_where_the_predictions_of_the_model_are_right() -> None:
+    """Before the first crawl, the whole correction is used. Where it improves predictions, it is used all the time."""
+    rng, right, wrong = np.random.default_rng(11), Recalibration(), Recalibration()
+    assert right.share == 1.0
+    shares = []
+    for said in rng.uniform(0.3, 0.99, 6000).tolist():
+        right.observe(said, Hearing.NONE, 1.0, bool(rng.random() > said))
+        wrong.observe(said, Hearing.NONE, 1.0, bool(rng.random() > said**2))
+        shares.append(right.share)
+    assert np.mean(shares[2000:]) < 0.3 and wrong.share == 1.0
+    unused = Recalibration([*wrong.numbers[:-1], -1.0])
+    assert unused.share == 0.0 and unused.corrected(0.9, Hearing.NONE) == pytest.approx(0.9)
+    assert wrong.corrected(0.9, Hearing.NONE) == pytest.approx(0.81, abs=0.03)
+
+
+def test_a_single_crawl_has_a_bounded_effect_on_the_score() -> None:
+    """The hazard of a copy may be hundreds. A crawl that finds such a copy unchanged must not decide alone."""
+    found = Recalibration()
+    for _ in range(100):
+        found.observe(1e-300, Hearing.NONE, 1.0, True)
+    found.observe(1e-300, Hearing.NONE, 1.0, False)
+    assert found.share > 0.5
+    assert Recalibration(found.numbers).share == found.share
+
+
 def test_a_site_forgets_its_slope() -> None:
     """In the model, all predictions are right now."""
     rng, found, site = np.random.default_rng(10), Recalibration(), SiteSlope(-1.0, 50.0)
@@ -183,10 +208,11 @@ def test_a_record_of_an_earlier_version_is_read(size: int) -> None:
     found = Recalibration([*stored, *precision.ravel(), -0.7, 900.0])
     used = min(size, COEFFICIENTS)
     assert found.coefficients == (*stored[:used], *FITTED.prior[used:])
-    kept = np.array(found.numbers[COEFFICIENTS:-2]).reshape(COEFFICIENTS, COEFFICIENTS)
+    kept = np.array(found.numbers[COEFFICIENTS:-3]).reshape(COEFFICIENTS, COEFFICIENTS)
     assert (kept[:used, :used] == precision[:used, :used]).all()
     assert Recalibration(found.numbers).numbers == found.numbers
     assert found.corrected(0.5, Hearing.NONE) != Recalibration().corrected(0.5, Hearing.NONE)
+    assert found.share == 1.0  # the versions without a score used the whole correction
 
 
 @pytest.mark.parametrize("size", [0, 6, 10])

@@ -20,6 +20,10 @@ class Short:
         self.decay = config.depth_decay
     def score(self, link, context):
         return {"short": self.decay, "x": 7.0, "nan": float("nan"), "": -1.0}[link.anchor]
+class Debt(Short):
+    adds, base = True, -1.0
+class Words(Short):
+    counts_from = "a half"
 """
 
 
@@ -32,7 +36,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: ranking-of-ours\nVersion: 1.0\n")
     (info / "entry_points.txt").write_text(
         "[crawler.orders]\nshort = ranking_of_ours:Short\nbroken = ranking_of_ours:Missing\n"
-        "plain = ranking_of_ours:Short.score\n"
+        "plain = ranking_of_ours:Short.score\ndebt = ranking_of_ours:Debt\nwords-of-ours = ranking_of_ours:Words\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     yield "short"
@@ -54,10 +58,17 @@ def test_an_installed_package_provides_an_order(installed: str) -> None:
     assert told == ["ValueError", "KeyError"]
 
 
-@pytest.mark.parametrize("name", ["missing", "broken", "plain"])
+@pytest.mark.parametrize("name", ["missing", "broken", "plain", "debt", "words-of-ours"])
 def test_an_unusable_order_name_is_a_config_error(installed: str, name: str) -> None:
     with pytest.raises(ConfigError, match=f"order.name {name}"):
         ranking(OrderConfig(name=name))
+
+
+def test_the_error_for_an_unknown_order_lists_the_installed_orders(installed: str) -> None:
+    with pytest.raises(
+        ConfigError, match="choose one of breadth-first, .*, broken, debt, plain, short, words-of-ours or"
+    ):
+        ranking(OrderConfig(name="missing"))
 
 
 def test_breadth_first_scores_nothing() -> None:

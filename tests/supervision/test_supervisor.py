@@ -231,6 +231,24 @@ def test_a_crawl_from_its_seeds_to_the_report(tmp_path: Path, web: Web) -> None:
     assert 0.0 <= ended["seconds"] < 60.0
 
 
+def test_settings_that_no_process_accepts_are_not_saved(tmp_path: Path, web: Web) -> None:
+    """Once, they were saved, and every later command on the directory refused them."""
+    web._other = (404, {}, "")
+    seed = web.url("/", "127.0.0.2")
+    supervised = Supervised(tmp_path / "crawl", seed, _wait)
+    asyncio.run(supervised.run())
+    settings = supervised.supervisor.directory.settings
+    before = settings.file.read_bytes()
+    with_login = QUICK | {
+        "urls": {"fingerprint": "blake2b"},
+        "fetch": {"proxy": "http://u:secret@127.0.0.1:9/"},
+    }
+    again = Supervisor(convert(with_login), tmp_path / "crawl", [seed])
+    with pytest.raises(CrawlerError, match="urls.fingerprint is"):
+        asyncio.run(again.run())
+    assert settings.file.read_bytes() == before and not settings.credentials_file.exists()
+
+
 def test_a_killed_process_is_restarted_without_the_planted_fault(
     tmp_path: Path, web: Web, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

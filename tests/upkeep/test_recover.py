@@ -10,7 +10,7 @@ from crawler.errors import DamageError, UsageError
 from crawler.records import Extracted, LinkFlag
 from crawler.splitter.partition import Partition
 from crawler.storage.commit import Change
-from crawler.storage.keys import SENT_SEEDS
+from crawler.storage.keys import SENT_SEED_URLS, SENT_SEEDS
 from crawler.storage.kv import scan_prefix
 from crawler.upkeep import recover as module
 from crawler.upkeep.recover import recover_links
@@ -47,9 +47,31 @@ def one(open_joint: Callable[..., Joint]) -> Joint:
     return joint
 
 
-def test_seeds_are_sent_again_after_a_recovery(one: Joint, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The archive does not contain seeds of the lost process that are not in the configuration."""
+def test_seeds_that_only_the_lost_process_held_are_queued_again(
+    one: Joint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The seeds were given by `crawler seed`. They are in no archive, and the peer has confirmed them."""
+    one.seeds(LOST[4], OWN[2])
+    one.seeds(LOST[5])
+    for _ in range(2):  # the disk may be lost again
+        (count, problems), changes = recovered(one, monkeypatch)
+        assert (count, problems) == (6, [])
+        assert {link[0]: link[3] for link in links(changes)}.items() >= {
+            LOST[4]: SEEDED,
+            LOST[5]: SEEDED,
+        }.items()
+        monkeypatch.undo()
+
+
+def test_seeds_that_an_earlier_version_sent_are_sent_again_at_the_next_start(
+    one: Joint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An earlier version stored only the fingerprints of seeds."""
     one.seeds(LOST[4])
+    batch = one.stages.store.batch()
+    for key, _ in scan_prefix(one.stages.store, SENT_SEED_URLS):
+        batch.delete(key)
+    one.stages.store.write(batch)
     assert list(scan_prefix(one.stages.store, SENT_SEEDS))
     recovered(one, monkeypatch)
     assert not list(scan_prefix(one.stages.store, SENT_SEEDS))

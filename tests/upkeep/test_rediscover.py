@@ -48,7 +48,7 @@ def test_a_page_without_a_copy_is_queued_with_its_original_link(open_joint: Open
     lost = [known(joint, A, depth=3, via=7, redirects=2, flags=LinkFlag.SEED)]
     before = joint.stages.point.counters
     assert (before["urls.done"], before["stored.records"]) == (1, 1)
-    assert refind(joint.stages, [*lost, 99], [], reread=False) == [AGAIN.format(1)]
+    assert refind(joint.stages, [*lost, 99], []) == [AGAIN.format(1)]
     assert joint.stages.pages.record(lost[0]) is None
     after = joint.stages.point.counters
     assert (after["urls.done"], after["stored.records"]) == (0, 0)
@@ -66,7 +66,7 @@ def test_a_lost_page_that_already_waits_is_queued_once(open_joint: Open) -> None
     joint = open_joint()
     lost = [known(joint, A), known(joint, B)]
     joint.add(A)
-    assert refind(joint.stages, lost, [], reread=False) == [AGAIN.format(2)]
+    assert refind(joint.stages, lost, []) == [AGAIN.format(2)]
     assert queued(joint) == 2
     counters = joint.stages.point.counters
     assert (counters["urls.done"], counters["stored.records"]) == (1, 0), (
@@ -78,8 +78,8 @@ def test_nothing_lost_changes_nothing(open_joint: Open) -> None:
     joint = open_joint()
     known(joint, A)
     before = dict(joint.stages.store.scan(b""))
-    assert refind(joint.stages, [], [], reread=False) == []
-    assert refind(joint.stages, [99], [], reread=False) == []
+    assert refind(joint.stages, [], []) == []
+    assert refind(joint.stages, [99], []) == []
     assert dict(joint.stages.store.scan(b"")) == before
 
 
@@ -90,11 +90,11 @@ def test_waiting_links_are_queued_if_they_are_new_and_owned(open_joint: Open) ->
     own = [url for url in urls if owner(joint.fingerprint(url)) == "p0"]
     assert 1 < len(own) < len(urls)
     links = [Link(joint.fingerprint(url), url, 1) for url in urls]
-    assert refind(joint.stages, [], links, reread=False) == [FOUND.format(len(own))]
+    assert refind(joint.stages, [], links) == [FOUND.format(len(own))]
     counters = joint.stages.point.counters
     assert (counters["urls.resharded"], counters["urls.to_due"]) == (len(own), len(own))
     assert joint.stages.views.problems() == [] and queued(joint) == len(own)
-    assert refind(joint.stages, [], links, reread=False) == [], "all links are known by now"
+    assert refind(joint.stages, [], links) == [], "all links are known by now"
     assert queued(joint) == len(own)
     assert counters["urls.to_due"] == joint.stages.point.counters["urls.to_due"]
 
@@ -103,7 +103,7 @@ def taken(stages: Stages, monkeypatch: pytest.MonkeyPatch) -> list[list[Link]]:
     """Read all pages again. Return the portions of links that are queued."""
     portions: list[list[Link]] = []
     monkeypatch.setattr(module, "_queue", lambda due, commits, links: portions.append(list(links)))
-    refind(stages, [], [], reread=True)
+    refind(stages, [], [])
     assert portions.pop(0) == [], "no links waited"
     return portions
 
@@ -139,7 +139,7 @@ def test_links_redirects_and_seeds_are_queued_again(
 
 def spanned(joint: Joint) -> list[str]:
     """Read all pages again. Return the stored scope."""
-    refind(joint.stages, [], [], reread=True)
+    refind(joint.stages, [], [])
     state = load_json(joint.stages.store, SCOPE_STATE)
     return [] if state is None else state["entries"]
 
@@ -234,7 +234,7 @@ def test_requeued_pages_survive_a_power_cut(open_joint: Open, monkeypatch: pytes
     monkeypatch.setattr(
         joint.stages.commits, "commit", lambda change: changes.append(change) or commit(change)
     )
-    refind(joint.stages, [lost], [Link(joint.fingerprint(C), C)], reread=True)
+    refind(joint.stages, [lost], [Link(joint.fingerprint(C), C)])
     again, waited, *_ = [change for change in changes if isinstance(change, Change)]
     assert again.sync and waited.sync and [link.url for link in waited.links] == [C]
     spans = [change for change in changes if isinstance(change, Change) and not change.links]

@@ -35,7 +35,12 @@ def test_a_prefix_matches_the_urls_below_it(prefix: str, within: str, without: s
 
 
 @pytest.mark.parametrize(
-    "text", ["", "example.org", "http://example.org/", "http://()/", "http://(org example)", "(org,a/b"]
-)
+    "text",
+    [
+        "", "example.org", "http://example.org/", "http://()/", "http://(org example)", "(org,a/b",
+        "http://(example.org)/", "http://(example.org", "http://(org,a,)/b c", "http://(org,a,)/b/../c",
+        "http://(org,a,:99999)/", "http://(org,a:b", "http://(org,é,", "http://(org,é,)/",
+    ],
+)  # fmt: skip
 def test_texts_that_are_not_prefixes(text: str) -> None:
     assert surt_prefix(text) == ""

@@ -73,10 +73,14 @@ class Arms:
         crawled_at: float,
         now: float,
         importance: float = 1.0,
+        *,
+        away: bool = False,
     ) -> int:
         self.host(host_key)
         arm = self.numbers.arm_of(fingerprint)
-        number = self.schedules[arm].add(fingerprint, host_key, directory_key, crawled_at, now, importance)
+        number = self.schedules[arm].add(
+            fingerprint, host_key, directory_key, crawled_at, now, importance, away=away
+        )
         return self.numbers.joined(number, arm)
 
     def add_many(

@@ -26,7 +26,8 @@ class ChangeIntake:
     """Passes change signals to the schedule.
 
     `fingerprint` maps a URL in request form to its fingerprint. Dates of pages that were never fetched are
-    passed to `births`.
+    passed to `births`. `is_absent` returns whether the record is that of a page that may exist now, although its
+    last fetch found no page. `add_absent` adds such a page to the schedule.
     """
 
     schedule: Schedule | Arms
@@ -35,9 +36,23 @@ class ChangeIntake:
     ages: PageAges
     births: Births
     record: Callable[[int], PageRecord | None]
+    is_absent: Callable[[PageRecord], bool]
+    add_absent: Callable[[int, PageRecord, float, Batch], None]
 
     def __post_init__(self) -> None:
         self._delays: dict[tuple[int, str], list[float]] = {}
+
+    def accepts(self, fingerprint: int, record: PageRecord) -> bool:
+        """Return whether signals of a known page are used. They are if the page is kept fresh, or may exist by now."""
+        return fingerprint in self.schedule or self.is_absent(record)
+
+    def admit(self, fingerprints: Iterable[int], now: float, batch: Batch) -> None:
+        """Add those of the pages to the schedule whose last fetch found no page."""
+        for fingerprint in fingerprints:
+            if fingerprint not in self.schedule:
+                record = self.record(fingerprint)
+                if record is not None and self.is_absent(record):
+                    self.add_absent(fingerprint, record, now, batch)
 
     def note_changes(self, fingerprints: Sequence[int], source: int, now: float) -> int:
         """Record signals that pages have changed; return the number of these pages that are in the schedule."""
@@ -63,8 +78,8 @@ class ChangeIntake:
             fingerprint = self.fingerprint(url)
             page = self.schedule.find(fingerprint)
             if page < 0:
-                if fingerprint not in self.births and self.record(fingerprint) is None:
-                    self.births.tell(fingerprint, changed_at, batch)
+                page = self._find_unscheduled(fingerprint, changed_at, now, batch)
+            if page < 0:
                 continue
             pages.append(page)
             if self.clock.at(_latest(changed_at)) > self.schedule.records.page_state(page)[3]:
@@ -73,6 +88,18 @@ class ChangeIntake:
         number = source_number(source)
         self.ages.heed_source(told_by, pages, number, now, batch)
         return self.note_changes(changed, number, now)
+
+    def _find_unscheduled(self, fingerprint: int, changed_at: float, now: float, batch: Batch) -> int:
+        """Use the date of a page that is not in the schedule. Return the page's number if it is now, else -1.
+
+        The page is added to the schedule if its last fetch found no page, and if the date is later.
+        """
+        record = None if fingerprint in self.births else self.record(fingerprint)
+        if record is None:
+            self.births.tell(fingerprint, changed_at, batch)
+        elif self.is_absent(record) and _latest(changed_at) > record.fetched_at:
+            self.add_absent(fingerprint, record, now, batch)
+        return self.schedule.find(fingerprint)
 
     def _note_delay(self, page: int, source: str, delay: float) -> None:
         sums = self._delays.setdefault((self.schedule.host_of(page), source), [0.0, 0.0])

@@ -16,6 +16,8 @@ cdef class FirstPages:
     cdef int find_ripest(self, int directory, double revisit, double now) noexcept
     cdef int find(self, int directory, double now) noexcept
     cdef Py_ssize_t _push_children(self, int page, Py_ssize_t depth) noexcept
+    cdef double _due_later(self, int page, double full, double at, double now, double bound) noexcept
+    cdef double _reached(self, int page, int directory, int host, double at, double now) noexcept
     cdef double _delayed(self, double key, double crawled, double full, double at, double now) noexcept
     cdef double _fastest(self, double elapsed, double full) noexcept
     cdef double reached_at(self, int page, int directory, int host, double at, double now) noexcept

@@ -113,16 +113,7 @@ class FirstPages:
             elif found < 0:
                 if at > worst:
                     self.last, worst = page, at
-                if self.tables.hubs.row_of(page) >= 0:
-                    at = max(at, now)  # the time at which a hub is due hardly depends on the clock
-                elif full < 0.0:
-                    at = self._delayed(key, crawled, full, at, now)
-                else:
-                    # two steps, none of which leads beyond the instant at which the clock reaches the wait
-                    at = now + (at - now) / self._fastest(now - crawled, full)
-                    if at < second:
-                        lead = lead_of(max(at - crawled, 0.0), full, scale)
-                        at += (key - lead - at) / self._fastest(at - crawled, full)
+                at = self._due_later(page, full, at, now, second)
                 if at < first:
                     later, second = late, first
                     late, first = page, at
@@ -133,14 +124,11 @@ class FirstPages:
             self.due = due
             return found
         # the results for `late` and `later` assume that the excess does not fall
-        if self.tables.hubs.row_of(late) < 0:
-            first = self.reached_at(late, directory, host, first, now)
-        if later >= 0 and second < first:
-            if self.tables.hubs.row_of(later) < 0:
-                second = self.reached_at(later, directory, host, second, now)
-            if second < first:
-                late, first = later, second
-        self.due = first
+        self.due = self._reached(late, directory, host, first, now)
+        if later >= 0 and second < self.due:
+            second = self._reached(later, directory, host, second, now)
+            if second < self.due:
+                late, self.due = later, second
         return late
 
     def find_ripest(self, directory: cython.int, revisit: cython.double, now: cython.double) -> cython.int:
@@ -205,6 +193,51 @@ class FirstPages:
             self._stack[depth] = right
             depth += 1
         return depth
+
+    @cython.cfunc
+    @cython.inline
+    @cython.exceptval(check=False)
+    def _due_later(
+        self,
+        page: cython.int,
+        full: cython.double,
+        at: cython.double,
+        now: cython.double,
+        bound: cython.double,
+    ) -> cython.double:
+        """Return when a page that is not due is due by its clock; the result may be too early.
+
+        `at` is the deadline for the present offset, which is `full`. A result that is not below `bound` is less exact.
+        """
+        if self.tables.hubs.row_of(page) >= 0:
+            return max(at, now)  # the time at which a hub is due hardly depends on the clock
+        key: cython.double = self.tables.page_heaps.nodes[page].key
+        crawled: cython.double = self.tables.crawled[page]
+        if full < 0.0:
+            return self._delayed(key, crawled, full, at, now)
+        # two steps, none of which leads beyond the instant at which the clock reaches the wait
+        at = now + (at - now) / self._fastest(now - crawled, full)
+        if at < bound:
+            lead: cython.double = lead_of(max(at - crawled, 0.0), full, self.learning.scale)
+            at += (key - lead - at) / self._fastest(at - crawled, full)
+        return at
+
+    @cython.cfunc
+    @cython.inline
+    @cython.exceptval(check=False)
+    def _reached(
+        self,
+        page: cython.int,
+        directory: cython.int,
+        host: cython.int,
+        at: cython.double,
+        now: cython.double,
+    ) -> cython.double:
+        """Return when a page is due by its clock.
+
+        For a hub, this is `at`, because the deadline of a hub hardly depends on the clock.
+        """
+        return at if self.tables.hubs.row_of(page) >= 0 else self.reached_at(page, directory, host, at, now)
 
     @cython.cfunc
     @cython.inline

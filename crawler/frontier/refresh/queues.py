@@ -20,8 +20,9 @@ correct key, and the next entry is checked.
 
 *While the crawl is calm, due pages are taken in the order in which they are found* (`level_controller.py`).
 All due pages of a calm crawl are taken soon, so their order has hardly any effect, and their keys need no
-correction. But the keys of a host with a level of its own are corrected, because its due pages wait. A page
-that is not due is taken if its key is nearly correct.
+correction. But pages may wait for their host even while the crawl is calm. So keys are corrected if the host
+has a level of its own, or if it could not be requested when its first page was due. A page that is not due is
+taken if its key is nearly correct.
 
 *Otherwise, due pages are ordered by their values.* While the crawl is not calm, a page is taken only if its
 key is correct, even if its value already reaches the level. If incorrect keys were accepted, the host with
@@ -166,7 +167,7 @@ class Queues:
             self.withhold(page, due)
             return -1
         # While the crawl is calm, due pages are taken in any order.
-        if due > now or not self.controller.is_calm(now) or self.tables.host_rows[host].boost > 1.0:
+        if due > now or not _is_calm(self.tables, self.controller, host, due, now):
             self._set_key(directory, due, now)
         return page if self.tables.host_rows[host].root == directory else -1
 
@@ -207,8 +208,10 @@ class Queues:
         worth: cython.double = self.deadlines.stood_worth
         before: cython.double = self.tables.page_heaps.nodes[page].key
         after: cython.double
-        calm: cython.bint = self.controller.is_calm(now) and self.tables.host_rows[host].boost <= 1.0
-        if worth >= STANDS and (calm or self.deadlines.policy != BY_VALUE):
+        if worth >= STANDS and (
+            self.deadlines.policy != BY_VALUE
+            or _is_calm(self.tables, self.controller, host, self.first_pages.due, now)
+        ):
             return True
         if (
             worth < STANDS
@@ -311,7 +314,7 @@ class Queues:
             self.leave(page, now)
             if state & AWAY:
                 self.tables.states[page] |= RECALLED
-                self.tables.touch(page)
+            self.tables.touch(page)
             self.withhold(page, now)
             moved += 1
             if moved == _RELEASES_MAX:
@@ -553,3 +556,20 @@ class Queues:
                 self.tables.host_rows[host].root >= 0 and not self.tables.host_rows[host].busy
             ), host
             assert placed == (self.tables.host_rows[host].place != NOWHERE)
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _is_calm(
+    tables: Tables, controller: LevelController, host: cython.int, due: cython.double, now: cython.double
+) -> cython.bint:
+    """Return whether the order of a host's due pages has hardly any effect. `due` is the deadline of the first one.
+
+    The order has an effect if pages wait for the host: if it has a level of its own, or could not be requested
+    at `due`.
+    """
+    return (
+        tables.host_rows[host].boost <= 1.0
+        and due >= tables.host_rows[host].ready
+        and controller.is_calm(now)
+    )

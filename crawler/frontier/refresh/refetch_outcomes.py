@@ -48,6 +48,11 @@ def is_fit(record: PageRecord) -> bool:
     return record.state is PageState.STORED and not record.noarchive and not record.flags & _NEVER_REFRESHED
 
 
+def is_absent(record: PageRecord) -> bool:
+    """Return whether the last fetch of a page found it gone, but a plain GET may find it later."""
+    return record.state is PageState.GONE and not record.flags & _NEVER_REFRESHED
+
+
 @dataclass(eq=False, repr=False)
 class RefetchOutcomes:
     """Passes the results of fetches to the parts of the refresh frontier."""
@@ -125,6 +130,11 @@ class RefetchOutcomes:
         state.stage_page(self.schedule, page, batch)
         self.changes.stage(batch)
 
+    def add_absent(self, fingerprint: int, record: PageRecord, now: float, batch: Batch) -> None:
+        """Add a page that has no copy to the schedule, as a page that is away. The reason is a signal about the page."""
+        page = self._enter(fingerprint, record, record.fetched_at, now, batch, away=True)
+        state.stage_page(self.schedule, page, batch)
+
     def expect_news(
         self, fingerprint: int, links: int, now: float, batch: Batch, *, of_site: bool = False
     ) -> None:
@@ -139,13 +149,20 @@ class RefetchOutcomes:
             state.stage_page(self.schedule, page, batch)
 
     def _enter(
-        self, fingerprint: int, record: PageRecord, crawled_at: float, now: float, batch: Batch
+        self,
+        fingerprint: int,
+        record: PageRecord,
+        crawled_at: float,
+        now: float,
+        batch: Batch,
+        *,
+        away: bool = False,
     ) -> int:
         host, directory = self.keys.of(fingerprint, record.url)
         then = self.clock.at(now)
         page = self.schedule.add(
             fingerprint, host, directory, min(self.clock.at(crawled_at), then), then,
-            self.importance.of(fingerprint, record, now),
+            self.importance.of(fingerprint, record, now), away=away,
         )  # fmt: skip
         self.ages.bound_new(page, record, now, batch)
         self.claims.keep_shut(page, host)

@@ -30,14 +30,14 @@ from crawler.frontier.refresh.page_ages import PageAges
 from crawler.frontier.refresh.page_keys import PageKeys
 from crawler.frontier.refresh.portion import Portion
 from crawler.frontier.refresh.refetch_claims import RefetchClaims
-from crawler.frontier.refresh.refetch_outcomes import RefetchOutcomes, is_fit
+from crawler.frontier.refresh.refetch_outcomes import RefetchOutcomes, is_absent, is_fit
 from crawler.frontier.refresh.refresh_views import RefreshViews
 from crawler.frontier.refresh.schedule import Schedule
 from crawler.frontier.refresh.settings import Settings
 from crawler.frontier.refresh.site_clock import SiteClock
 from crawler.frontier.refresh.validators import Validators
 from crawler.records import PageRecord
-from crawler.storage.kv import KeyValue
+from crawler.storage.kv import Batch, KeyValue
 
 _ADOPTED_AT_ONCE = 1024
 
@@ -101,7 +101,10 @@ class Refresh:
         self.lead = 0.0  # at the opening, stored instants were up to this many seconds in the future
         self.claims = RefetchClaims(schedule, clock, record)
         self.ages = PageAges(schedule, clock, config, overrides, record)
-        self.changes = ChangeIntake(schedule, clock, fingerprint, self.ages, self.births, record)
+        self.changes = ChangeIntake(
+            schedule, clock, fingerprint, self.ages, self.births, record,
+            is_absent=is_absent, add_absent=self._add_absent,
+        )  # fmt: skip
         self.portion = Portion(schedule, clock, config, self.importance, rate=rate, name=name)
         self.outcomes = RefetchOutcomes(
             schedule,
@@ -160,6 +163,9 @@ class Refresh:
         crawled = self._clock.speed * np.minimum([record.fetched_at for _, record in pages], now)
         weights = np.array([self.importance.of(fingerprint, record, now) for fingerprint, record in pages])
         self.schedule.add_many(fingerprints, hosts, directories, crawled, weights, self._clock.at(now))
+
+    def _add_absent(self, fingerprint: int, record: PageRecord, now: float, batch: Batch) -> None:
+        self.outcomes.add_absent(fingerprint, record, now, batch)
 
     def _check(self) -> None:
         """Assert the invariants that hold between any two calls."""

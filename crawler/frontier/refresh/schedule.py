@@ -130,10 +130,13 @@ class Schedule:
         crawled_at: float,
         now: float,
         importance: float = 1.0,
+        *,
+        away: bool = False,
     ) -> int:
         """Add a page that was crawled at `crawled_at`; return its number.
 
-        Pages that were never crawled do not belong here; the discovery frontier schedules them.
+        Pages that were never crawled do not belong here; the discovery frontier schedules them. If `away` is
+        true, that crawl found the page gone, and the page begins with the first wait (`absences.py`).
         """
         check_instant(now)
         check_instant(crawled_at)
@@ -143,6 +146,8 @@ class Schedule:
         page = self._tables.new_page(fingerprint, host_key, directory_key)
         self._tables.crawled[page] = crawled_at
         self._tables.set_importance(page, importance)
+        if away:
+            self._tables.states[page] = AWAY | DOUBLING
         self._controller.set_scale()
         self._deadlines.find_level(page)
         self._queues.place(page, now)

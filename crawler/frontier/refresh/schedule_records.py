@@ -10,13 +10,22 @@ import numpy as np
 from cython.cimports.crawler.freshness.learning import Learning
 from cython.cimports.crawler.frontier.refresh.flights import Flights
 from cython.cimports.crawler.frontier.refresh.level_controller import RATIO_MAX
-from cython.cimports.crawler.frontier.refresh.tables import AWAY, DOUBLING, FAILED, NEW, UNSTEADY, Tables
+from cython.cimports.crawler.frontier.refresh.tables import (
+    AWAY,
+    DOUBLING,
+    FAILED,
+    NEW,
+    UNSTEADY,
+    WITHHELD,
+    Tables,
+)
 
 
 class Records:
     """The learned state of a schedule, as plain numbers.
 
-    Deadlines are not included, because they are computed from this state.
+    Deadlines are not included, because they are computed from this state. Only the wait of a page whose fetch failed,
+    or that was recalled, is included, because it does not begin at the last crawl.
     """
 
     def __init__(self, tables: Tables, learning: Learning, flights: Flights) -> None:
@@ -71,6 +80,30 @@ class Records:
         """Restore a result of `trust_state`, which is between -128 and 127."""
         self.flights.require_page(page)
         self.tables.trusts[page] = trust
+
+    def retry_state(self, page: int) -> float:
+        """Return the time from the last crawl of a failed or recalled page to the end of its wait.
+
+        For a page that does not wait for this reason, return 0.
+        """
+        self.flights.require_page(page)
+        state: cython.uint = self.tables.states[page]
+        if not (state & FAILED and state & WITHHELD):
+            return 0.0
+        return self.tables.page_heaps.nodes[page].key - self.tables.crawled[page]
+
+    def restore_retry(self, page: int, wait: float, now: float) -> None:
+        """Restore a result of `retry_state` at `now`.
+
+        The page is not withheld for longer than the longest wait that its state can stand for.
+        """
+        self.flights.require_page(page)
+        state: cython.uint = self.tables.states[page]
+        if not state & FAILED or not isfinite(wait):
+            raise ValueError(f"wait {wait} of page {page} in {self.flights!r}")
+        longest: cython.double = self.flights.queues.retry_age * (1 << (state // DOUBLING))
+        self.flights.queues.leave(page, now)
+        self.flights.queues.withhold(page, min(self.tables.crawled[page] + wait, now + longest))
 
     def site_state(self, host: int) -> tuple[int, list[float]]:
         """Return (the host's key, numbers of its site).

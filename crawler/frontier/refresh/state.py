@@ -3,7 +3,8 @@
 `frontier/refresh/README.md`, "State", lists the records. Keys are 8 bytes, big-endian. The first two bytes
 are the bucket. The records of a fetch are written with the commit group that ends the fetch. The records of
 pages that only a signal touched are written with the next group. Deadlines are not stored: they are computed
-from the records on opening.
+from the records on opening. Only the instant at which a failed or recalled page is tried again is stored, as the
+time since the last crawl.
 """
 
 import struct
@@ -51,10 +52,17 @@ _HUB = struct.Struct("<3f")  # appended to the record of a hub
 # like `_HUB`, in records of versions that did not count the links of a first copy
 _UNCOUNTED_HUB = struct.Struct("<2f")
 _TRUST = struct.Struct("<b")  # appended to the record of a page whose signals were judged
-_PAGE_MORE = (
-    _TRUST.size,
-    *(hub.size + trust for hub in (_HUB, _UNCOUNTED_HUB) for trust in (0, _TRUST.size)),
-)
+# appended to the record of a page that waits after a failure or a recall: the time from the last crawl to the retry
+_RETRY = struct.Struct("<f")
+# length of what follows the row of a page in its record -> its parts
+_PAGE_PARTS = {
+    sum(part.size for part in parts): parts
+    for parts in (
+        (), (_TRUST,), (_RETRY,), (_RETRY, _TRUST),
+        (_HUB,), (_HUB, _TRUST), (_HUB, _RETRY), (_HUB, _RETRY, _TRUST),
+        (_UNCOUNTED_HUB,), (_UNCOUNTED_HUB, _TRUST),
+    )
+}  # fmt: skip
 _NUMBER = struct.Struct("<d")
 _BIAS = struct.Struct("<6d")
 # Earlier versions did not count changes without a signal separately, or had no factor of variations. Their records
@@ -128,6 +136,8 @@ def stage_page(schedule: Schedule | Arms, page: int, batch: Batch) -> None:
     fingerprint, *row = schedule.records.page_state(page)
     found, watched, links = schedule.records.hub_state(page)
     more = _HUB.pack(found, watched, links) if found > 0.0 or links > 0.0 else b""
+    if retry := schedule.records.retry_state(page):
+        more += _RETRY.pack(retry)
     if trust := schedule.records.trust_state(page):
         more += _TRUST.pack(trust)
     batch.put(keys.REFRESH + _key.pack(fingerprint), seal(_PAGE.pack(*row) + more))
@@ -242,15 +252,22 @@ def _load_pages(
         changes=rows["changes"], watched=watched_for, signals=rows["signals"], states=rows["state"],
     )  # fmt: skip
     for at in longer:
-        more = chunk[at][1][_ROW_TYPE.itemsize :]
-        if len(more) >= _HUB.size:
-            schedule.records.restore_hub(int(numbers_of[at]), *_HUB.unpack_from(more))
-        elif len(more) >= _UNCOUNTED_HUB.size:
-            found, watched = _UNCOUNTED_HUB.unpack_from(more)
-            schedule.records.restore_hub(int(numbers_of[at]), found, watched, 0.0)
-        if len(more) not in (_HUB.size, _UNCOUNTED_HUB.size):
-            schedule.records.restore_trust(int(numbers_of[at]), *_TRUST.unpack(more[-1:]))
+        _restore_parts(schedule, int(numbers_of[at]), chunk[at][1][_ROW_TYPE.itemsize :], now)
     return float(leads.max())
+
+
+def _restore_parts(schedule: Schedule | Arms, page: int, more: bytes, now: float) -> None:
+    """Restore what follows the row of a page in its record."""
+    for part in _PAGE_PARTS[len(more)]:
+        numbers, more = part.unpack_from(more), more[part.size :]
+        if part is _HUB:
+            schedule.records.restore_hub(page, *numbers)
+        elif part is _UNCOUNTED_HUB:
+            schedule.records.restore_hub(page, *numbers, 0.0)
+        elif part is _RETRY:
+            schedule.records.restore_retry(page, *numbers, now)
+        else:
+            schedule.records.restore_trust(page, *numbers)
 
 
 def _page_rows(chunk: list[tuple[bytes, bytes]]) -> tuple[np.ndarray, np.ndarray, list[int]]:
@@ -264,12 +281,12 @@ def _page_rows(chunk: list[tuple[bytes, bytes]]) -> tuple[np.ndarray, np.ndarray
     longer = np.flatnonzero(lengths != size).tolist()
     checksums = np.fromiter((crc32(value[SEAL_BYTES:]) for _, value in chunk), np.uint32, len(chunk))
     whole = all(len(key) == page for key, _ in chunk)
-    whole = whole and bool(np.isin(lengths[longer] - size, _PAGE_MORE).all())
+    whole = whole and bool(np.isin(lengths[longer] - size, list(_PAGE_PARTS)).all())
     if whole:
         rows = np.frombuffer(b"".join([value[:size] for _, value in chunk]), _ROW_TYPE)
         whole = bool((rows["version"] == VALUE_VERSION).all() and (rows["checksum"] == checksums).all())
     if not whole:
-        for _ in _checked(chunk, keys.REFRESH, _PAGE.size, *(_PAGE.size + more for more in _PAGE_MORE)):
+        for _ in _checked(chunk, keys.REFRESH, *(_PAGE.size + more for more in _PAGE_PARTS)):
             pass
         raise RuntimeError(
             "a page record is damaged if checked by column, but not if checked alone; please report this"

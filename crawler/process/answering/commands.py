@@ -31,6 +31,7 @@ from crawler.process.answering.withdrawing import Withdrawing
 from crawler.process.committing.portions import portions
 from crawler.process.opening.stages import Stages
 from crawler.process.results.retired import retiring
+from crawler.process.results.trap_watch import stored_places
 from crawler.records import LinkFlag, PageState, PeerStatus
 from crawler.robots.cache import RobotsCopy
 from crawler.storage.commit import Change, Maker
@@ -132,6 +133,7 @@ class Commands:
             waiting=waiting,
             members=[MemberStatus(self._context.name, "died" if self._died() else "at_rest", now)],
             refreshing=self._views.refreshing(now, hosts),
+            traps=stored_places(self._pages.store),
         )
         return replace(status, **self.running())
 
@@ -199,10 +201,18 @@ class Commands:
             "reason": copy.reason,
             "headers": [[name.decode("latin-1"), value.decode("latin-1")] for name, value in copy.headers],
             "fetched_at": iso_time(capture.fetched_at),
+            "fresh": self._probability(fingerprint),
             "consent": in_plain(self._pages.store, fingerprint, capture),
             "content": content,
             "place": msgspec.json.encode(place).decode() if large and not screenshot else "",
         }
+
+    def _probability(self, fingerprint: int) -> float | None:
+        """Return the probability that the copy of a page is current; None if there is none, as for gone pages."""
+        freshness, record = self._views.freshness, self._pages.record(fingerprint)
+        if freshness is None or record is None or record.state is not PageState.STORED:
+            return None
+        return freshness.views.probability(fingerprint, record.fetched_at, self._now())
 
     def seed(self, urls: list[str], settings: dict[str, str] | None = None) -> Steps:
         """Queue seeds. The answer lists the rejected seeds, each with the reason.

@@ -21,6 +21,7 @@ from crawler.process.results.retired import is_retired
 from crawler.process.results.sent_seeds import SentSeeds
 from crawler.process.results.signal_intake import SignalIntake
 from crawler.process.results.site_knowledge import SiteKnowledge
+from crawler.process.results.trap_watch import TrapWatch
 from crawler.records import Link, LinkFlag
 from crawler.signing.message_signatures import key_id_of
 from crawler.splitter.inbox import Received
@@ -93,6 +94,7 @@ class Decisions:
             validators=validators,
             token=config.identity.token,
             stamping=_stamping(parts),
+            trap_watch=TrapWatch(parts.store, parts.pages.record, config.traps.chain_warned),
         )
 
     def received(self, received: Received) -> Making:

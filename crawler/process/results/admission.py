@@ -197,7 +197,7 @@ class Admission:
             elif news:
                 missed = sorted({*missed, *news})
         if not own and link_context.flags & _SEED and not link_context.redirects:
-            missed = self.sent_seeds.take(change, fingerprints, missed)
+            missed = self.sent_seeds.take(change, urls, fingerprints, missed)
         links = _links(urls, fingerprints, missed, link_context, classes)
         change.count("urls.cache_hits", len(urls) - len(links))
         if own:

@@ -35,6 +35,7 @@ from crawler.process.committing import counters
 from crawler.process.results.admission import Counted
 from crawler.process.results.link_policy import LinkPolicy
 from crawler.process.results.page_log_line import page_line
+from crawler.process.results.trap_watch import TrapWatch
 from crawler.records import (
     MESSAGE,
     NO_PAGE,
@@ -92,9 +93,11 @@ class ResultProcessor:
         validators: Validators,
         token: str,
         stamping: Stamping,
+        trap_watch: TrapWatch,
     ) -> None:
         self._token = token
         self._stamping = stamping
+        self._trap_watch = trap_watch
         self._validators = validators
         self.unexpected = Unexpected()
         self._clock = clock
@@ -159,6 +162,8 @@ class ResultProcessor:
             )
         if decision.end is End.DONE and not (fetch_task.flags & _KNOWN and capturing.unchanged):
             yield from self._follow(change, capturing, extracted)
+            if extracted is not None and not fetch_task.flags & _KNOWN:
+                self._trap_watch.note(change, fetch_task)
             if self._refresh is not None and not fetch_task.flags & _KNOWN:
                 shown = change.links + [link for _, sent in change.foreign for link in sent]
                 count = sum(not link.flags & _NOT_SHOWN for link in shown)

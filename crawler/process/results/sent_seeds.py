@@ -4,18 +4,19 @@ A process usually receives its seeds again at every start. If the process sent t
 the seeds would count links that bring no work. At the end of a crawl, a process could then wait for a peer
 that has already left, only to send it a seed that the peer has known since the first start.
 
-The fingerprints of the seeds are stored in the same batch as the outbox entries that contain the seeds.
-`crawler recover` forgets these fingerprints, because the owners may have lost the seeds.
+The fingerprints and the URLs of the seeds are stored in the same batch as the outbox entries that contain the
+seeds. If the owner of a seed loses its disk, `crawler recover` sends the seed again. The seed may be stored
+nowhere else, for example because it was given by `crawler seed`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from itertools import compress
 
 import numpy as np
 from numpy.typing import NDArray
 
 from crawler.storage.commit import Change
-from crawler.storage.keys import SENT_SEEDS
+from crawler.storage.keys import SENT_SEED_URLS, SENT_SEEDS
 from crawler.storage.kv import KeyValue, scan_prefix, seal, unseal
 
 
@@ -25,15 +26,20 @@ class SentSeeds:
     def __init__(self, store: KeyValue) -> None:
         self._store = store
         self._sent: NDArray[np.uint64] | None = None
-        self._number = 0  # number of the next key
+        self._number = 0  # number of the next keys
 
-    def take(self, change: Change, fingerprints: NDArray[np.uint64], places: Sequence[int]) -> list[int]:
-        """Return those of `places` whose fingerprints no earlier start has sent. Remember these fingerprints."""
+    def take(
+        self, change: Change, urls: Sequence[str], fingerprints: NDArray[np.uint64], places: Sequence[int]
+    ) -> list[int]:
+        """Return those of `places` whose seeds no earlier start has sent. Remember these seeds."""
         sent = self._sent if self._sent is not None else self._read()
         new = list(compress(places, ~np.isin(fingerprints[list(places)], sent)))
         if new:
-            key = SENT_SEEDS + self._number.to_bytes(8, "big")
-            change.put(key, seal(fingerprints[new].astype("<u8").tobytes()))
+            number = self._number.to_bytes(8, "big")
+            change.put(SENT_SEEDS + number, seal(fingerprints[new].astype("<u8").tobytes()))
+            change.put(
+                SENT_SEED_URLS + number, seal("\n".join([urls[place] for place in new]).encode("ascii"))
+            )
             self._number += 1
         return new
 
@@ -46,7 +52,14 @@ class SentSeeds:
         return self._sent
 
 
+def sent_seed_urls(store: KeyValue) -> Iterator[list[str]]:
+    """Yield the URLs of the seeds that this process has sent, in pieces."""
+    for key, value in scan_prefix(store, SENT_SEED_URLS):
+        yield unseal(key, value).decode("ascii").split("\n")
+
+
 def forget_sent_seeds(store: KeyValue, change: Change) -> None:
-    """Make the process send all its seeds again at its next start."""
+    """Make the process send the seeds again whose URLs are not stored, because an earlier version sent them."""
     for key, _ in scan_prefix(store, SENT_SEEDS):
-        change.delete(key)
+        if store.get(SENT_SEED_URLS + key[len(SENT_SEEDS) :]) is None:
+            change.delete(key)

@@ -15,7 +15,7 @@ The rules, in this order:
     not a URL, or too long                                    refused
     violates a rule that also applies to known pages (`_BIND_ALL`)         out of scope, in every process alike
     owned by another process                                  sent
-    known                                                     noted if it is kept fresh
+    known                                                     noted if it is kept fresh, or if it was gone
     rejected by the filter                                    out of scope
     seen, and in no queue                                     retired
     otherwise                                                 queued as a link, at the depth of a seed's links
@@ -157,8 +157,8 @@ class SignalIntake:
                 mark = fingerprint ^ _MARKS[number]
                 sent.setdefault(owner, []).append(Link(mark, url, redirects=number, flags=_SIGNAL))
                 said.record(url, Fate.SENT, owner)
-            elif self._record(fingerprint) is not None:
-                if self._refresh is not None and fingerprint in self._refresh:
+            elif (record := self._record(fingerprint)) is not None:
+                if self._refresh is not None and self._refresh.changes.accepts(fingerprint, record):
                     known.append(fingerprint)
                     said.record(url, Fate.NOTED)
                 else:
@@ -171,7 +171,9 @@ class SignalIntake:
                 new.append(url)
                 said.record(url, Fate.QUEUED)
         if known and self._refresh is not None:
-            self._refresh.changes.note_changes(known, number, self._now())
+            now = self._now()
+            self._refresh.changes.admit(known, now, change)
+            self._refresh.changes.note_changes(known, number, now)
             self._refresh.changes.stage(change)
         if new:
             self._admission.links(change, new[0], new, LinkContext(depth=1))

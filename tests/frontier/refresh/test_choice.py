@@ -261,8 +261,11 @@ def test_a_host_with_a_far_too_high_level_loses_no_turn() -> None:
     assert schedule.overview.host(0).boost < 2.0
 
 
-def test_due_pages_of_a_host_with_its_own_level_are_ordered_by_value_even_while_the_crawl_is_calm() -> None:
-    """Such a host has more due pages than it can serve. One page has been due for longer, and the other is worth more."""
+@pytest.mark.parametrize("boost", [1.01, 1.0], ids=["own level", "common level"])
+def test_due_pages_that_wait_for_their_host_are_ordered_by_value_even_while_the_crawl_is_calm(
+    boost: float,
+) -> None:
+    """Both due pages wait because of politeness. One has been due for longer, and the other is worth more."""
     day = 86_400.0
     level, now = 1.0, 500.0 * day
     schedule = Schedule(PLAIN, level=level)
@@ -280,7 +283,7 @@ def test_due_pages_of_a_host_with_its_own_level_are_ordered_by_value_even_while_
         importance = level / crawl_value(shape, (age - due_for) * day)
         schedule.facts.set_page(page, PageParameters(importance, rate / day), now)
     key, numbers = schedule.records.site_state(schedule.host_of(valuable))
-    schedule.records.restore_site(key, np.array([*numbers[:21], 1.01, *numbers[22:]]))
+    schedule.records.restore_site(key, np.array([*numbers[:21], boost, *numbers[22:]]))
     pin(schedule, level, now)
     schedule.block(schedule.host_of(valuable), now + 1.0)
     assert schedule.peek(now) == calm_page  # it is not due, so the crawl is calm

@@ -119,6 +119,64 @@ def test_a_hub_is_rebuilt_from_its_record(counted: bool, trusted: bool) -> None:
     assert rebuilt.records.trust_state(rebuilt.find(1000)) == 5 * trusted
 
 
+@pytest.mark.parametrize("hub", [False, True])
+@pytest.mark.parametrize("trusted", [False, True])
+@pytest.mark.parametrize("times", [1, 3, 9])
+def test_a_failed_page_continues_its_wait(times: int, trusted: bool, hub: bool) -> None:
+    """The copy of a page is 30 days old, and its last fetches have failed. The crawl is reopened during the wait."""
+    store, schedule, failed = MemoryStore(), Schedule(STILL, level=3e6), 30 * DAY
+    page = schedule.add(1000, 1, 100, 0.0, failed)
+    if hub:
+        schedule.facts.expect_news(page, 40, failed)
+    if trusted:
+        schedule.records.restore_trust(page, 5)
+    fail(schedule, page, failed)
+    for _ in range(times - 1):
+        failed = schedule.overview.due_at(page, failed)
+        assert schedule.peek(failed) == page
+        fail(schedule, page, failed)
+    stage(store, schedule, page)
+    due = schedule.overview.due_at(page, failed)
+    now = (failed + due) / 2
+    rebuilt = rebuilt_from(store, now, pages=1)
+    again = rebuilt.find(1000)
+    assert rebuilt.overview.due_at(again, now) == pytest.approx(due, abs=1.0)
+    assert rebuilt.records.page_state(again) == schedule.records.page_state(page)
+    assert rebuilt.records.hub_state(again) == schedule.records.hub_state(page)
+    assert rebuilt.records.trust_state(again) == 5 * trusted
+    assert rebuilt.peek(now) == -1 and rebuilt.peek(due + 1.0) == again
+
+
+def fail(schedule: Schedule, page: int, now: float) -> None:
+    schedule.acquire(page, now)
+    schedule.record_outcome(page, now, RefreshOutcome.FAILED)
+
+
+def test_a_page_that_is_recalled_continues_its_wait() -> None:
+    """A signal recalls a page that is away. The crawl is reopened before the page may be fetched."""
+    store, schedule, now = MemoryStore(), Schedule(STILL, level=3e6), 30 * DAY
+    page = schedule.add(1000, 1, 100, 0.0, now)
+    for _ in range(3):
+        assert schedule.claim_next(now) == page
+        schedule.record_outcome(page, now, RefreshOutcome.GONE)
+        gone, now = now, schedule.overview.due_at(page, now)
+    schedule.signals.note_change(page, gone + 1.0)
+    due = schedule.overview.due_at(page, gone)
+    assert gone + 2.0 < due < now, "the recall is earlier"
+    stage(store, schedule, page)
+    rebuilt = rebuilt_from(store, gone + 2.0, pages=1)
+    assert rebuilt.overview.due_at(rebuilt.find(1000), gone) == pytest.approx(due, abs=1.0)
+
+
+def test_a_wait_that_began_while_the_clock_was_ahead_ends_soon() -> None:
+    store, schedule, ahead = MemoryStore(), Schedule(STILL, level=3e6), 365 * DAY
+    page = schedule.add(1000, 1, 100, 0.0, ahead)
+    fail(schedule, page, ahead)
+    stage(store, schedule, page)
+    rebuilt = rebuilt_from(store, DAY, pages=1)
+    assert rebuilt.overview.due_at(rebuilt.find(1000), DAY) <= DAY + 2 * STILL.retry_age
+
+
 def test_a_page_stays_new_until_its_first_refetch() -> None:
     store, schedule = MemoryStore(), Schedule(STILL, level=3e6)
     born, old = (schedule.add(each, 1, 100, 0.0, 0.0) for each in (1000, 1001))
@@ -387,7 +445,7 @@ def _alone(chunk: list[tuple[bytes, bytes]]) -> list[tuple[int, bytes]] | str:
     """Read the records one by one; return (fingerprint, payload) pairs or, for a damaged record, the error message."""
     try:
         return list(
-            state._checked(chunk, keys.REFRESH, *(state._PAGE.size + more for more in (0, *state._PAGE_MORE)))
+            state._checked(chunk, keys.REFRESH, *(state._PAGE.size + more for more in state._PAGE_PARTS))
         )
     except DamageError as error:
         return str(error)
@@ -400,7 +458,7 @@ def test_records_compared_by_column_are_those_read_alone(seed: int) -> None:
     A record is damaged by a flipped bit, a wrong version, a key or value that is too long, or a missing end.
     """
     draw = random.Random(seed)
-    payloads = [draw.randbytes(state._PAGE.size + draw.choice([0, 0, *state._PAGE_MORE])) for _ in range(9)]
+    payloads = [draw.randbytes(state._PAGE.size + draw.choice([0, *state._PAGE_PARTS])) for _ in range(9)]
     chunk = [(keys.REFRESH + draw.randbytes(8), seal(payload)) for payload in payloads]
     at = draw.randrange(9)
     key, value = chunk[at]

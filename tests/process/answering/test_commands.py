@@ -387,6 +387,23 @@ def test_records_and_captures_are_plain() -> None:
     msgspec.json.encode([plain, told])
 
 
+def test_get_and_why_state_the_same_probability_that_a_copy_is_current(
+    open_joint: Callable[..., Joint],
+) -> None:
+    joint = open_joint(refresh={"endless": True, "share": 0.5})
+    joint.store(HOME)
+    joint.clock.advance(86_400.0)
+    fresh = ask(joint.stages, "get", url=HOME)["fresh"]
+    assert 0.0 < fresh < 1.0 and fresh == ask(joint.stages, "why", url=HOME)["refresh"]["fresh"]
+    joint.page(joint.fetch_task(), fetch(HOME, status=404, outcome=Outcome.GONE))
+    assert ask(joint.stages, "get", url=HOME)["fresh"] is None
+
+
+def test_get_states_no_probability_if_no_page_is_refreshed(joint: Joint) -> None:
+    joint.store(HOME)
+    assert ask(joint.stages, "get", url=HOME)["fresh"] is None
+
+
 def test_a_page_with_a_directive_against_display_is_returned_only_on_request(joint: Joint) -> None:
     joint.store(HOME, extracted=Extracted(HOME, noarchive=True))
     assert ask(joint.stages, "get", url=HOME) is None

@@ -340,6 +340,21 @@ def read(on: Joint, url: str, body: bytes, said: Extracted) -> None:
     on.page(fetch_task, fetch(url, body, began=on.clock.now()), said)
 
 
+def test_a_date_after_its_last_fetch_brings_a_page_that_was_gone_into_the_schedule(on: Joint) -> None:
+    """A sitemap may list a page before it is published."""
+    early, dead = "http://a.org/early", "http://a.org/dead"
+    on.store(early, dead, status=404, outcome=Outcome.GONE)
+    url, now = "http://a.org/map.xml", on.clock.now()
+    on.add(url, flags=LinkFlag.SITEMAP)
+    read(on, url, b"1", Extracted(url, told_by="sitemap"))
+    read(on, url, b"2", Extracted(url, dated=[(early, now + 500.0), (dead, now - 500.0)], told_by="sitemap"))
+    assert explain(on, early)["signals_by_source"] == {"sitemap": 1}
+    assert explain(on, early)["state"] == "away"
+    assert on.fingerprint(dead) not in refresh_of(on)
+    read(on, early, b"published", Extracted(early))
+    assert on.record(early).state is PageState.STORED
+
+
 def test_a_date_without_a_time_may_mean_the_end_of_its_day(on: Joint) -> None:
     crawl(on, "http://a.org/", "http://a.org/1")
     url, midnight = "http://a.org/map.xml", on.clock.now() // 86_400.0 * 86_400.0

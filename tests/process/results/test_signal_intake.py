@@ -9,7 +9,7 @@ from crawler.change_signals import SOURCES, Fate, Signalled, source_number
 from crawler.process.committing.portions import PORTION_LINKS
 from crawler.process.opening.assembly import make_refresh
 from crawler.process.results.signal_intake import URL_CHARS_TOLD
-from crawler.records import Extracted, Link, LinkFlag, Outcome
+from crawler.records import Extracted, Link, LinkFlag, Outcome, PageState
 from crawler.splitter.inbox import Received
 from crawler.storage.commit import Change
 from tests.process.support import Joint, fetch, made
@@ -19,6 +19,7 @@ HERE, THERE = "p0", "p1"
 HOME, NEW, AWAY = "http://a.org/", "http://a.org/new", "http://elsewhere.example/"
 FRESH: dict[str, Any] = {"refresh": {"endless": True, "share": 0.5}}
 SIGNAL = LinkFlag.SIGNAL
+HOUR = 3600.0
 
 
 def take(joint: Joint, *urls: str, source: str = "signal") -> tuple[dict[str, tuple[str, str]], Change]:
@@ -78,10 +79,35 @@ def test_signals_are_not_noted_without_refresh(joint: Joint) -> None:
     assert take(joint, HOME, NEW)[0] == {HOME: ("not_refreshed", ""), NEW: ("queued", "")}
 
 
-def test_a_signal_for_a_page_that_is_not_refreshed_is_not_noted(open_joint: Open) -> None:
+@pytest.mark.parametrize(
+    ("status", "outcome"),
+    [(302, Outcome.REDIRECT), (500, Outcome.TEMPORARY), (0, Outcome.ROBOTS_DENIED), (200, Outcome.FETCHED)],
+    ids=["redirect", "failed", "denied", "noarchive"],
+)
+def test_a_signal_for_a_page_that_is_not_refreshed_is_not_noted(
+    open_joint: Open, status: int, outcome: Outcome
+) -> None:
+    joint = open_joint(**FRESH)
+    headers = ((b"x-robots-tag", b"noarchive"),) if outcome is Outcome.FETCHED else ()
+    joint.store(HOME, status=status, outcome=outcome, headers=headers)
+    assert take(joint, HOME)[0] == {HOME: ("not_refreshed", "")}
+
+
+def test_a_page_that_was_gone_is_fetched_again_after_a_signal(open_joint: Open) -> None:
+    """Without the signal, it would never be fetched again. The signal survives a restart."""
     joint = open_joint(**FRESH)
     joint.store(HOME, status=404, outcome=Outcome.GONE)
-    assert take(joint, HOME)[0] == {HOME: ("not_refreshed", "")}
+    assert joint.stages.refresh is not None and joint.fingerprint(HOME) not in joint.stages.refresh
+    assert take(joint, HOME)[0] == {HOME: ("noted", "")}
+    joint.reopen()
+    explained = joint.stages.refresh.views.explain(joint.fingerprint(HOME), 0.0, joint.clock.now())
+    assert explained["state"] == "away" and explained["fresh"] is None
+    joint.clock.advance(2.1 * HOUR)
+    fetch_task = joint.fetch_task()
+    assert fetch_task.url == HOME and fetch_task.flags & LinkFlag.REFRESH
+    joint.page(fetch_task, fetch(HOME, b"<p>published at last"))
+    assert joint.record(HOME).state is PageState.STORED
+    assert joint.stages.views.problems() == []
 
 
 def test_a_known_page_is_noted_even_if_the_filter_rejects_links_to_it(open_joint: Open) -> None:

@@ -36,7 +36,7 @@ cdef class Learning:
     cdef void _foresee(
         self, Py_ssize_t site, double k, double t, double clock, double[::1] counts, double trust) noexcept
     cdef double _judge(
-        self, Py_ssize_t site, double k, double t, double clock, double[::1] counts, bint changed,
+        self, Py_ssize_t site, double k, double t, double clock, double predicted, double[::1] counts, bint changed,
         double trust) noexcept
     cpdef double directory_lead(self, Py_ssize_t site, Py_ssize_t directory, double now) noexcept
     cpdef double site_lead(self, Py_ssize_t site, double now) noexcept

@@ -33,7 +33,7 @@ import cython
 from cython.cimports.crawler.freshness.biases import Biases
 from cython.cimports.crawler.freshness.change_rates import ChangeRates
 from cython.cimports.crawler.freshness.discovery import Discovery
-from cython.cimports.crawler.freshness.neighbourhood import Counts, Credence, clock_of, offset_of
+from cython.cimports.crawler.freshness.neighbourhood import Counts, Credence, clock_of, offset_of, predicted_clock_of
 from cython.cimports.crawler.freshness.seasons import Seasons
 from cython.cimports.crawler.freshness.signal_evidence import SignalEvidence, is_unannounced
 from cython.cimports.crawler.freshness.signal_quality import SignalQuality
@@ -157,13 +157,15 @@ class Learning:
         elapsed: cython.double,
         now: cython.double,
     ) -> cython.double:
-        """Return the clock time A, as `clock` does, but measure the elapsed time by the site's weekly rhythm.
+        """Return the time on the clock from which the probability of a change is predicted.
 
-        Only predictions use this; values and rates use `clock`.
+        The elapsed time is measured by the site's weekly rhythm. A quiet neighbourhood slows this clock less than
+        `clock`, which values and rates use.
         """
         if not self.neighbourhood:
             return elapsed
-        return self.clock(site, directory, self.seasons.span(site, now - elapsed, now), now)
+        span: cython.double = self.seasons.span(site, now - elapsed, now)
+        return predicted_clock_of(span, self.excess(site, directory, now), self.scale)
 
     def assign(
         self,
@@ -266,7 +268,8 @@ class Learning:
         counted: cython.double = self.quality.false_signals.counted[site]
         if self.neighbourhood and unannounced:
             self._weigh_clock(site, directory, k, t, elapsed, clock, now, 1.0 - recall, changed)
-        expected: cython.double = self._judge(site, k, t, clock, counts, changed, trust)
+        predicted: cython.double = self.paced_clock(site, directory, elapsed, now)
+        expected: cython.double = self._judge(site, k, t, clock, predicted, counts, changed, trust)
         if self.neighbourhood and (unannounced or told <= 0.0):
             if told > 0.0:
                 expected = self.biases.put_right(self.rates.expected(site, k, t, (1.0 - recall) * clock))
@@ -345,20 +348,22 @@ class Learning:
         k: cython.double,
         t: cython.double,
         clock: cython.double,
+        predicted: cython.double,
         counts: cython.double[::1],
         changed: cython.bint,
         trust: cython.double,
     ) -> cython.double:
         """Update `bias` and `silent_bias` after a crawl.
 
+        `clock` is the time of `clock` since the last crawl, and `predicted` that of `paced_clock`.
         Return the probability of a change that was predicted from the page's rate and the `bias` before this crawl.
         This prediction does not use the page's signals.
         """
         raw: cython.double = self.rates.expected(site, k, t, clock)
-        self.hazard, self.signalled = -log1p(-min(raw, _NEARLY_SURE)), 0.0
-        every: cython.double = self.hazard
-        if self.quality.sources.heard(site):
-            self._foresee(site, k, t, clock, counts, trust)
+        every: cython.double = -log1p(-min(raw, _NEARLY_SURE))
+        self.hazard, self.signalled = every, 0.0
+        if predicted != clock or self.quality.sources.heard(site):
+            self._foresee(site, k, t, predicted, counts, trust)
         expected: cython.double = self.biases.put_right(raw)
         self.biases.observe(every, self.hazard, self.signalled, changed)
         return expected

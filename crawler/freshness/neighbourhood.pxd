@@ -11,6 +11,7 @@ cdef class Counts:
     cpdef double excess(self, Py_ssize_t number, double now, double scale) noexcept
 
 cpdef double clock_of(double elapsed, double excess, double scale) noexcept
+cpdef double predicted_clock_of(double elapsed, double excess, double scale) noexcept
 cpdef double lead_of(double elapsed, double offset, double scale) noexcept
 cpdef double elapsed_of(double clock, double excess, double scale) noexcept
 cpdef double offset_of(double excess, double scale) noexcept

@@ -27,6 +27,12 @@ No page is updated when a neighbour changes. If tau is well above Ts, the term a
 all pages of a directory. So this term moves the deadlines of all pages of the directory by the same amount
 (`offset_of`).
 
+*Predictions.* A quiet neighbourhood slows the clock more than it reduces the probability of a change. This is
+good for the order of the fetches: on the histories of the league, scores are lower by 0.004 (0.3 fetches per
+change) and 0.003 (one fetch) if only a third of an excess below 0 is used. But a probability computed from A
+would be wrong: of the copies whose clock was slower than 0.06 times plain time, 0.90 were fresh, and 0.99 were
+predicted. So predictions use a quarter of an excess below 0 (`predicted_clock_of`).
+
 At a fixed excess, A increases with tau, so `elapsed_of` can compute tau from A.
 
 *Credence.* The excess is multiplied by kappa, a factor from 0 to 1 that is learned for each site
@@ -67,6 +73,8 @@ _BONUS = cython.declare(cython.double, 6.0)
 # the greatest slope of 1 - (1 + x) exp(-x), which is at x = 1
 _STEEPEST = cython.declare(cython.double, 0.36787944117144233)
 _SLOWEST = cython.declare(cython.double, 0.05)  # the clock's minimum speed
+# the part of an excess below 0 that predictions use
+_PREDICTED_PART = cython.declare(cython.double, 0.25)
 # each score compares the clock with plain time, and begins with this advantage of the clock, in nats
 _SCORE_PRIOR = cython.declare(cython.double, 3.0)
 _SCORE_KEPT = cython.declare(cython.double, 0.995)  # factor by which a score decays per crawl of the site
@@ -89,6 +97,16 @@ def clock_of(elapsed: cython.double, excess: cython.double, scale: cython.double
     if elapsed == _inf:
         return _inf
     return max(elapsed + lead_of(elapsed, offset_of(excess, scale), scale), _SLOWEST * elapsed)
+
+
+def predicted_clock_of(
+    elapsed: cython.double, excess: cython.double, scale: cython.double
+) -> cython.double:
+    """Return the time on the clock from which the probability of a change is predicted.
+
+    It is `clock_of` with a quarter of the excess, if the excess is below 0.
+    """
+    return clock_of(elapsed, _PREDICTED_PART * excess if excess < 0.0 else excess, scale)
 
 
 def lead_of(elapsed: cython.double, offset: cython.double, scale: cython.double) -> cython.double:

@@ -101,3 +101,46 @@ def test_changes_that_signals_announce_do_not_lower_the_stated_freshness() -> No
     assert np.mean(stated) == pytest.approx(np.mean(true), abs=0.03)
     unsaid = np.array(stated) < 0.8
     assert np.mean(np.array(stated)[unsaid]) == pytest.approx(np.mean(np.array(true)[unsaid]), abs=0.03)
+
+
+def test_copies_in_a_quiet_neighbourhood_are_not_stated_to_be_too_fresh() -> None:
+    """The pages of a directory change together, and pages are crawled at random.
+
+    A quiet neighbourhood slows the clock of values far more than it reduces the probability of a change. The
+    stated probabilities are right nevertheless.
+    """
+    rng = random.Random(5)
+    learning = Learning(scale=3.0 * DAY)
+    site = learning.add_site()
+    directories = [learning.add_directory() for _ in range(20)]
+    pages, gap = 300, 12.0  # each page is crawled every `gap` days on average, and changes as often
+    k, t, last, stale = [0.0] * pages, [0.0] * pages, [0.0] * pages, [False] * pages
+    none = np.zeros(8)
+    by_clock, stated, true = [], [], []
+    for tick in range(12_000):
+        now = (tick + 1.0) * gap / pages * DAY
+        if rng.random() < 20 / pages / 0.4:  # a change of four of ten pages of a directory
+            first = 15 * rng.randrange(20)
+            for page in range(first, first + 15):
+                stale[page] |= rng.random() < 0.4
+        if tick >= 4_000:
+            for other in (rng.randrange(pages) for _ in range(5)):
+                directory, elapsed = directories[other // 15], now - last[other]
+                if learning.clock(site, directory, elapsed, now) < 0.3 * elapsed:
+                    clock = learning.clock(site, directory, elapsed, now)
+                    by_clock.append(learning.expected(site, k[other], t[other], clock, none))
+                    clock = learning.paced_clock(site, directory, elapsed, now)
+                    stated.append(learning.expected(site, k[other], t[other], clock, none))
+                    true.append(stale[other])
+        page = rng.randrange(pages)
+        directory = directories[page // 15]
+        k[page] = learning.observe(
+            site, directory, k[page], t[page], now - last[page], now, none, stale[page]
+        )
+        t[page] = float(np.float32(t[page] + learning.watched))
+        last[page], stale[page] = now, False
+        learning.renew(site)
+        learning.renew_crawl()
+    assert len(true) > 1_000
+    assert np.mean(stated) == pytest.approx(np.mean(true), abs=0.03)
+    assert np.mean(by_clock) < np.mean(true) / 3.0

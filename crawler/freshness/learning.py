@@ -33,7 +33,13 @@ import cython
 from cython.cimports.crawler.freshness.biases import Biases
 from cython.cimports.crawler.freshness.change_rates import ChangeRates
 from cython.cimports.crawler.freshness.discovery import Discovery
-from cython.cimports.crawler.freshness.neighbourhood import Counts, Credence, clock_of, offset_of, predicted_clock_of
+from cython.cimports.crawler.freshness.neighbourhood import (
+    Counts,
+    Credence,
+    clock_of,
+    offset_of,
+    predicted_clock_of,
+)
 from cython.cimports.crawler.freshness.seasons import Seasons
 from cython.cimports.crawler.freshness.signal_evidence import SignalEvidence, is_unannounced
 from cython.cimports.crawler.freshness.signal_quality import SignalQuality

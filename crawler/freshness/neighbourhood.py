@@ -99,9 +99,7 @@ def clock_of(elapsed: cython.double, excess: cython.double, scale: cython.double
     return max(elapsed + lead_of(elapsed, offset_of(excess, scale), scale), _SLOWEST * elapsed)
 
 
-def predicted_clock_of(
-    elapsed: cython.double, excess: cython.double, scale: cython.double
-) -> cython.double:
+def predicted_clock_of(elapsed: cython.double, excess: cython.double, scale: cython.double) -> cython.double:
     """Return the time on the clock from which the probability of a change is predicted.
 
     It is `clock_of` with a quarter of the excess, if the excess is below 0.

@@ -21,7 +21,7 @@ from crawler.config.key_words import fields, keys
 from crawler.config.schema import Config
 from crawler.errors import ConfigError
 
-_DECIMAL = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)")
+_DECIMAL = re.compile(r"[+-]?(?:[0-9]{1,99}\.?[0-9]{0,99}|\.[0-9]{1,99})")
 
 
 def read_file(path: Path) -> dict[str, Any]:

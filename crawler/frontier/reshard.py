@@ -2,7 +2,8 @@
 
 `storage/reshard.py` copies all records with a bucket in their keys, except those of parked URLs. This module
 copies and counts the parked URLs, and computes the numbers that apply to the whole frontier of a new process.
-The new refresh level is the geometric mean of the old levels, so deadlines hardly change.
+The new refresh level is the geometric mean of the old levels, so deadlines hardly change. The factors that
+correct predictions and the variation of rates are means of the old ones.
 """
 
 import math
@@ -11,8 +12,8 @@ from collections import Counter
 from crawler.frontier.discovery.entries import decode
 from crawler.frontier.hosts.budget import RULES
 from crawler.frontier.hosts.registry import Meta
-from crawler.frontier.refresh.state import number_record, stored_number
-from crawler.storage.keys import FRONTIER, PARKED, REFRESH_LEVEL, REFRESH_REVISIT
+from crawler.frontier.refresh.state import BIASES, bias_record, number_record, stored_bias, stored_number
+from crawler.storage.keys import FRONTIER, PARKED, REFRESH_BIAS, REFRESH_LEVEL, REFRESH_REVISIT
 from crawler.storage.reshard import NewProcess, load, pack
 
 
@@ -33,3 +34,6 @@ def move(to: NewProcess) -> None:
         found = [number for source in to.sources if (number := stored_number(source.store, key)) > 0.0]
         if found:  # the geometric mean of the old levels
             to.put(key, number_record(math.exp(sum(map(math.log, found)) / len(found))))
+    biases = [stored_bias(source.store) for source in to.sources]
+    if whole := [numbers for numbers in biases if numbers is not None and len(numbers) == BIASES]:
+        to.put(REFRESH_BIAS, bias_record([sum(each) / len(whole) for each in zip(*whole, strict=True)]))

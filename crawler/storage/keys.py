@@ -112,7 +112,7 @@ REFRESH_REVISIT = _family(b"m/revisit", "frontier", Travel.OWNER)
 REFRESH_TILT = _family(b"m/tilt", "frontier", Travel.ANEW)
 REFRESH_HAZARD = _family(b"m/hazard", "frontier", Travel.ANEW)  # correction of P[fresh]
 # the numbers of found and of expected changes; from these, `Learning` corrects its probabilities of a change
-REFRESH_BIAS = _family(b"m/bias", "frontier", Travel.ANEW)
+REFRESH_BIAS = _family(b"m/bias", "frontier", Travel.OWNER)
 # the latest run that began with a clock behind the instants of earlier runs
 REFRESH_SET_BACK = _family(b"m/setback", "frontier", Travel.ANEW)
 # the number of bytes of captures that are kept, as counted by the latest cleaning

@@ -241,7 +241,7 @@ def test_a_request_goes_through_its_own_proxy(tmp_path: Path) -> None:
         assert far.asked[0].headers["Proxy-Authorization"].startswith("Basic ")
     kept = [path for path in (tmp_path / "crawl").rglob("*") if path.is_file() and "store" not in path.parts]
     assert all(b"Sesame" not in path.read_bytes() for path in kept)
-    with pytest.raises(ValueError, match="proxy: not a proxy URL"):
+    with pytest.raises(ValueError, match="proxy: 'nowhere' is not a URL such as http://proxy:3128"):
         crawler.Request("/", proxy="nowhere")
 
 

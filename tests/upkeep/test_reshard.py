@@ -152,7 +152,7 @@ def refresh_state(directory: CrawlDirectory, processes: int) -> dict[int, Any]:
     """Return the refresh state of each page.
 
     The refresh state consists of the states of the page, its site and its directory, the page's deadline at a
-    fixed level, and the level of its process.
+    fixed level, and the level and the corrections of its process.
     """
     found = {}
     for name in process_names(config_of(processes)):
@@ -167,7 +167,8 @@ def refresh_state(directory: CrawlDirectory, processes: int) -> dict[int, Any]:
                 site = schedule.records.site_state(schedule.host_of(page))
                 said = (schedule.records.page_state(page), site, schedule.records.directory_state(page), rest)
                 assert key[2:] not in found, "two processes have the same page"
-                found[key[2:]] = (said, schedule.overview.due_at(page, now), level)
+                due = schedule.overview.due_at(page, now)
+                found[key[2:]] = (said, due, level, schedule.records.bias)
     return found
 
 
@@ -197,16 +198,22 @@ def test_refresh_state_moves_with_its_pages(tmp_path: Path) -> None:
             stages.commits.commit_now(change)
     before = refresh_state(directory, 2)
     assert len(before) == len(URLS)
+    corrections = {bias for *_, bias in before.values()}
+    assert len(corrections) == 2
+    mean = [sum(each) / 2.0 for each in zip(*corrections, strict=True)]
     for epoch, processes in ((2, 3), (3, 1), (4, 2)):
         move(directory, processes, epoch)
         after = refresh_state(directory, processes)
         assert {key: said for key, (said, *_) in after.items()} == {
             key: said for key, (said, *_) in before.items()
         }
-        for key, (_, due, level) in after.items():
+        for key, (_, due, level, bias) in after.items():
+            assert bias == pytest.approx(mean)
             assert level == pytest.approx(before[key][2], rel=0.2)
-            if processes == 2:  # sites and directories learn from the same pages as before
-                assert due == pytest.approx(before[key][1], rel=1e-6)
+            if processes == 2:
+                # Sites and directories learn from the same pages as before, but the factor of the variation of rates is
+                # the mean of the old ones.
+                assert due == pytest.approx(before[key][1], rel=5e-3)
 
 
 def test_after_delivery_no_link_is_in_transit(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ time since the last crawl.
 """
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -64,7 +64,8 @@ _PAGE_PARTS = {
     )
 }  # fmt: skip
 _NUMBER = struct.Struct("<d")
-_BIAS = struct.Struct("<6d")
+BIASES = 6  # numbers of `Records.bias`
+_BIAS = struct.Struct(f"<{BIASES}d")
 # Earlier versions did not count changes without a signal separately, or had no factor of variations. Their records
 # have this many values.
 _EARLIER_BIASES = (2, 4)
@@ -82,7 +83,7 @@ def stage(schedule: Schedule | Arms, page: int, batch: Batch) -> None:
     batch.put(keys.REFRESH_LEVEL, number_record(schedule.pace.level))
     if (revisit := schedule.pace.revisit) > 0.0:
         batch.put(keys.REFRESH_REVISIT, number_record(revisit))
-    batch.put(keys.REFRESH_BIAS, seal(_BIAS.pack(*schedule.records.bias)))
+    batch.put(keys.REFRESH_BIAS, bias_record(schedule.records.bias))
 
 
 def stage_recalibration(recalibration: Recalibration, batch: Batch) -> None:
@@ -119,6 +120,20 @@ def stored_number(store: KeyValue, key: bytes) -> float:
 def number_record(number: float) -> bytes:
     """Return the stored value of a level or revisit interval."""
     return seal(_NUMBER.pack(number))
+
+
+def stored_bias(store: KeyValue) -> tuple[float, ...] | None:
+    """Return the numbers of `Records.bias`, or fewer in a record of an earlier version; None without a record."""
+    if (value := store.get(keys.REFRESH_BIAS)) is None:
+        return None
+    numbers = unseal(keys.REFRESH_BIAS, value)
+    count = len(numbers) // _NUMBER.size
+    return (struct.Struct(f"<{count}d") if count in _EARLIER_BIASES else _BIAS).unpack(numbers)
+
+
+def bias_record(numbers: Sequence[float]) -> bytes:
+    """Return the stored value of the numbers of `Records.bias`."""
+    return seal(_BIAS.pack(*numbers))
 
 
 def stage_site(schedule: Schedule | Arms, host: int, batch: Batch) -> int:
@@ -177,11 +192,8 @@ def load(schedule: Schedule | Arms, store: KeyValue, now: float) -> Loaded:
         schedule.pace.level = level
     if (revisit := stored_number(store, keys.REFRESH_REVISIT)) > 0.0:
         schedule.pace.revisit = revisit
-    if (value := store.get(keys.REFRESH_BIAS)) is not None:
-        sums = unseal(keys.REFRESH_BIAS, value)
-        count = len(sums) // _NUMBER.size
-        kind = struct.Struct(f"<{count}d") if count in _EARLIER_BIASES else _BIAS
-        schedule.records.bias = kind.unpack(sums)
+    if (biases := stored_bias(store)) is not None:
+        schedule.records.bias = biases
     set_back, lead = _stored_set_back(store, now), 0.0
     ended = set_back if set_back is not None and set_back.has_ended(now) else None
     for key, payload in _records(

@@ -84,7 +84,7 @@ _CRAWL_VARIATION_LOW = cython.declare(cython.double, 0.3)
 _CRAWL_VARIATION_HIGH = cython.declare(cython.double, 4.0)
 # I begins with this value, and each crawl multiplies the excess over it by `_FACTOR_KEPT`. So f represents the
 # last 10,000 crawls or so.
-_FACTOR_WEIGHT = cython.declare(cython.double, 10.0)
+_FACTOR_WEIGHT = cython.declare(cython.double, 100.0)
 _FACTOR_KEPT = cython.declare(cython.double, 0.9999)
 _FACTOR_LOW = cython.declare(cython.double, 0.25)
 _FACTOR_HIGH = cython.declare(cython.double, 4.0)
@@ -221,7 +221,7 @@ class ChangeRates:
         """Return f and I."""
         return self.factor, self.information
 
-    def restore_factor(self, factor: float = 1.0, information: float = 10.0) -> None:
+    def restore_factor(self, factor: float = 1.0, information: float = 100.0) -> None:
         """Restore stored values of f and I. The caller then calls `renew` for all sites."""
         self.factor, self.information = factor, information
 

@@ -39,8 +39,8 @@ years must not get its rate from a single event. When the weight was 60 days ins
 whose pages had all been edited once were not fetched again for years.
 
 If k were a Poisson number of changes, f would be 1. But k and T belong to a matched distribution, and they vary less
-than numbers of changes do. With f = 1, c_s was .5 on simulated pages with c = 1 that were fetched once per change, and
-.3 on pages that were fetched .3 times per change; with the learned f, it was .9. The whole crawl has one f. It
+than numbers of changes do. On simulated pages with c = 1 that were fetched twelve times, c_s was .67 (one fetch per
+change) and .77 (.3 fetches per change) with f = 1; with the learned f, it was 1.0 and 1.1. The whole crawl has one f. It
 maximises the likelihood of what crawls of pages without signals find (a natural gradient; Amari 1998):
 
     I    += u^2 P / (1 - P)
@@ -83,7 +83,8 @@ _VARIATION_HIGH = cython.declare(cython.double, 5.0)
 _CRAWL_VARIATION_LOW = cython.declare(cython.double, 0.3)
 _CRAWL_VARIATION_HIGH = cython.declare(cython.double, 4.0)
 # I begins with this value, and each crawl multiplies the excess over it by `_FACTOR_KEPT`. So f represents the
-# last 10,000 crawls or so.
+# last 10,000 crawls or so. The value is large, because pages of a site change together: the first few hundred
+# crawls show only a few independent events.
 _FACTOR_WEIGHT = cython.declare(cython.double, 100.0)
 _FACTOR_KEPT = cython.declare(cython.double, 0.9999)
 _FACTOR_LOW = cython.declare(cython.double, 0.25)

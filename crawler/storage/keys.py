@@ -111,7 +111,8 @@ REFRESH_REVISIT = _family(b"m/revisit", "frontier", Travel.OWNER)
 # weight of the pages of this process, relative to pages of other processes
 REFRESH_TILT = _family(b"m/tilt", "frontier", Travel.ANEW)
 REFRESH_HAZARD = _family(b"m/hazard", "frontier", Travel.ANEW)  # correction of P[fresh]
-# the numbers of found and of expected changes; from these, `Learning` corrects its probabilities of a change
+# the numbers of found and of expected changes, from which `Learning` corrects its probabilities of a change, and
+# the factor of the variation of rates
 REFRESH_BIAS = _family(b"m/bias", "frontier", Travel.OWNER)
 # the latest run that began with a clock behind the instants of earlier runs
 REFRESH_SET_BACK = _family(b"m/setback", "frontier", Travel.ANEW)

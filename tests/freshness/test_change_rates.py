@@ -215,6 +215,33 @@ def test_a_low_variation_does_no_harm() -> None:
     assert score > plain - 0.001
 
 
+def test_a_few_sites_that_change_at_once_do_not_drive_the_variation_to_its_bounds() -> None:
+    """All thirty pages of a site change together, so 4,500 crawls show only 150 independent events."""
+    rng, learning = np.random.default_rng(6), Learning(unit=1.0, neighbourhood=False)
+    sites, pages, counts = 50, 30, np.zeros(8)
+    numbers, directory = [learning.add_site() for _ in range(sites)], learning.add_directory()
+    rates = rng.gamma(1.0, 0.01, sites)
+    k, t = np.zeros((sites, pages), np.float32), np.zeros((sites, pages), np.float32)
+    for turn in range(3):
+        for site in rng.permutation(sites).tolist():
+            changed = bool(rng.random() < -math.expm1(-rates[site] * 100.0))
+            for page in range(pages):
+                k[site, page] = learning.observe(
+                    numbers[site],
+                    directory,
+                    k[site, page],
+                    t[site, page],
+                    100.0,
+                    100.0 * turn,
+                    counts,
+                    changed,
+                )
+                t[site, page] += np.float32(learning.watched)
+                learning.renew_crawl()
+                learning.renew(numbers[site])
+                assert 0.35 < learning.rates.factor < 2.0
+
+
 def test_one_crawl_changes_the_variation_little_and_within_bounds() -> None:
     rates = ChangeRates(unit=1.0)
     site = rates.add_site()

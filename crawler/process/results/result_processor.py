@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from crawler import http_dates
 from crawler.clock import Clock
 from crawler.consent.stamping import Stamping
 from crawler.errors import StoreError, Unexpected
@@ -204,27 +205,32 @@ class ResultProcessor:
     def _schedule(
         self, change: Change, capturing: Capturing, before: PageRecord | None, decision: Decision, now: float
     ) -> None:
-        """Add a new page to the refresh schedule, or let the schedule learn from a refetched page."""
+        """Add a new page to the refresh schedule, or let the schedule learn from a refetched page.
+
+        If this is the first copy of a page whose URL a refetch had shown, credit the hub and count the delay.
+        """
         assert self._refresh is not None and capturing.record is not None
-        fetch_task, record = capturing.fetch_task, capturing.record
+        fetch_task, record, outcomes = capturing.fetch_task, capturing.record, self._refresh.outcomes
+        is_first = (
+            outcomes.never_had_copy(before) and record.state is PageState.STORED and not capturing.profile
+        )
+        news = is_first and bool(fetch_task.flags & _NEWS)
+        if news:
+            modified = http_dates.instant(capturing.fetch.header(b"last-modified").decode("latin-1"))
+            outcomes.count_delay(fetch_task.fingerprint, record, modified, now, change)
+            self._credit(change, fetch_task.via, fetch_task.fingerprint, now)
         if fetch_task.flags & _REFRESH:
-            result = self._refresh.outcomes.result_of(
+            result = outcomes.result_of(
                 capturing.fetch.outcome,
                 unchanged=capturing.unchanged,
                 new_form=capturing.new_form,
                 stored=not record.noarchive,
             )
-            self._refresh.outcomes.record_refresh(
+            outcomes.record_refresh(
                 fetch_task, result, before, record, decision.until, min(capturing.instant, now), change
             )
         else:
-            is_page = record.state is PageState.STORED and not capturing.profile
-            news = fetch_task.flags & (_NEWS | _AGAIN) == _NEWS and is_page
-            self._refresh.outcomes.record_first(
-                fetch_task.fingerprint, record, capturing.instant, now, change, news=news
-            )
-            if news:
-                self._credit(change, fetch_task.via, fetch_task.fingerprint, now)
+            outcomes.record_first(fetch_task.fingerprint, record, capturing.instant, now, change, news=news)
 
     def _follow(self, change: Change, capturing: Capturing, extracted: Extracted | None) -> Pauses:
         """Follow the links of a page and note their number in its record. After a failure, keep the earlier number."""
@@ -375,6 +381,7 @@ class ResultProcessor:
             began=fetch.began,
             took=fetch.took,
             error=self.unexpected.note(error, where),
+            final=fetch.final,
         )
         for name in Fetch.__struct_fields__:
             setattr(fetch, name, getattr(failed, name))

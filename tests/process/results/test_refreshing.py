@@ -99,6 +99,24 @@ def test_the_share_divides_the_rate_between_new_and_known_pages(open_joint: Call
     assert 10 <= sum(kinds) <= 30
 
 
+def test_with_a_share_of_0_all_new_urls_go_first(open_joint: Callable[..., Joint]) -> None:
+    """Known pages are fetched when no new URL can be fetched. The share can be changed while the crawl runs."""
+    joint = open_joint(refresh={"share": 0.0, "endless": True, "min_age": 0.0}, crawl={"rate": 5.0})
+    known = [f"http://k{n}.org/" for n in range(12)]
+    crawl(joint, *known)
+    joint.clock.advance(100.0)
+    joint.seeds(*[f"http://n{n}.org/{m}" for n in range(12) for m in range(3)])
+    kinds = []
+    for _ in range(60):
+        fetch_task = joint.fetch_task()
+        kinds.append(bool(fetch_task.flags & _REFRESH))
+        joint.page(fetch_task, fetch(fetch_task.url, fetch_task.url.encode()))
+    # Known pages are fetched while the new hosts are looked up, and while the last of the new URLs wait for their hosts.
+    assert not any(kinds[2:30]) and all(kinds[44:]), kinds
+    refresh_of(joint).portion.configure(replace(joint.stages.config.refresh, share="default"))
+    assert refresh_of(joint).portion.share.auto
+
+
 def test_a_host_that_waits_with_a_known_page_comes_before_other_pages(
     open_joint: Callable[..., Joint],
 ) -> None:

@@ -8,13 +8,14 @@ from typing import Any
 
 import pytest
 
+from crawler.frontier.refresh.delays import bin_of
 from crawler.process.answering.commands import Commands
 from crawler.process.opening.stages import Stages
 from crawler.records import Extracted, LinkFlag, Outcome, PageRecord, PageState
 from crawler.storage import keys
 from crawler.storage.commit import Change
 from crawler.storage.kv import scan_prefix
-from tests.process.results.test_refreshing import crawl, refresh_of
+from tests.process.results.test_refreshing import crawl, explain, refresh_of
 from tests.process.support import Joint, fetch, redirect
 
 DAY = 86_400.0
@@ -214,20 +215,26 @@ def test_a_date_after_the_last_fetch_of_the_hub_is_not_the_publication(on: Joint
     assert news(on)["found"] == 1 and news(on)["dated"] == 0
 
 
-@pytest.mark.parametrize("late", [False, True])
-def test_a_sitemap_that_states_only_the_day_leaves_the_time_to_the_page(on: Joint, late: bool) -> None:
-    """If the Last-Modified lies on another day, the date in the sitemap counts from midnight."""
-    crawl(on, OTHER)
-    url = "http://a.org/map.xml"
-    on.add(url, flags=LinkFlag.SITEMAP)
-    answer(on, url)
-    show(on, hub=url, told_by="sitemap")
-    midnight = on.clock.now() // DAY * DAY + DAY
-    on.clock.advance(midnight + 0.5 * DAY - on.clock.now())
-    show(on, ARTICLE, hub=url, told_by="sitemap", first_dated=[(ARTICLE, midnight)])
-    born = midnight - 1e5 if late else midnight + 1e4
-    answer(on, ARTICLE, headers=modified(born))
-    assert news(on)["delay_median"] == pytest.approx(on.clock.now() - (midnight if late else born), rel=0.1)
+@pytest.mark.parametrize(
+    ("stated", "modified_after", "counted_after"),
+    [(0.0, 4e4, 4e4), (0.0, -1e5, 0.0), (1e4, 4e4, 1e4), (None, 4e4, 4e4)],
+    ids=["only the day", "another day", "with the time", "no date"],
+)
+def test_a_date_that_states_only_the_day_leaves_the_time_to_the_page(
+    on: Joint, stated: float | None, modified_after: float, counted_after: float
+) -> None:
+    """All times are seconds after a midnight."""
+    crawl(on, HUB)
+    hub, refresh, change = on.record(HUB), refresh_of(on), Change()
+    midnight = hub.fetched_at // DAY * DAY
+    assert midnight + 4e4 < hub.fetched_at
+    fingerprint, via = on.fingerprint(ARTICLE), on.fingerprint(HUB)
+    record = PageRecord(ARTICLE, PageState.STORED, Outcome.FETCHED, via=via)
+    if stated is not None:
+        refresh.births.tell(fingerprint, midnight + stated, change)
+    now = hub.fetched_at + 100.0
+    refresh.outcomes.count_delay(fingerprint, record, midnight + modified_after, now, change)
+    assert refresh.news.counts.delays == {bin_of(now - midnight - counted_after): 1}
 
 
 @pytest.mark.parametrize(("status", "outcome"), [(404, Outcome.GONE), (500, Outcome.TEMPORARY)])
@@ -245,6 +252,9 @@ def test_a_page_whose_first_fetch_failed_counts_when_it_has_a_copy(
     born = on.clock.now() + 0.5 * DAY
     show(on, ARTICLE, hub=url, told_by="sitemap", first_dated=[(ARTICLE, born), (OTHER, born)])
     assert on.fingerprint(ARTICLE) in refresh_of(on)
+    assert explain(on, OTHER)["signals_by_source"] == {}, (
+        "the first date of a page with a copy is not a signal"
+    )
     answer(on, ARTICLE)
     assert on.record(ARTICLE).state is PageState.STORED
     seen = news(on)

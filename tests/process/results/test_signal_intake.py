@@ -112,6 +112,9 @@ def test_a_url_without_a_copy_is_fetched_again_after_a_signal(
     joint.reopen()
     explained = joint.stages.refresh.views.explain(joint.fingerprint(HOME), 0.0, joint.clock.now())
     assert explained["state"] == "away" and explained["fresh"] is None
+    assert explained["crawled_at"] == pytest.approx(joint.record(HOME).tried_at), (
+        "its wait begins with its last try"
+    )
     joint.clock.advance(2.1 * HOUR)
     fetch_task = joint.fetch_task()
     assert fetch_task.url == HOME and fetch_task.flags & LinkFlag.REFRESH

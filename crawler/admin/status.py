@@ -215,7 +215,7 @@ def _news(values: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     plain = ("found", "by_kind", "dated", "delays", "hubs", "unfound")
     paces = [value["per_day"] for value in values if value["per_day"] is not None]
     merged = {name: _merged(name, [value.get(name) for value in values]) for name in plain}
-    delays = {int(number): count for number, count in merged["delays"].items()}
+    delays = {int(number): count for number, count in (merged["delays"] or {}).items()}
     return merged | {
         "per_day": round(sum(paces), 2) if paces else None,
         "delay_median": delay_within(delays, 0.5),

@@ -281,6 +281,16 @@ def test_the_owner_decides_about_a_signal_as_if_it_had_received_it_itself(open_j
     assert not change.foreign
 
 
+def test_the_owner_has_a_url_without_a_copy_fetched_again(open_joint: Open) -> None:
+    joint = open_joint(names=(HERE, THERE), **FRESH)
+    url = by_owner(joint)[HERE][0]
+    joint.store(url, status=500, outcome=Outcome.TEMPORARY)
+    change = received(joint, Link(joint.fingerprint(url) ^ 5, url, flags=SIGNAL))
+    assert change.counts["signals.noted"] == 1 and heard(joint, url) == {"sitemap": 1}
+    joint.reopen()
+    assert heard(joint, url) == {"sitemap": 1}
+
+
 def test_links_without_signals_are_taken_unchanged(open_joint: Open) -> None:
     joint = open_joint(names=(HERE, THERE), crawl={"scope": "any"})
     url = by_owner(joint)[HERE][0]

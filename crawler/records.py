@@ -525,6 +525,11 @@ class PageRecord(msgspec.Struct, gc=False, array_like=True):
         """The instant of the last attempt, even if it got no answer."""
         return self.unanswered_at or self.fetched_at
 
+    @property
+    def was_found(self) -> bool:
+        """True if any fetch of the URL has found a page."""
+        return self.fetches > 0 or self.state is PageState.STORED
+
     def link(self, fingerprint: int, flags: int) -> Link:
         """Return a link to the URL, found as it was found before."""
         return Link(fingerprint, self.url, self.depth, self.via, self.redirects, flags)

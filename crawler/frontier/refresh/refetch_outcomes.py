@@ -103,11 +103,6 @@ class RefetchOutcomes:
             return RefreshOutcome.DENIED
         return RefreshOutcome.FAILED if outcome in _FAILURES else RefreshOutcome.GONE
 
-    @staticmethod
-    def never_had_copy(record: PageRecord | None) -> bool:
-        """Return whether no fetch of the URL with this record has found a page so far."""
-        return record is None or not (record.fetches or record.state is PageState.STORED)
-
     def conditions(self, fetch_task: FetchTask, now: float) -> tuple[str, str]:
         """Return (ETag, Last-Modified) for a conditional request; a value is "" if it is not to be sent."""
         known = self.claims.held.get(fetch_task.fingerprint)
@@ -247,7 +242,7 @@ class RefetchOutcomes:
         """
         if result is RefreshOutcome.CHANGED and self.ages.is_read_by_value(after):
             return RefreshOutcome.UNCHANGED
-        if result is RefreshOutcome.FAILED and self.never_had_copy(before):
+        if result is RefreshOutcome.FAILED and before is not None and not before.was_found:
             return RefreshOutcome.GONE
         return result
 

@@ -144,6 +144,7 @@ class ResultProcessor:
         self._frontier.stage(decision, change)
         fetch.final = decision.end is End.DONE
         before = self._pages.record(fetch_task.fingerprint) if fetch_task.flags & _KNOWN else None
+        is_first = before is None or not before.was_found
         capturing = self._capture(change, fetch, fetch_task, extracted, now, final=decision.end is End.DONE)
         if fetch.earlier:
             self._keep_earlier(change, fetch_task, fetch, now, final=decision.end is End.DONE)
@@ -162,10 +163,10 @@ class ResultProcessor:
                 fetch_task.fingerprint, fetch_task.host, before, capturing.record, changed, now, change
             )
         if decision.end is End.DONE and not (fetch_task.flags & _KNOWN and capturing.unchanged):
-            yield from self._follow(change, capturing, extracted)
+            yield from self._follow(change, capturing, extracted, is_first)
             if extracted is not None and not fetch_task.flags & _KNOWN:
                 self._trap_watch.note(change, fetch_task)
-            if self._refresh is not None and not fetch_task.flags & _KNOWN:
+            if self._refresh is not None and is_first:
                 shown = change.links + [link for _, sent in change.foreign for link in sent]
                 count = sum(not link.flags & _NOT_SHOWN for link in shown)
                 self._refresh.outcomes.expect_news(
@@ -211,10 +212,9 @@ class ResultProcessor:
         """
         assert self._refresh is not None and capturing.record is not None
         fetch_task, record, outcomes = capturing.fetch_task, capturing.record, self._refresh.outcomes
-        is_first = (
-            outcomes.never_had_copy(before) and record.state is PageState.STORED and not capturing.profile
-        )
-        news = is_first and bool(fetch_task.flags & _NEWS)
+        is_first = before is None or not before.was_found
+        is_page = record.state is PageState.STORED and not capturing.profile
+        news = is_first and is_page and bool(fetch_task.flags & _NEWS)
         if news:
             modified = http_dates.instant(capturing.fetch.header(b"last-modified").decode("latin-1"))
             outcomes.count_delay(fetch_task.fingerprint, record, modified, now, change)
@@ -232,12 +232,16 @@ class ResultProcessor:
         else:
             outcomes.record_first(fetch_task.fingerprint, record, capturing.instant, now, change, news=news)
 
-    def _follow(self, change: Change, capturing: Capturing, extracted: Extracted | None) -> Pauses:
+    def _follow(
+        self, change: Change, capturing: Capturing, extracted: Extracted | None, is_first: bool
+    ) -> Pauses:
         """Follow the links of a page and note their number in its record. After a failure, keep the earlier number."""
         fetch_task, fetch = capturing.fetch_task, capturing.fetch
         if fetch.outcome is Outcome.INTERNAL_ERROR:
             extracted = None
-        following = self._link_policy.page(change, fetch_task, fetch, extracted, capturing.digest)
+        following = self._link_policy.page(
+            change, fetch_task, fetch, extracted, capturing.digest, is_first=is_first
+        )
         links = yield from self._as_far_as_possible(change, fetch_task, following)
         record = capturing.record
         if record is not None and (fetch.outcome in SUCCESSES or record.state is not PageState.STORED):

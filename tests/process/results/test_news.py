@@ -237,6 +237,19 @@ def test_a_date_that_states_only_the_day_leaves_the_time_to_the_page(
     assert refresh.news.counts.delays == {bin_of(now - midnight - counted_after): 1}
 
 
+def test_links_in_a_first_copy_that_a_refetch_made_earn_no_credit(on: Joint) -> None:
+    """The hub was down at its first fetch, and a signal brought it back. The page may be a list of its site."""
+    crawl(on, OTHER)
+    on.follow(HUB, fetch(HUB, b"down", status=500, outcome=Outcome.TEMPORARY, began=on.clock.now()))
+    change = Change()
+    refresh_of(on).changes.admit([on.fingerprint(HUB)], on.clock.now(), change)
+    on.stages.commits.commit_now(change)
+    show(on, ARTICLE, *(f"http://a.org/{n}" for n in range(9)))
+    answer(on, ARTICLE)
+    assert news(on)["found"] == 0 and not is_new(on, ARTICLE)
+    assert why(on.stages, HUB), "new pages are expected of a page with so many links"
+
+
 @pytest.mark.parametrize(("status", "outcome"), [(404, Outcome.GONE), (500, Outcome.TEMPORARY)])
 def test_a_page_whose_first_fetch_failed_counts_when_it_has_a_copy(
     on: Joint, status: int, outcome: Outcome

@@ -421,7 +421,9 @@ class Extracted(msgspec.Struct, gc=False):
     `hrefs` come from a plain scan. `maps` are the sitemaps that a sitemap index names. `repeats` contains
     each link as often as the page contains it. This list is filled only for URL traces. If the document is a
     sitemap, feed or directory listing, `dated` contains those links for which the document gives the instant
-    of the last change. Each of them is a pair (raw URL, instant). `told_by` is the kind of the document:
+    of the last change. Each of them is a pair (raw URL, instant). If the document was read before, `dated` contains
+    only the dates that are signals, and `first_dated` the other dates that it did not give before. `told_by` is
+    the kind of the document:
     "sitemap", "feed" or "listing", or "" for any other kind. `anchors` has one text for each of `hrefs`: that
     of the first anchor with this href and a text, or "" if there is none. It is [] unless the texts were
     requested. `markup` is present if it was requested and the page was parsed. `statements` are pairs (name,
@@ -443,6 +445,7 @@ class Extracted(msgspec.Struct, gc=False):
     parse_limit: bool = False
     repeats: list[str] = []
     dated: list[tuple[str, float]] = []
+    first_dated: list[tuple[str, float]] = []
     told_by: str = ""
     anchors: list[str] = []
     metas: int = 0
@@ -515,6 +518,17 @@ class PageRecord(msgspec.Struct, gc=False, array_like=True):
     # attempt to render, which failed.
     shown: RenderingFacts | None = None
     unanswered_at: float = 0.0  # instant of the last attempt if it got no answer, or else 0
+    queued: bool = False  # the last attempt failed, and the URL waits in its queue for the next one
+
+    @property
+    def tried_at(self) -> float:
+        """The instant of the last attempt, even if it got no answer."""
+        return self.unanswered_at or self.fetched_at
+
+    @property
+    def was_found(self) -> bool:
+        """True if any fetch of the URL has found a page."""
+        return self.fetches > 0 or self.state is PageState.STORED
 
     def link(self, fingerprint: int, flags: int) -> Link:
         """Return a link to the URL, found as it was found before."""

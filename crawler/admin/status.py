@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from crawler.admin.eta import Eta, describe_eta, eta
 from crawler.admin.health import Health, MemberStatus, failures, health
+from crawler.frontier.refresh.delays import delay_within
 from crawler.records import DueCounts, FrontierCounts, HostStatus, PeerStatus, SlowestHost, SplitterCounts
 
 T = TypeVar("T")
@@ -208,15 +209,17 @@ def _first_wait(values: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _news(values: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Merge the counts of new pages that hubs have shown; each delay becomes the mean over the processes."""
+    """Merge the counts of new pages that hubs have shown."""
     if not values:
         return {}
-    plain = ("found", "by_kind", "dated", "hubs", "unfound")
+    plain = ("found", "by_kind", "dated", "delays", "hubs", "unfound")
     paces = [value["per_day"] for value in values if value["per_day"] is not None]
-    return {name: _merged(name, [value.get(name) for value in values]) for name in plain} | {
+    merged = {name: _merged(name, [value.get(name) for value in values]) for name in plain}
+    delays = {int(number): count for number, count in (merged["delays"] or {}).items()}
+    return merged | {
         "per_day": round(sum(paces), 2) if paces else None,
-        "delay_median": _weighted(values, "delay_median", "dated"),
-        "delay_p90": _weighted(values, "delay_p90", "dated"),
+        "delay_median": delay_within(delays, 0.5),
+        "delay_p90": delay_within(delays, 0.9),
     }
 
 

@@ -99,7 +99,8 @@ FLAGS = {
         Flag("--timestamping", "crawl.timestamping", None,
              "check every known page once and store those that have changed"),
         Flag("--refresh-share", "refresh.share", "S",
-             "share of the fetches spent on known pages, 0 to 1; auto, or no value: let the crawl value decide"),
+             "share of the fetches spent on known pages, 0 to 1; 0: new URLs always go first; "
+             "auto, or no value: let the crawl value decide (default of `crawler refresh`)"),
         Flag("--policy", "refresh.policy", "NAME",
              "order of refreshes: ncis (default), greedy, cis, azar-lds, uniform, interval"),
         Flag("--arms", "refresh.arms", "A,B",

@@ -150,13 +150,13 @@ def _refreshing(refreshing: Mapping[str, Any], hosts: int) -> list[str]:
 
 
 def _news(news: Mapping[str, Any]) -> dict[str, str]:
-    """Describe the new pages that were found since the start, their kinds of hubs, and how soon they were fetched."""
+    """Describe the new pages that refetches have found, their kinds of hubs, and how soon they were fetched."""
     rows = {}
     if found := news.get("found"):
         pace = "" if news["per_day"] is None else f" ({news['per_day']:,.3g} per day)"
         kinds = sorted(news["by_kind"].items(), key=lambda item: -item[1])
         shares = ", ".join(f"{count / found:.0%} on {_HUB_KINDS.get(kind, kind)}" for kind, count in kinds)
-        rows["news"] = f"{several(found, 'new page')} found since the start{pace}: {shares}"
+        rows["news"] = f"{several(found, 'new page')} found by refetching known pages{pace}: {shares}"
     if unfound := round(news.get("unfound") or 0.0):
         missing = f"about {several(unfound, 'page', 'are')} not found yet"
         rows["news"] = f"{rows['news']}; {missing}" if found else missing

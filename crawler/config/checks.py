@@ -59,9 +59,10 @@ def _readable(message: str) -> str:
         key = f"{path}.{unknown[1]}" if path else unknown[1]
         return f"{key}: there is no such key{_meant(key)}; config/default.toml lists all"
     if what.startswith("Invalid enum value"):
-        text, choices = what.removeprefix("Invalid enum value "), ", ".join(words(path))
-        expected_number = f"expected a number or {choices}, got {text}"
-        what = expected_number if accepts_number(path) else f"{text} is not one of {choices}"
+        text, choices = what.removeprefix("Invalid enum value "), words(path)
+        *first, last = ("a number", *choices)
+        expected_number = f"expected {', '.join(first)} or {last}, got {text}"
+        what = expected_number if accepts_number(path) else f"{text} is not one of {', '.join(choices)}"
     names = {"int": "a whole number", "float": "a number", "str": "text", "bool": "true or false"}
     for kind, name in names.items():
         what = re.sub(rf"`{kind}(?: \| null)?`", name, what)

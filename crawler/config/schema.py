@@ -135,8 +135,8 @@ class OrderConfig(_Section, frozen=True):
 class RefreshConfig(_Section, frozen=True):
     """Which known pages are fetched again, and when (`frontier/refresh/`)."""
 
-    # 0 = known pages are never fetched again
-    share: Annotated[float, Meta(ge=0, le=1)] | Literal["auto"] = 0.0
+    # 0 = new URLs always go first; default = what `fetch_share` returns
+    share: Annotated[float, Meta(ge=0, le=1)] | Literal["auto", "default"] = "default"
     endless: bool = False
     policy: RefreshPolicy = "ncis"
     arms: tuple[str, ...] = ()  # policies to compare; a hash assigns each page to a policy
@@ -161,6 +161,16 @@ class RefreshConfig(_Section, frozen=True):
     same_answers_max: Positive = 5
     check_every: Positive = 8
     distrust: Seconds = Seconds(604_800)
+
+    @property
+    def fetch_share(self) -> float | Literal["auto"]:
+        """The share of the fetches that goes to known pages while there are new URLs.
+
+        The default is "auto" in a crawl that refreshes known pages without end, and 0 in any other crawl.
+        """
+        if self.share == "default":
+            return "auto" if self.endless else 0.0
+        return self.share
 
 
 class RobotsConfig(_Section, frozen=True):

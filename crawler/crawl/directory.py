@@ -35,7 +35,7 @@ from crawler.errors import DamageError, DirectoryError, StoreError, reason_of
 from crawler.storage.files import atomic_write, sync_directory
 
 SEED_BYTES = 16
-FORMAT = 7  # number of the current storage format; `upgrade/` has a step from each earlier format to the next
+FORMAT = 8  # number of the current storage format; `upgrade/` has a step from each earlier format to the next
 BEGUN = ".begun"
 _NOT_OURS = (errno.EACCES, errno.EPERM, errno.EROFS)  # no permission to write, but the disk works
 

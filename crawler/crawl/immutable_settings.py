@@ -31,7 +31,7 @@ def immutable_settings(config: Config) -> dict[str, Any]:
 
 def refreshes(config: Config) -> bool:
     """Return whether known pages are fetched again. The page with the highest crawl value is fetched first."""
-    return bool(config.refresh.share or config.refresh.endless)
+    return bool(config.refresh.fetch_share or config.refresh.endless)
 
 
 def check_immutable(kept: Mapping[str, Any], config: Config) -> None:

@@ -3,7 +3,8 @@
 `storage/reshard.py` copies all records with a bucket in their keys, except those of parked URLs. This module
 copies and counts the parked URLs, and computes the numbers that apply to the whole frontier of a new process.
 The new refresh level is the geometric mean of the old levels, so deadlines hardly change. The factors that
-correct predictions and the variation of rates are means of the old ones.
+correct predictions and the variation of rates are means of the old ones. The heir gets the sums of the counts of
+new pages.
 """
 
 import math
@@ -12,8 +13,9 @@ from collections import Counter
 from crawler.frontier.discovery.entries import decode
 from crawler.frontier.hosts.budget import RULES
 from crawler.frontier.hosts.registry import Meta
+from crawler.frontier.refresh.news import added, stored_counts
 from crawler.frontier.refresh.state import BIASES, bias_record, number_record, stored_bias, stored_number
-from crawler.storage.keys import FRONTIER, PARKED, REFRESH_BIAS, REFRESH_LEVEL, REFRESH_REVISIT
+from crawler.storage.keys import FRONTIER, NEWS, PARKED, REFRESH_BIAS, REFRESH_LEVEL, REFRESH_REVISIT
 from crawler.storage.reshard import NewProcess, load, pack
 
 
@@ -37,3 +39,6 @@ def move(to: NewProcess) -> None:
     biases = [stored_bias(source.store) for source in to.sources]
     if whole := [numbers for numbers in biases if numbers is not None and len(numbers) == BIASES]:
         to.put(REFRESH_BIAS, bias_record([sum(each) / len(whole) for each in zip(*whole, strict=True)]))
+    counts = added(stored_counts(source.store) for source in to.sources)
+    if to.heir and counts.since:
+        to.put(NEWS, pack(counts))

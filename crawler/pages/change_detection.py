@@ -263,6 +263,7 @@ def next_record(
         error=plain(fetch.error, _ERROR_CHARS_MAX) if fetch.error else "",
         attempts=1,
         unanswered_at=0.0 if fetch.status else now,
+        queued=not fetch.final,
     )
     if previous is not None:
         _carry_over(record, previous, fetch, now)

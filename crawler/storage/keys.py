@@ -114,6 +114,8 @@ REFRESH_HAZARD = _family(b"m/hazard", "frontier", Travel.ANEW)  # correction of 
 # the numbers of found and of expected changes, from which `Learning` corrects its probabilities of a change, and
 # the factor of the variation of rates
 REFRESH_BIAS = _family(b"m/bias", "frontier", Travel.OWNER)
+# the new pages that refetches found, by kind of hub, and the delays from their publication to their copies
+NEWS = _family(b"m/news", "frontier", Travel.OWNER)
 # the latest run that began with a clock behind the instants of earlier runs
 REFRESH_SET_BACK = _family(b"m/setback", "frontier", Travel.ANEW)
 # the number of bytes of captures that are kept, as counted by the latest cleaning

@@ -1,4 +1,4 @@
-"""Steps 1, 6 and 7: store settings under their current names.
+"""Steps 1, 6, 7 and 8: store settings under their current names.
 
 A removed key is dropped, and a line in the log names its replacement. So a crawl continues under the settings
 with which it started, and configuration files of earlier versions can be read.
@@ -99,6 +99,12 @@ def drop_former_defaults(tree: dict[str, Any], where: str) -> None:
     tree["seeds"] = [url for url in seeds if canonical(url) is not None]
     for url in set(seeds) - set(tree["seeds"]):
         log.warning("%s: seeds: %r is not an http(s) URL and is ignored", where, url)
+
+
+def drop_former_share(tree: dict[str, Any], where: str) -> None:
+    """Drop the share 0 of known pages, which was the default, and had the effect of the present default."""
+    if _value(tree, "refresh.share") == 0:
+        _drop(tree, "refresh.share")
 
 
 def drop_run_settings(tree: dict[str, Any], where: str) -> None:

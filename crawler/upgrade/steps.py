@@ -46,6 +46,7 @@ from crawler.storage.kv import KeyValue, scan_prefix, seal, unseal
 from crawler.storage.reshard import load, pack
 from crawler.upgrade.former_settings import (
     drop_former_defaults,
+    drop_former_share,
     drop_run_settings,
     renew_settings,
     renewed,
@@ -251,5 +252,6 @@ STEPS: tuple[Callable[[CrawlDirectory], None], ...] = (
     _keep_due_on_disk,
     partial(renew_settings, change=drop_run_settings),
     renew_settings,
+    partial(renew_settings, change=drop_former_share),
 )
 assert len(STEPS) == FORMAT

@@ -7,6 +7,7 @@ import pytest
 from crawler.admin.process_metrics import LastMinute
 from crawler.admin.report import Report
 from crawler.admin.status import Status, group, merge, nested
+from crawler.frontier.refresh.delays import delay_within
 from crawler.records import DueCounts, FrontierCounts, HostStatus, PeerStatus, SplitterCounts
 
 
@@ -164,15 +165,15 @@ def test_refresh_figures_are_weighted_by_pages_or_their_importance() -> None:
 
 
 def test_new_pages_found_by_hubs_add_up_over_processes() -> None:
-    news = {"found": 3, "per_day": 1.5, "by_kind": {"page": 2, "feed": 1}, "dated": 1, "delay_median": 60.0,
-            "delay_p90": 80.0, "hubs": 2, "unfound": 1.5}  # fmt: skip
-    more = news | {"dated": 3, "by_kind": {"page": 3}, "delay_median": 20.0, "per_day": None}
+    news = {"found": 3, "per_day": 1.5, "by_kind": {"page": 2, "feed": 1}, "dated": 1, "delays": {"30": 1},
+            "delay_median": 260.0, "delay_p90": 260.0, "hubs": 2, "unfound": 1.5}  # fmt: skip
+    more = news | {"dated": 4, "by_kind": {"page": 3}, "delays": {"10": 3, "30": 1}, "per_day": None}
     parts = [refreshed(100, news=news, known_share=0.2), refreshed(300, news=more, known_share=0.6)]
     said = merge([Status(refreshing=part) for part in (*parts, refreshed(9))]).refreshing
     assert said["known_share"] == 0.5
     assert said["news"] == {
-        "found": 6, "per_day": 1.5, "by_kind": {"page": 5, "feed": 1}, "dated": 4, "delay_median": 30.0,
-        "delay_p90": 80.0, "hubs": 4, "unfound": 3.0,
+        "found": 6, "per_day": 1.5, "by_kind": {"page": 5, "feed": 1}, "dated": 5, "delays": {"30": 2, "10": 3},
+        "delay_median": delay_within({10: 1}, 1.0), "delay_p90": delay_within({30: 1}, 1.0), "hubs": 4, "unfound": 3.0,
     }  # fmt: skip
 
 

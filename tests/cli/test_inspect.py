@@ -41,8 +41,8 @@ def test_new_pages_their_hubs_and_their_delays_are_shown() -> None:
         "dated": 25, "delay_median": 7200.0, "delay_p90": 86_400.0 * 2, "hubs": 10, "unfound": 59.4,
     }  # fmt: skip
     assert inspect._refreshing({"pages": 3, "news": news}, 5) == [
-        "news:     111 new pages found since the start (4.26 per day): 59% on sitemaps, 32% on pages, 10% on feeds; "
-        "about 59 pages are not found yet",
+        "news:     111 new pages found by refetching known pages (4.26 per day): 59% on sitemaps, 32% on pages, "
+        "10% on feeds; about 59 pages are not found yet",
         "delay:    half of the new pages were fetched within 2.0 h of their publication, nine in ten within 2.0 d "
         "(25 pages with a date)",
     ]

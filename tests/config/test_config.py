@@ -14,6 +14,7 @@ from crawler.config import Config, Layers, Overrides, convert, environment_overr
 from crawler.config.forms import http_origin
 from crawler.config.overrides import check_match
 from crawler.config.schema import Override
+from crawler.crawl.immutable_settings import refreshes
 from crawler.errors import ConfigError
 from crawler.urls.canonical import authority, canonical, hostname
 from crawler.urls.surt_prefix import surt_of
@@ -115,6 +116,30 @@ def test_numbers_may_be_typed_in_forms_that_toml_does_not_allow() -> None:
     config = layers.config()
     assert (config.crawl.depth, config.crawl.rate, config.refresh.share) == (5, 0.5, 0.25)
     assert config.politeness.delay == 5.0
+
+
+@pytest.mark.parametrize(
+    ("typed", "endless", "finite"),
+    [
+        (None, "auto", 0.0),
+        ("default", "auto", 0.0),
+        ("auto", "auto", "auto"),
+        ("0", 0.0, 0.0),
+        (".5", 0.5, 0.5),
+    ],
+)
+def test_a_share_of_0_is_not_the_default(typed: str | None, endless: object, finite: object) -> None:
+    """The command line, the environment and `crawler set` all set keys as text, as this test does."""
+    for text, share in (("true", endless), ("false", finite)):
+        layers = Layers()
+        layers.set("command", "refresh.endless", text)
+        if typed is not None:
+            layers.set("flag", "refresh.share", typed)
+        config = layers.config()
+        assert config.refresh.fetch_share == share
+        assert refreshes(config) == bool(share or text == "true")
+        again = convert(tomllib.loads(to_toml(config)))
+        assert again.refresh == config.refresh, "crawl.toml keeps the difference"
 
 
 def test_environment_variables_name_section_and_key() -> None:

@@ -59,7 +59,7 @@ VALUES = [
     Bad("seeds = ['http://u:p@a.org/']", 1, "seeds: 'http://a.org/': a login in a URL is read only by"),
     Bad("[crawl]\nsurts = ['nothing at all']", 2, "crawl.surts: 'nothing at all' is not a SURT prefix"),
     Bad("[crawl]\nconcurrency = 0", 2, "crawl.concurrency: expected a whole number >= 1"),
-    Bad("[refresh]\nshare = 'often'", 2, "refresh.share: expected a number or auto, got 'often'"),
+    Bad("[refresh]\nshare = 'often'", 2, "refresh.share: expected a number, auto or default, got 'often'"),
     Bad("[crawl]\nscope = 'all'", 2, "crawl.scope: 'all' is not one of host, domain, prefix, any"),
     Bad("[politeness]\ndelay = 'soon'", 2, "politeness.delay: expected a time"),
     Bad("[pages]\nprefix = 'a/b'", 2, "pages.prefix: 'a/b' cannot be part of a file name"),

@@ -249,3 +249,31 @@ def test_failed_refreshes_are_told(tmp_path: Path) -> None:
         assert first_line(web.url("/cut")) == cut
     run("crawl", "--dir", directory, *FAST, "--patience", "0", "--timestamping")
     assert all("; queued again: " in first_line(web.url(path)) for path in failing)
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_urls_whose_first_fetch_failed_are_fetched_again_after_a_signal(
+    tmp_path: Path, processes: int
+) -> None:
+    """The signals arrive between two runs. Only the URL that robots.txt forbids stays without a copy."""
+    directory = tmp_path / "crawl"
+    down: dict[str, Answer] = {"/missing": (404, {}, ""), "/broken": (500, {}, ""), "/refused": (403, {}, "")}
+    forbidden = (200, {"Content-Type": "text/plain"}, "User-agent: *\nDisallow: /forbidden")
+    limits = ("--admin", "off", "--set", "frontier.tries=1", "--processes", str(processes))
+    often = ("--set", "refresh.retry_age=0.2", "--set", "refresh.min_age=3600", "--max-time")
+    with Web({"/": page(*down, "/forbidden"), "/robots.txt": forbidden} | down) as web:
+        crawl(directory, web.url("/"), *limits)
+        flags = ("--dir", directory, *FAST[: FAST.index("--progress")], "--progress", "none", *limits, *often)
+        run("refresh", *flags, "1")
+        assert all(web.paths().count(path) == 1 for path in down)
+        web.routes |= dict.fromkeys([*down, "/forbidden"], WHOLE)
+        run("refresh", *flags, "1")
+        assert all(web.paths().count(path) == 1 for path in down), (
+            "without a signal, they are not fetched again"
+        )
+        said = run("signal", *map(web.url, [*down, "/forbidden"]), "--dir", directory)
+        run("refresh", *flags, "3")
+        assert "/forbidden" not in web.paths(), said.text
+        for path in down:
+            assert run("get", web.url(path), "--dir", directory).text == WHOLE, (path, said.text)
+        assert run("check", "--dir", directory).code == 0

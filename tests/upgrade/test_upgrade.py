@@ -332,6 +332,14 @@ def test_a_harmful_former_default_is_replaced(tmp_path: Path) -> None:
     assert convert(directory.settings.load()).refresh.clock_min == 60.0
 
 
+def test_a_share_of_0_that_was_the_default_is_replaced(tmp_path: Path) -> None:
+    """`crawler refresh` goes on to compare the values of fetches."""
+    directory = CrawlDirectory(unpacked("2026-11-22-93aa052-refreshed:7", tmp_path))
+    assert "share = 0" in directory.settings.file.read_text()
+    ready(directory)
+    assert convert(directory.settings.load()).refresh.share == "default"
+
+
 def test_a_value_above_a_new_limit_is_lowered(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Once, a longer `urls.length_max` applied to links, but not to typed URLs, exports and redirects of robots.txt."""
     directory = CrawlDirectory(unpacked("2026-11-22-93aa052-refreshed:6", tmp_path))

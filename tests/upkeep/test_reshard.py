@@ -1,6 +1,7 @@
 """Test resharding: no URL is lost or duplicated, and the switch to the new folders is completed after a crash."""
 
 import shutil
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from functools import partial
@@ -19,6 +20,7 @@ from crawler.crawl.process_names import process_names
 from crawler.crawl.topology import TABLE_FILE
 from crawler.errors import BehindError, DirectoryError, UsageError
 from crawler.frontier.refresh import RefreshOutcome, state
+from crawler.frontier.refresh.delays import bin_of
 from crawler.process.opening.process_views import ProcessViews
 from crawler.process.opening.stages import Stages, at_rest
 from crawler.records import Link, Outcome, PageRecord, PageState
@@ -214,6 +216,29 @@ def test_refresh_state_moves_with_its_pages(tmp_path: Path) -> None:
                 # Sites and directories learn from the same pages as before, but the factor of the variation of rates is
                 # the mean of the old ones.
                 assert due == pytest.approx(before[key][1], rel=5e-3)
+
+
+def test_the_sums_of_the_counts_of_new_pages_stay_the_same(tmp_path: Path) -> None:
+    directory = CrawlDirectory(tmp_path / "crawl")
+    directory.create(SEED)
+    directory.settings.save(kept_fresh(2))
+    for number, name in enumerate(("p0", "p1"), 1):
+        with at_rest(kept_fresh(2), directory, name, clock=VirtualClock()) as stages:
+            assert stages.refresh is not None
+            news, now, change = stages.refresh.news, stages.clock.now(), Change()
+            for kind in ("page", "feed")[:number]:
+                news.found(kind, change)
+            news.copied(now - 100.0 * number, now, change)
+            stages.commits.commit_now(change)
+    for epoch, processes in ((2, 3), (3, 1), (4, 2)):
+        move(directory, processes, epoch)
+        found, delays = Counter[str](), Counter[int]()
+        for name in process_names(kept_fresh(processes)):
+            with at_rest(kept_fresh(processes), directory, name, clock=VirtualClock()) as stages:
+                assert stages.refresh is not None
+                found.update(stages.refresh.news.counts.by_kind)
+                delays.update(stages.refresh.news.counts.delays)
+        assert found == {"page": 2, "feed": 1} and delays == {bin_of(100.0): 1, bin_of(200.0): 1}
 
 
 def test_after_delivery_no_link_is_in_transit(tmp_path: Path) -> None:

@@ -1,14 +1,16 @@
-"""Keeps the publication dates that sitemaps and feeds give for pages that were never fetched.
+"""Keeps the publication dates that sitemaps, feeds and listings give for pages without a copy.
 
     e/<fingerprint>     the instant of publication, in seconds of the crawl's clock
 
-When a sitemap or feed is read again, it may give a date for a URL that has no record yet. The date is kept
-until the URL's first fetch ends. When the first fetch ends, the date shows how long after publication the
-copy was made (`news.py`). Only the first date of a URL is kept, because later dates refer to changes. The
-keys of the records move with their buckets when a crawl is resharded.
+When a sitemap, feed or listing is read again, it may give a date for a URL that has no record yet, or for a
+URL that was not found so far. The date is kept until the first fetch of the URL ends or, if the URL was not
+found before, until it has a copy. Then the date shows how long after publication the copy was made
+(`news.py`). Only the first date of a URL is
+kept, because later dates refer to changes. The keys of the records move with their buckets when a crawl is
+resharded.
 
-A date comes from reading a sitemap or feed. Its record is written in the same batch as the other results of
-this reading, and deleted in the batch of the URL's first fetch. So if a crash loses a date, it also loses the
+A date comes from reading another document. Its record is written in the same batch as the other results of
+this reading, and deleted in the batch of the URL's fetch. So if a crash loses a date, it also loses the
 reading, and the reading is repeated.
 """
 
@@ -63,7 +65,7 @@ class Births:
             batch.delete(_key(oldest))
 
     def take(self, fingerprint: int, batch: Batch) -> float | None:
-        """Return and delete the date of a URL whose first fetch has ended; None if there is no date."""
+        """Return and delete the date of a URL, because its fetch has ended; None if there is no date."""
         born = self._born.pop(fingerprint, None)
         if born is not None:
             batch.delete(_key(fingerprint))

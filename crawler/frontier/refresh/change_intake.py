@@ -26,8 +26,8 @@ class ChangeIntake:
     """Passes change signals to the schedule.
 
     `fingerprint` maps a URL in request form to its fingerprint. Dates of pages that were never fetched are
-    passed to `births`. `is_absent` returns whether the record is that of a page that may exist now, although its
-    last fetch found no page. `add_absent` adds such a page to the schedule.
+    passed to `births`. `may_have_appeared` returns whether the record is that of a URL without a copy that may have
+    one by now. `add_absent` adds such a URL to the schedule.
     """
 
     schedule: Schedule | Arms
@@ -36,22 +36,22 @@ class ChangeIntake:
     ages: PageAges
     births: Births
     record: Callable[[int], PageRecord | None]
-    is_absent: Callable[[PageRecord], bool]
+    may_have_appeared: Callable[[PageRecord], bool]
     add_absent: Callable[[int, PageRecord, float, Batch], None]
 
     def __post_init__(self) -> None:
         self._delays: dict[tuple[int, str], list[float]] = {}
 
     def accepts(self, fingerprint: int, record: PageRecord) -> bool:
-        """Return whether signals of a known page are used. They are if the page is kept fresh, or may exist by now."""
-        return fingerprint in self.schedule or self.is_absent(record)
+        """Return whether signals of a known URL are used. They are if it is kept fresh, or may have appeared by now."""
+        return fingerprint in self.schedule or self.may_have_appeared(record)
 
     def admit(self, fingerprints: Iterable[int], now: float, batch: Batch) -> None:
-        """Add those of the pages to the schedule whose last fetch found no page."""
+        """Add those URLs to the schedule that have no copy, but may have one by now."""
         for fingerprint in fingerprints:
             if fingerprint not in self.schedule:
                 record = self.record(fingerprint)
-                if record is not None and self.is_absent(record):
+                if record is not None and self.may_have_appeared(record):
                     self.add_absent(fingerprint, record, now, batch)
 
     def note_changes(self, fingerprints: Sequence[int], source: int, now: float) -> int:
@@ -63,6 +63,14 @@ class ChangeIntake:
             while self.schedule.work(then) and len(known) <= _NOTED_AT_ONCE:
                 pass
         return len(known)
+
+    def without_copy(self, dated: Iterable[tuple[str, float]]) -> list[tuple[str, float]]:
+        """Return those of the first dates that a sitemap or listing gives which are news, for URLs in request form.
+
+        The first date of a page that is kept fresh does not say that the page has changed. But if there is no copy,
+        the date may be the publication date.
+        """
+        return [(url, at) for url, at in dated if self.fingerprint(url) not in self.schedule]
 
     def note_dated(
         self, told_by: int, dated: Iterable[tuple[str, float]], source: str, now: float, batch: Batch
@@ -92,13 +100,14 @@ class ChangeIntake:
     def _find_unscheduled(self, fingerprint: int, changed_at: float, now: float, batch: Batch) -> int:
         """Use the date of a page that is not in the schedule. Return the page's number if it is now, else -1.
 
-        The page is added to the schedule if its last fetch found no page, and if the date is later.
+        The page is added to the schedule if it may have appeared, and if the date is later than its last fetch.
         """
         record = None if fingerprint in self.births else self.record(fingerprint)
         if record is None:
             self.births.tell(fingerprint, changed_at, batch)
-        elif self.is_absent(record) and _latest(changed_at) > record.fetched_at:
+        elif _latest(changed_at) > record.tried_at and self.may_have_appeared(record):
             self.add_absent(fingerprint, record, now, batch)
+            self.births.tell(fingerprint, changed_at, batch)
         return self.schedule.find(fingerprint)
 
     def _note_delay(self, page: int, source: str, delay: float) -> None:

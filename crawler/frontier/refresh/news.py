@@ -1,73 +1,113 @@
 """Statistics of the new pages found by refetching known pages: their number, the kinds of their hubs, and delays.
 
+    m/news     the time at which counting began, the pages found by kind of hub, the histogram of delays
+
 The hub that was the first to show a URL is credited when the URL becomes a page (`Schedule.credit_hub`). The
 hub's process counts the page under the kind of the hub. If the publication date of the page is known, the
-page's own process counts the delay from publication to copy, in a histogram whose bins grow by a factor of
-1.2. The publication date is the date given by the sitemap or feed that showed the URL (`births.py`) or, if
-there is none, the page's Last-Modified. A page older than `NEWS_AGE_MAX` is not counted as new. All counts
-start at 0 when the process opens its store.
+page's own process counts the delay from publication to copy (`delays.py`). The publication date is the date
+given by the sitemap or feed that showed the URL (`births.py`) or, if there is none, the page's Last-Modified.
+A page older than `NEWS_AGE_MAX` is not counted as new.
+
+The record is written in the batch of the page that it counts, so a crash loses a count only together with the
+page. When a crawl is resharded, one of the new processes gets the sums of the old ones.
 """
 
-import math
-from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
-import numpy as np
+import msgspec
 
-from crawler import http_dates
+from crawler.frontier.refresh.delays import bin_of, delay_within
 from crawler.records import LinkFlag, PageRecord
+from crawler.storage.keys import NEWS
+from crawler.storage.kv import Batch, KeyValue
+from crawler.storage.reshard import load, pack
 
 NEWS_AGE_MAX = 365.0 * 86_400.0
-_BINS = 128  # number of bins of the histogram, which covers delays from one second to 1.2^128 s
-_GROWTH = math.log(1.2)
+_ROUNDING = 1.0  # dates are stated in whole seconds, and may be rounded up
 _SITEMAP, _FEED = LinkFlag.SITEMAP, LinkFlag.FEED
 
 
+class NewsCounts(msgspec.Struct, array_like=True):
+    """The stored counts of a process. `since` is the instant at which counting began; 0 if it has not begun."""
+
+    since: float = 0.0
+    by_kind: dict[str, int] = {}
+    delays: dict[int, int] = {}
+
+
 class News:
-    """Collects credits from the instant `since` on; all instants are on the crawl's clock."""
+    """Counts new pages; all instants are on the crawl's clock."""
 
     def __init__(self) -> None:
-        self.since = math.inf
-        self._delays = np.zeros(_BINS, np.int64)
-        self.by_kind: Counter[str] = Counter()
+        self.counts = NewsCounts()
+        self._is_stored = False
 
-    def found(self, kind: str) -> None:
-        """Count a page that is credited to a hub of this kind."""
-        self.by_kind[kind] += 1
+    def open(self, store: KeyValue, now: float) -> None:
+        """Load the stored counts; if there are none, counting begins now.
 
-    def copied(self, born: float | None, record: PageRecord, now: float) -> None:
-        """Count the first fetch of a page that a hub had shown. `born` is the publication date, if one was given."""
-        if born is None:
-            born = http_dates.instant(record.last_modified)
-        if born is not None and 0.0 <= now - born <= NEWS_AGE_MAX:
-            self._delays[min(int(math.log(max(now - born, 1.0)) / _GROWTH), _BINS - 1)] += 1
-
-    def delay(self, share: float) -> float | None:
-        """Return the delay within which this share of the dated pages was fetched (seconds, exact to 10 %).
-
-        Return None if there are no dated pages.
+        Raises:
+            DamageError: the record is damaged.
         """
-        total = int(self._delays.sum())
-        if not total:
-            return None
-        place = int(np.searchsorted(np.cumsum(self._delays), share * total))
-        return round(math.exp((place + 0.5) * _GROWTH), 1)
+        self.counts = stored_counts(store)
+        self._is_stored = self.counts.since > 0.0
+        self.counts.since = min(self.counts.since, now) if self._is_stored else now
+
+    def begin(self, batch: Batch) -> None:
+        """Store the time at which counting began, if it is not stored yet."""
+        if not self._is_stored:
+            self._stage(batch)
+
+    def found(self, kind: str, batch: Batch) -> None:
+        """Count a page that is credited to a hub of this kind."""
+        self.counts.by_kind[kind] = self.counts.by_kind.get(kind, 0) + 1
+        self._stage(batch)
+
+    def copied(self, born: float | None, now: float, batch: Batch) -> None:
+        """Count the first copy of a page that a hub had shown. `born` is the publication date, if it is known."""
+        if born is not None and -_ROUNDING <= now - born <= NEWS_AGE_MAX:
+            number = bin_of(max(now - born, 0.0))
+            self.counts.delays[number] = self.counts.delays.get(number, 0) + 1
+            self._stage(batch)
+
+    def _stage(self, batch: Batch) -> None:
+        batch.put(NEWS, pack(self.counts))
+        self._is_stored = True
 
     def view(self, now: float) -> dict[str, Any]:
         """Return the status section: the pages found, per day and by kind of hub, and the delays of dated pages."""
-        found = self.by_kind.total()
-        days = (now - self.since) / 86_400.0
+        found = sum(self.counts.by_kind.values())
+        days = (now - self.counts.since) / 86_400.0
         return {
             "found": found,
             "per_day": round(found / days, 2) if days > 0.0 else None,
-            "by_kind": dict(self.by_kind),
-            "dated": int(self._delays.sum()),
-            "delay_median": self.delay(0.5),
-            "delay_p90": self.delay(0.9),
+            "by_kind": dict(self.counts.by_kind),
+            "dated": sum(self.counts.delays.values()),
+            "delays": {str(number): count for number, count in sorted(self.counts.delays.items())},
+            "delay_median": delay_within(self.counts.delays, 0.5),
+            "delay_p90": delay_within(self.counts.delays, 0.9),
         }
 
     def __repr__(self) -> str:
-        return f"News({self.by_kind.total()} found)"
+        return f"News({sum(self.counts.by_kind.values())} found)"
+
+
+def stored_counts(store: KeyValue) -> NewsCounts:
+    """Return the stored counts of a process; zeros if there are none."""
+    return load(store, NEWS, NewsCounts, NewsCounts())
+
+
+def added(counts: Iterable[NewsCounts]) -> NewsCounts:
+    """Return the sums of the counts of several processes. Counting began when it began in the first of them."""
+    whole = NewsCounts()
+    for each in counts:
+        if each.since > 0.0:
+            whole.since = min(whole.since or each.since, each.since)
+        for name, count in each.by_kind.items():
+            whole.by_kind[name] = whole.by_kind.get(name, 0) + count
+        for number, count in each.delays.items():
+            whole.delays[number] = whole.delays.get(number, 0) + count
+    return whole
 
 
 def kind_of(hub: PageRecord) -> str:

@@ -7,7 +7,6 @@ value of the known page that is next to be fetched; it is compared with the valu
 
 import math
 from collections.abc import Mapping
-from typing import Literal
 
 from crawler.config import RefreshConfig
 from crawler.frontier.refresh.arms import Arms
@@ -19,14 +18,6 @@ from crawler.frontier.share import Share
 
 BUSY_SHARE = 0.8  # a process is busy if its rate limit makes it wait for at least this share of the time
 _BUSY_SMOOTHING = 20.0  # seconds over which the share of waiting time is averaged
-
-
-def _share_of(config: RefreshConfig) -> float | Literal["auto"]:
-    """Return the share of the fetches that are refetches, or "auto", which is the default of an endless crawl.
-
-    With "auto", each fetch goes to the known page or to the new URL, whichever has the higher value.
-    """
-    return "auto" if config.endless and not config.share else config.share
 
 
 class Portion:
@@ -55,7 +46,7 @@ class Portion:
         self._clock = clock
         self._config = config
         self._importance = importance
-        self.share = Share(_share_of(config))
+        self.share = Share(config.fetch_share)
         self.endless = config.endless
         self.balance = Balance(name)
         self.known = self.busy = 1.0
@@ -65,7 +56,7 @@ class Portion:
 
     def configure(self, config: RefreshConfig) -> None:
         """Apply a new share of refetches."""
-        self.share.set(_share_of(config))
+        self.share.set(config.fetch_share)
 
     def set_rate(self, rate: float) -> None:
         """Use the whole rate of this process for refreshes in an endless crawl; a rate of 0 changes nothing."""

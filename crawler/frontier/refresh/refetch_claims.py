@@ -22,7 +22,7 @@ AHEAD_MAX = 1000  # maximum number of requested pages that are not under way yet
 AHEAD_LOOKS = 8  # number of requested pages examined per call
 # Maps the state of a page that is withheld to what the page waits for.
 WITHHELD = {
-    "away": "its next check (it was gone, moved or denied)",
+    "away": "its next check (it was gone, moved, denied or never found)",
     "failed": "its retry",
     "too young": "refresh.min_age",
 }

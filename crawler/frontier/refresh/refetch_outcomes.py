@@ -1,6 +1,7 @@
 """The effects of a finished refetch on the schedule, the validators, the sources and the hubs.
 
     record_first      a page was fetched for the first time: it enters the schedule
+    count_delay       the first copy of a page that a hub had shown was made: its delay is counted
     expect_news       the first copy of a page was the first to show many URLs: it may be a hub
     record_refresh    a page was refetched: changed, unchanged, or postponed
     credit_hub        a page was fetched whose URL a refetch of the hub had shown: the hub gets the credit
@@ -12,6 +13,7 @@ of pages.
 from collections.abc import Callable, Iterable
 from dataclasses import KW_ONLY, dataclass
 
+from crawler import http_dates
 from crawler.frontier.refresh import state
 from crawler.frontier.refresh.arms import Arms
 from crawler.frontier.refresh.births import Births
@@ -25,7 +27,7 @@ from crawler.frontier.refresh.page_keys import PageKeys
 from crawler.frontier.refresh.portion import Portion
 from crawler.frontier.refresh.refetch_claims import RefetchClaims
 from crawler.frontier.refresh.schedule import Schedule
-from crawler.frontier.refresh.settings import RefreshOutcome
+from crawler.frontier.refresh.settings import DAY, RefreshOutcome
 from crawler.frontier.refresh.site_clock import SiteClock
 from crawler.frontier.refresh.validators import Validators
 from crawler.records import TLS_FAILURES, FetchTask, LinkFlag, Outcome, PageRecord, PageState
@@ -48,9 +50,17 @@ def is_fit(record: PageRecord) -> bool:
     return record.state is PageState.STORED and not record.noarchive and not record.flags & _NEVER_REFRESHED
 
 
-def is_absent(record: PageRecord) -> bool:
-    """Return whether the last fetch of a page found it gone, but a plain GET may find it later."""
-    return record.state is PageState.GONE and not record.flags & _NEVER_REFRESHED
+def may_have_appeared(record: PageRecord, is_disallowed: Callable[[str], bool]) -> bool:
+    """Return whether a URL that has no copy may have one by now, so that a signal lets the crawl fetch it again.
+
+    The last fetch found the URL gone or failed, and the URL left its queue. Or robots.txt denied the URL then, but
+    allows it now. `is_disallowed` returns whether the robots.txt that was fetched last forbids a URL.
+    """
+    if record.queued or record.flags & _NEVER_REFRESHED:
+        return False
+    if record.state is PageState.DENIED:
+        return not is_disallowed(record.url)
+    return record.state in (PageState.GONE, PageState.FAILED)
 
 
 @dataclass(eq=False, repr=False)
@@ -117,9 +127,7 @@ class RefetchOutcomes:
         `news` is True if a refetch of a known page found the URL of the added page. It is False if the added
         page is a redirect or a duplicate.
         """
-        born = self.births.take(fingerprint, batch)
-        if news:
-            self.news.copied(born, record, now)
+        self.births.take(fingerprint, batch)
         if not is_fit(record):
             return
         page = self.schedule.find(fingerprint)
@@ -130,9 +138,35 @@ class RefetchOutcomes:
         state.stage_page(self.schedule, page, batch)
         self.changes.stage(batch)
 
+    def count_delay(
+        self, fingerprint: int, record: PageRecord, modified: float | None, now: float, batch: Batch
+    ) -> None:
+        """Count the delay of the first copy of a page whose URL a refetch had shown. Call this before `record_first`.
+
+        `modified` is the Last-Modified of the answer, or None. It is the publication date if no sitemap or feed has
+        stated one, or has stated only the day.
+        """
+        born, modified = self.births.take(fingerprint, batch), self._published(record, modified)
+        is_day = (
+            born is not None and modified is not None and born % DAY == 0.0 and 0.0 <= modified - born < DAY
+        )
+        self.news.copied(modified if born is None or is_day else born, now, batch)
+
+    def _published(self, record: PageRecord, modified: float | None) -> float | None:
+        """Return the Last-Modified of a page's first copy if it may be the publication date, or else None.
+
+        Programs that make pages on request often send the time of the answer. A page was published before its hub
+        showed it, so a date after the last fetch of the hub is not used. If the hub belongs to another process, the
+        date is used only if it is a validator, that is, well before the time of the answer.
+        """
+        hub = self.record(self.shown_by(record.via))
+        if hub is None:
+            return http_dates.instant(record.last_modified)
+        return modified if modified is not None and modified <= hub.fetched_at + hub.took else None
+
     def add_absent(self, fingerprint: int, record: PageRecord, now: float, batch: Batch) -> None:
         """Add a page that has no copy to the schedule, as a page that is away. The reason is a signal about the page."""
-        page = self._enter(fingerprint, record, record.fetched_at, now, batch, away=True)
+        page = self._enter(fingerprint, record, record.tried_at, now, batch, away=True)
         state.stage_page(self.schedule, page, batch)
 
     def expect_news(
@@ -189,15 +223,28 @@ class RefetchOutcomes:
         page = self.schedule.find(fingerprint)
         self.expectation.ended(known, result, then)
         self.schedule.facts.set_importance(page, self.importance.of(fingerprint, after, now), then)
-        told = changed and self.ages.is_read_by_value(after)
-        # nothing is learned from a source's own changes
-        learned = RefreshOutcome.UNCHANGED if told else result
-        self.schedule.record_outcome(page, then, learned, self.clock.at(until))
+        self.schedule.record_outcome(
+            page, then, self._learned_from(result, before, after), self.clock.at(until)
+        )
         if is_source(after):
             self.ages.readings.pass_time(fingerprint, then - known.crawled_at)
             if result is RefreshOutcome.UNCHANGED:
                 self.ages.heed_source(fingerprint, [], 0, now, batch)
         self._stage(page, batch)
+
+    def _learned_from(
+        self, result: RefreshOutcome, before: PageRecord | None, after: PageRecord
+    ) -> RefreshOutcome:
+        """Return the result that the schedule learns from.
+
+        Nothing is learned from a source's own changes. If a page never had a copy, a failed fetch says that it is
+        still away, so that a URL that always fails is fetched ever less often.
+        """
+        if result is RefreshOutcome.CHANGED and self.ages.is_read_by_value(after):
+            return RefreshOutcome.UNCHANGED
+        if result is RefreshOutcome.FAILED and before is not None and not before.was_found:
+            return RefreshOutcome.GONE
+        return result
 
     def shown_by(self, via: int) -> int:
         """Follow known redirects backwards from `via`, to the page that showed the first URL of the chain."""
@@ -216,7 +263,7 @@ class RefetchOutcomes:
         hub, page = self.record(fingerprint), self.schedule.find(fingerprint)
         if hub is None or page < 0:
             return False
-        self.news.found(kind_of(hub))
+        self.news.found(kind_of(hub), batch)
         self.schedule.facts.credit_hub(page, 1.0, self.clock.at(now))
         state.stage(self.schedule, page, batch)
         return True
@@ -241,3 +288,4 @@ class RefetchOutcomes:
         if self.portion.balance.tilt != 1.0:
             state.stage_tilt(self.portion.balance.tilt, batch)
         self.changes.stage(batch)
+        self.news.begin(batch)

@@ -30,7 +30,7 @@ from crawler.frontier.refresh.page_ages import PageAges
 from crawler.frontier.refresh.page_keys import PageKeys
 from crawler.frontier.refresh.portion import Portion
 from crawler.frontier.refresh.refetch_claims import RefetchClaims
-from crawler.frontier.refresh.refetch_outcomes import RefetchOutcomes, is_absent, is_fit
+from crawler.frontier.refresh.refetch_outcomes import RefetchOutcomes, is_fit, may_have_appeared
 from crawler.frontier.refresh.refresh_views import RefreshViews
 from crawler.frontier.refresh.schedule import Schedule
 from crawler.frontier.refresh.settings import Settings
@@ -73,6 +73,7 @@ class Refresh:
         host_key: (host name, fingerprint of one of its URLs) -> key of the host.
         importance: the importance of pages, in requests per day.
         overrides: minimum and maximum ages for parts of the web.
+        is_disallowed: whether the robots.txt that was fetched last forbids a URL.
         rate: fetches per second of this process, all for refresh; 0 = not known.
         name: the name of this process among those that share the rate.
     """
@@ -87,6 +88,7 @@ class Refresh:
         fingerprint: Callable[[str], int],
         importance: Importance,
         overrides: Overrides,
+        is_disallowed: Callable[[str], bool],
         rate: float,
         name: str,
     ) -> None:
@@ -103,7 +105,8 @@ class Refresh:
         self.ages = PageAges(schedule, clock, config, overrides, record)
         self.changes = ChangeIntake(
             schedule, clock, fingerprint, self.ages, self.births, record,
-            is_absent=is_absent, add_absent=self._add_absent,
+            may_have_appeared=lambda record: may_have_appeared(record, is_disallowed),
+            add_absent=self._add_absent,
         )  # fmt: skip
         self.portion = Portion(schedule, clock, config, self.importance, rate=rate, name=name)
         self.outcomes = RefetchOutcomes(
@@ -140,7 +143,7 @@ class Refresh:
         Raises:
             DamageError: a record is damaged.
         """
-        self.news.since = now
+        self.news.open(store, now)
         self.lead = self._clock.ours(state.load(self.schedule, store, self._clock.at(now)).lead)
         self.portion.balance.tilt = state.stored_tilt(store)
         self.expectation.recalibration = state.stored_recalibration(store)

@@ -75,11 +75,14 @@ def unopened(
     *,
     processes: int,
     name: str,
+    is_disallowed: Callable[[str], bool] = lambda url: True,
 ) -> "Refresh":
     """Return a new `Refresh` object, which has not read the store yet. Its process may be running or not.
 
     Args:
         values: the values in the importance file, by fingerprint.
+        is_disallowed: whether the robots.txt that was fetched last forbids a URL. A stored view does not ask, because
+            it receives no signals.
     """
     from crawler.frontier.refresh.refreshing import (
         Refresh,
@@ -93,6 +96,7 @@ def unopened(
         fingerprint=fingerprinter.fingerprint,
         importance=Importance(config.refresh, values),
         overrides=Overrides(config.override),
+        is_disallowed=is_disallowed,
         rate=config.crawl.rate / processes,
         name=name,
     )

@@ -410,8 +410,9 @@ def renders(config: Config) -> bool:
 def size_of(extracted: Extracted) -> int:
     """Return the approximate number of bytes that the content uses in memory."""
     found = (extracted.hrefs, extracted.maps, extracted.requisites, extracted.repeats)
-    return sum(_STRING_BYTES * len(urls) + sum(map(len, urls)) for urls in found if urls) + _DATE_BYTES * len(
-        extracted.dated
+    dates = len(extracted.dated) + len(extracted.first_dated)
+    return (
+        sum(_STRING_BYTES * len(urls) + sum(map(len, urls)) for urls in found if urls) + _DATE_BYTES * dates
     )
 
 

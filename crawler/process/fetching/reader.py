@@ -46,16 +46,14 @@ def fork_parser() -> ForkedChild | None:
     return fork_children(work, 1, helpers=True)[0] if can_fork() else None
 
 
-def changed_dates(
-    dated: Iterable[tuple[str, float]], known: Iterable[Entry], *, first: bool
-) -> list[tuple[str, float]]:
-    """Return the entries of `dated` whose dates differ from `known`. With `first`, include entries that `known` lacks.
+Dates = list[tuple[str, float]]
 
-    If a sitemap gives a date for the first time, this does not mean that the page has changed. But if a feed
-    lists an item for the first time, this counts as a change of the page.
-    """
+
+def new_dates(dated: Dates, known: Iterable[Entry]) -> tuple[Dates, Dates]:
+    """Return the entries of `dated` whose dates differ from those in `known`, and the entries without a date there."""
     before = {entry.loc: entry.lastmod for entry in known}
-    return [(loc, at) for loc, at in dated if (before[loc] != at if before.get(loc) is not None else first)]
+    changed = [(loc, at) for loc, at in dated if before.get(loc) not in (None, at)]
+    return changed, [(loc, at) for loc, at in dated if before.get(loc) is None]
 
 
 class Reader:
@@ -151,19 +149,24 @@ class Reader:
         return await self._documents.read(fetch.content, self._context(fetch_task, fetch), document)
 
     async def news(self, extracted: Extracted, fetch: Fetch, known_content: Callable[[], bytes]) -> None:
-        """Keep only the dates that differ from those in the stored copy, which `known_content` reads."""
+        """Keep only the dates that the stored copy, which `known_content` reads, does not state.
 
-        def compare() -> list[tuple[str, float]]:
+        If a sitemap gives a date for the first time, this does not mean that the page has changed. But if a feed
+        lists an item for the first time, this counts as a change of the page.
+        """
+
+        def compare() -> tuple[Dates, Dates]:
             entries = self._entries(extracted.told_by, known_content(), fetch.url)
-            return changed_dates(
-                extracted.dated, entries, first=bool(entries) and extracted.told_by == "feed"
-            )
+            changed, first = new_dates(extracted.dated, entries)
+            if not entries:
+                return changed, []
+            return (changed + first, []) if extracted.told_by == "feed" else (changed, first)
 
         if fetch.part is None and len(fetch.content) <= INLINE_BYTES_MAX:
-            extracted.dated = compare()
+            extracted.dated, extracted.first_dated = compare()
         else:
             async with self._comparing:
-                extracted.dated = await asyncio.to_thread(compare)
+                extracted.dated, extracted.first_dated = await asyncio.to_thread(compare)
 
     def _entries(self, told_by: str, content: bytes, url: str) -> list[Entry]:
         if told_by == "sitemap":

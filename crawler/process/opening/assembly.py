@@ -14,6 +14,7 @@ from crawler.fetcher.fetch_request import user_agent
 from crawler.frontier.discovery.entries import decode
 from crawler.frontier.frontier import Frontier
 from crawler.frontier.hosts.gap_journal import GapJournal, JournalMemory, journal_bytes
+from crawler.frontier.permission import Permission
 from crawler.frontier.refresh.importance import read_values
 from crawler.frontier.refresh.stored_view import unopened
 from crawler.pages.page_cache import PageCache
@@ -145,8 +146,11 @@ def queued_fingerprints(store: KeyValue) -> Iterable[int]:
             yield decode(key, value).fingerprint
 
 
-def make_refresh(context: ProcessContext, pages: PageCache, fingerprinter: Fingerprinter) -> "Refresh":
+def make_refresh(
+    context: ProcessContext, pages: PageCache, robots: RobotsCache, fingerprinter: Fingerprinter
+) -> "Refresh":
     """Return the schedule that decides when known pages are refetched."""
+    permission = Permission(robots, context.config)
     values = read_values(context.config.refresh.importance_file, fingerprinter.fingerprint)
     return unopened(
         context.config,
@@ -155,6 +159,7 @@ def make_refresh(context: ProcessContext, pages: PageCache, fingerprinter: Finge
         values,
         processes=len(context.topology.names),
         name=context.name,
+        is_disallowed=lambda url: bool(permission.disallowing_line(hostname(url), url)),
     )
 
 

@@ -150,7 +150,9 @@ class Stages(ProcessParts):
         files.callback(self.pages.close, finish=False)
         self.due = assembly.make_eliminator(context, store, printer)
         files.callback(self.due.close)
-        self.refresh = assembly.make_refresh(context, self.pages, printer) if refreshes(self.config) else None
+        self.refresh = None
+        if refreshes(self.config):
+            self.refresh = assembly.make_refresh(context, self.pages, self.robots, printer)
         journal = assembly.make_journal(context, brief=brief)
         files.callback(journal.close)
         self.frontier = assembly.make_frontier(

@@ -7,7 +7,7 @@
                                  links out of scope, if checked   the page's  EXTERNAL
     page, nofollow               none, unless robots.policy is "ignore" (decided by the extractor)
     one copy too many of a host  none (a trap: same_digest_pages_max)
-    refetched page               its links                        as above    NEWS
+    refetched page with a copy   its links                        as above    NEWS
     sitemap                      the pages it may name            1
                                  the sitemaps of an index         one more    SITEMAP
     robots.txt                   the sitemaps it names            0           SITEMAP
@@ -62,9 +62,20 @@ class LinkPolicy:
         self._same_content = RepeatedContent()
 
     def page(
-        self, change: Change, fetch_task: FetchTask, fetch: Fetch, extracted: Extracted | None, digest: bytes
+        self,
+        change: Change,
+        fetch_task: FetchTask,
+        fetch: Fetch,
+        extracted: Extracted | None,
+        digest: bytes,
+        *,
+        is_first: bool,
     ) -> Counted:
-        """Follow the links in the last answer for a URL. `digest` is the digest of the answer's content."""
+        """Follow the links in the last answer for a URL.
+
+        `digest` is the digest of the answer's content. `is_first` is True if no earlier fetch of the URL has found a
+        page.
+        """
         if fetch.outcome is Outcome.REDIRECT:
             self._knowledge.redirected(change, fetch)
             return (yield from self._redirect(change, fetch_task, fetch_task.url, fetch.location))
@@ -81,17 +92,17 @@ class LinkPolicy:
             change.count("pages.links_not_taken")
             return 0
         if fetch_task.flags & _SITEMAP:
-            return (yield from self._map(change, fetch_task, extracted))
-        return (yield from self._links(change, fetch_task, extracted))
+            return (yield from self._map(change, fetch_task, extracted, is_first))
+        return (yield from self._links(change, fetch_task, extracted, is_first))
 
-    def _links(self, change: Change, fetch_task: FetchTask, extracted: Extracted) -> Counted:
+    def _links(self, change: Change, fetch_task: FetchTask, extracted: Extracted, is_first: bool) -> Counted:
         """Follow all links of a page."""
         yield from self._admission.log(fetch_task, extracted)
         base, encoding = extracted.base, extracted.encoding
         depth, via = fetch_task.depth + 1, fetch_task.fingerprint
         take = self._admission.portions
         source = self._source(fetch_task, extracted, extracted.told_by or "page")
-        link_context = LinkContext(depth, via, flags=_news(fetch_task))
+        link_context = LinkContext(depth, via, flags=_news(fetch_task, is_first))
         found = yield from take(change, base, extracted.hrefs, link_context, encoding, source)
         if extracted.requisites:
             found += yield from self._requisites(change, fetch_task, extracted)
@@ -120,11 +131,11 @@ class LinkPolicy:
             )
         )
 
-    def _map(self, change: Change, fetch_task: FetchTask, extracted: Extracted) -> Counted:
+    def _map(self, change: Change, fetch_task: FetchTask, extracted: Extracted, is_first: bool) -> Counted:
         """Follow the pages that a sitemap lists (they get depth 1) and the sitemaps that an index lists."""
         submitted = CrossSubmits(fetch_task, self._robots.names)
         hrefs = yield from submitted.among(extracted.hrefs)
-        pages = LinkContext(1, fetch_task.fingerprint, flags=_news(fetch_task))
+        pages = LinkContext(1, fetch_task.fingerprint, flags=_news(fetch_task, is_first))
         source = self._source(fetch_task, extracted, "sitemap")
         found = yield from self._admission.portions(change, fetch_task.url, hrefs, pages, source=source)
         if fetch_task.depth < self._sitemaps.depth_max and extracted.maps:
@@ -189,6 +200,9 @@ class LinkPolicy:
         return self._same_content.count(fetch_task.host, key) > self._copies_max
 
 
-def _news(fetch_task: FetchTask) -> int:
-    """Return the flag NEWS for the links of a refetched page, and 0 for those of other pages."""
-    return _NEWS if fetch_task.flags & _REFRESH else 0
+def _news(fetch_task: FetchTask, is_first: bool) -> int:
+    """Return the flag NEWS for the links of a page that was refetched and had a copy, and 0 for those of other pages.
+
+    The links of a first copy may have been there for any length of time.
+    """
+    return _NEWS if fetch_task.flags & _REFRESH and not is_first else 0

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from crawler import http_dates
 from crawler.clock import Clock
 from crawler.consent.stamping import Stamping
 from crawler.errors import StoreError, Unexpected
@@ -143,6 +144,7 @@ class ResultProcessor:
         self._frontier.stage(decision, change)
         fetch.final = decision.end is End.DONE
         before = self._pages.record(fetch_task.fingerprint) if fetch_task.flags & _KNOWN else None
+        is_first = before is None or not before.was_found
         capturing = self._capture(change, fetch, fetch_task, extracted, now, final=decision.end is End.DONE)
         if fetch.earlier:
             self._keep_earlier(change, fetch_task, fetch, now, final=decision.end is End.DONE)
@@ -161,10 +163,10 @@ class ResultProcessor:
                 fetch_task.fingerprint, fetch_task.host, before, capturing.record, changed, now, change
             )
         if decision.end is End.DONE and not (fetch_task.flags & _KNOWN and capturing.unchanged):
-            yield from self._follow(change, capturing, extracted)
+            yield from self._follow(change, capturing, extracted, is_first)
             if extracted is not None and not fetch_task.flags & _KNOWN:
                 self._trap_watch.note(change, fetch_task)
-            if self._refresh is not None and not fetch_task.flags & _KNOWN:
+            if self._refresh is not None and is_first:
                 shown = change.links + [link for _, sent in change.foreign for link in sent]
                 count = sum(not link.flags & _NOT_SHOWN for link in shown)
                 self._refresh.outcomes.expect_news(
@@ -204,34 +206,42 @@ class ResultProcessor:
     def _schedule(
         self, change: Change, capturing: Capturing, before: PageRecord | None, decision: Decision, now: float
     ) -> None:
-        """Add a new page to the refresh schedule, or let the schedule learn from a refetched page."""
+        """Add a new page to the refresh schedule, or let the schedule learn from a refetched page.
+
+        If this is the first copy of a page whose URL a refetch had shown, credit the hub and count the delay.
+        """
         assert self._refresh is not None and capturing.record is not None
-        fetch_task, record = capturing.fetch_task, capturing.record
+        fetch_task, record, outcomes = capturing.fetch_task, capturing.record, self._refresh.outcomes
+        is_first = before is None or not before.was_found
+        is_page = record.state is PageState.STORED and not capturing.profile
+        news = is_first and is_page and bool(fetch_task.flags & _NEWS)
+        if news:
+            modified = http_dates.instant(capturing.fetch.header(b"last-modified").decode("latin-1"))
+            outcomes.count_delay(fetch_task.fingerprint, record, modified, now, change)
+            self._credit(change, fetch_task.via, fetch_task.fingerprint, now)
         if fetch_task.flags & _REFRESH:
-            result = self._refresh.outcomes.result_of(
+            result = outcomes.result_of(
                 capturing.fetch.outcome,
                 unchanged=capturing.unchanged,
                 new_form=capturing.new_form,
                 stored=not record.noarchive,
             )
-            self._refresh.outcomes.record_refresh(
+            outcomes.record_refresh(
                 fetch_task, result, before, record, decision.until, min(capturing.instant, now), change
             )
         else:
-            is_page = record.state is PageState.STORED and not capturing.profile
-            news = fetch_task.flags & (_NEWS | _AGAIN) == _NEWS and is_page
-            self._refresh.outcomes.record_first(
-                fetch_task.fingerprint, record, capturing.instant, now, change, news=news
-            )
-            if news:
-                self._credit(change, fetch_task.via, fetch_task.fingerprint, now)
+            outcomes.record_first(fetch_task.fingerprint, record, capturing.instant, now, change, news=news)
 
-    def _follow(self, change: Change, capturing: Capturing, extracted: Extracted | None) -> Pauses:
+    def _follow(
+        self, change: Change, capturing: Capturing, extracted: Extracted | None, is_first: bool
+    ) -> Pauses:
         """Follow the links of a page and note their number in its record. After a failure, keep the earlier number."""
         fetch_task, fetch = capturing.fetch_task, capturing.fetch
         if fetch.outcome is Outcome.INTERNAL_ERROR:
             extracted = None
-        following = self._link_policy.page(change, fetch_task, fetch, extracted, capturing.digest)
+        following = self._link_policy.page(
+            change, fetch_task, fetch, extracted, capturing.digest, is_first=is_first
+        )
         links = yield from self._as_far_as_possible(change, fetch_task, following)
         record = capturing.record
         if record is not None and (fetch.outcome in SUCCESSES or record.state is not PageState.STORED):
@@ -375,6 +385,7 @@ class ResultProcessor:
             began=fetch.began,
             took=fetch.took,
             error=self.unexpected.note(error, where),
+            final=fetch.final,
         )
         for name in Fetch.__struct_fields__:
             setattr(fetch, name, getattr(failed, name))

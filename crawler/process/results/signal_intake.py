@@ -15,7 +15,8 @@ The rules, in this order:
     not a URL, or too long                                    refused
     violates a rule that also applies to known pages (`_BIND_ALL`)         out of scope, in every process alike
     owned by another process                                  sent
-    known                                                     noted if it is kept fresh, or if it was gone
+    known                                                     noted if it is kept fresh, or may have appeared;
+                                                              queued if it waits for another try after a failure
     rejected by the filter                                    out of scope
     seen, and in no queue                                     retired
     otherwise                                                 queued as a link, at the depth of a seed's links
@@ -126,9 +127,16 @@ class SignalIntake:
         if self._refresh is None:
             return
         base, encoding = extracted.base, extracted.encoding
-        dated = ((resolve(base, raw_url, encoding=encoding), at) for raw_url, at in extracted.dated)
-        own = [(url, at) for url, at in dated if url is not None and hostname(url) == fetch_task.hostname]
-        self._refresh.changes.note_dated(fetch_task.fingerprint, own, extracted.told_by, now, change)
+
+        def own(dated: Sequence[tuple[str, float]]) -> list[tuple[str, float]]:
+            found = ((resolve(base, raw_url, encoding=encoding), at) for raw_url, at in dated)
+            return [
+                (url, at) for url, at in found if url is not None and hostname(url) == fetch_task.hostname
+            ]
+
+        changes, source = self._refresh.changes, extracted.told_by
+        changed = own(extracted.dated) + changes.without_copy(own(extracted.first_dated))
+        changes.note_dated(fetch_task.fingerprint, changed, source, now, change)
 
     def _forms(self, raw_urls: Sequence[str], met: set[str], said: Signalled) -> list[str]:
         """Return the request forms of valid URLs, each once. `met` holds the forms that earlier calls have returned."""
@@ -161,6 +169,8 @@ class SignalIntake:
                 if self._refresh is not None and self._refresh.changes.accepts(fingerprint, record):
                     known.append(fingerprint)
                     said.record(url, Fate.NOTED)
+                elif record.queued:
+                    said.record(url, Fate.QUEUED)
                 else:
                     said.record(url, Fate.NOT_REFRESHED)
             elif rule := self._intake.one(url).rule if self._flags else rule:

@@ -85,7 +85,7 @@ def test_pages_that_were_fetched_before_there_was_a_schedule_are_adopted() -> No
     )
     assert side.view("a.org/old").host == side.view("a.org/dear").host != side.view("h1.org/d/1").host
     assert refresh.portion.balance.name == "p1" and refresh.schedule.pace.rate == pytest.approx(2.0 / 2.0)
-    assert refresh.news.since == START and "1032 pages, 0 in flight" in repr(refresh)
+    assert refresh.news.counts.since == START and "1032 pages, 0 in flight" in repr(refresh)
 
 
 def test_what_was_learned_is_rebuilt_from_the_store() -> None:

@@ -1,7 +1,7 @@
 """Test how the links of an answer are read: which of the real extractors is used, and with which arguments."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,7 +11,7 @@ from crawler.config import convert
 from crawler.extract.documents import Document, DocumentKind
 from crawler.extract.sitemap import Entry
 from crawler.process.fetching import reader as module
-from crawler.process.fetching.reader import INLINE_BYTES_MAX, Reader, changed_dates, fork_parser
+from crawler.process.fetching.reader import INLINE_BYTES_MAX, Reader, fork_parser, new_dates
 from crawler.records import Extracted, Fetch, FetchTask, LinkFlag, Outcome, TaskKind
 from tests.process.support import fetch
 
@@ -356,9 +356,48 @@ def test_a_parser_is_forked_where_that_can_be(monkeypatch: pytest.MonkeyPatch, c
 def test_dates_that_changed() -> None:
     known = [Entry("a", 1.0), Entry("b", None), Entry("c", 3.0)]
     dated = [("a", 1.0), ("b", 2.0), ("c", 4.0), ("d", 5.0)]
-    assert changed_dates(dated, known, first=False) == [("c", 4.0)]
-    assert changed_dates(dated, known, first=True) == [("b", 2.0), ("c", 4.0), ("d", 5.0)]
-    assert changed_dates(dated, [], first=False) == []
+    assert new_dates(dated, known) == ([("c", 4.0)], [("b", 2.0), ("d", 5.0)])
+    assert new_dates(dated, []) == ([], dated)
+
+
+def map_of(**dates: str) -> bytes:
+    rows = (f"<url><loc>{HOME}{name}</loc><lastmod>{date}</lastmod></url>" for name, date in dates.items())
+    return b"<urlset>%s</urlset>" % "".join(rows).encode()
+
+
+def feed_of(**dates: str) -> bytes:
+    rows = (
+        f"<item><link>{HOME}{name}</link><pubDate>{date}</pubDate></item>" for name, date in dates.items()
+    )
+    return b"<rss><channel>%s</channel></rss>" % "".join(rows).encode()
+
+
+@pytest.mark.parametrize(
+    ("form", "known", "changed", "first"),
+    [
+        (map_of, {"a": "2024-01-01", "c": "2024-01-02"}, ["c"], ["d"]),
+        (feed_of, {"a": "2024-01-01", "c": "2024-01-02"}, ["c", "d"], []),
+        (map_of, {}, [], []),
+    ],
+    ids=["sitemap", "feed", "sitemap without entries before"],
+)
+def test_a_first_date_is_a_signal_only_in_a_feed(
+    form: Callable[..., bytes], known: dict[str, str], changed: list[str], first: list[str]
+) -> None:
+    body = form(a="2024-01-01", c="2024-01-03", d="2024-01-04")
+    answer = fetch(HOME, body, content_type="application/xml", began=2e9)
+    fetch_task = FetchTask(TaskKind.PAGE, 1, "a.org", HOME, flags=SITEMAP if form is map_of else 0)
+    reader = Reader(convert({}))
+
+    async def news() -> Extracted:
+        found = await reader.read(fetch_task, answer)
+        assert found is not None and len(found.dated) == 3
+        await reader.news(found, answer, lambda: form(**known))
+        return found
+
+    found = asyncio.run(news())
+    assert [url for url, _ in found.dated] == [HOME + name for name in changed]
+    assert [url for url, _ in found.first_dated] == [HOME + name for name in first]
 
 
 def test_dates_of_a_listing_count_if_it_is_refetched() -> None:

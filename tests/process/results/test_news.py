@@ -1,19 +1,21 @@
 """Test with real stages the credit that a hub gets if a new link on it leads to a new page."""
 
 from collections.abc import Callable
+from email.utils import formatdate
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from crawler.frontier.refresh.delays import bin_of
 from crawler.process.answering.commands import Commands
 from crawler.process.opening.stages import Stages
 from crawler.records import Extracted, LinkFlag, Outcome, PageRecord, PageState
 from crawler.storage import keys
 from crawler.storage.commit import Change
 from crawler.storage.kv import scan_prefix
-from tests.process.results.test_refreshing import crawl, refresh_of
+from tests.process.results.test_refreshing import crawl, explain, refresh_of
 from tests.process.support import Joint, fetch, redirect
 
 DAY = 86_400.0
@@ -34,7 +36,8 @@ def show(joint: Joint, *links: str, hub: str = HUB, **told: Any) -> None:
         assert fetch_task.flags & _REFRESH, fetch_task
         if fetch_task.url == hub:
             body = repr((joint.clock.now(), links)).encode()
-            joint.page(fetch_task, fetch(hub, body), Extracted(hub, hrefs=list(links), **told))
+            shown = fetch(hub, body, began=joint.clock.now())
+            joint.page(fetch_task, shown, Extracted(hub, hrefs=list(links), **told))
             return
         joint.page(fetch_task, fetch(fetch_task.url, fetch_task.url.encode()))
     raise AssertionError("the hub was not refetched within 50 fetches")
@@ -47,6 +50,7 @@ def answer(joint: Joint, url: str, **values: Any) -> None:
         fetch_task = joint.fetch_task()
         if fetch_task.url == url:
             body = values.pop("body", url.encode())
+            values.setdefault("began", joint.clock.now())
             given = redirect(url, values["location"]) if "location" in values else fetch(url, body, **values)
             joint.page(fetch_task, given)
             return
@@ -93,7 +97,7 @@ def test_new_pages_are_expected_of_a_list_of_a_whole_site_even_if_it_is_empty(
 
 
 def test_a_refetched_hub_gets_credit_for_its_new_links(on: Joint) -> None:
-    """The credit appears in `why` and in the status. The status counts pages per day since the process was opened."""
+    """The credit appears in `why` and in the status. The status counts pages per day since the first start."""
     opened = on.clock.now()
     crawl(on, HUB, OTHER)
     assert why(on.stages, HUB) == {} and news(on)["found"] == 0
@@ -170,6 +174,110 @@ def test_credit_survives_a_kill(on: Joint, tmp_path: Path) -> None:
     killed.close()
 
 
+def test_the_counts_of_new_pages_survive_a_kill_and_a_restart(on: Joint, tmp_path: Path) -> None:
+    """The pages per day are those since the first start."""
+    crawl(on, HUB, OTHER)
+    show(on, ARTICLE)
+    answer(on, ARTICLE, headers=modified(on.clock.now()))
+    seen = news(on)
+    assert seen["found"] == seen["dated"] == sum(seen["delays"].values()) == 1 and seen["per_day"] > 0.0
+    killed = on.killed(tmp_path / "killed")
+    assert killed.refresh is not None
+    assert killed.refresh.views.summary(on.clock.now())["news"] == seen
+    killed.close()
+    on.reopen()
+    assert news(on) == seen
+
+
+def modified(instant: float) -> tuple[tuple[bytes, bytes], ...]:
+    """Return the header fields of a page with this Last-Modified."""
+    return ((b"Last-Modified", formatdate(int(instant), usegmt=True).encode()),)
+
+
+def test_a_page_fetched_within_two_seconds_of_its_publication_counts(on: Joint) -> None:
+    """Its Last-Modified is not a strong validator, but it is a date."""
+    crawl(on, HUB, OTHER)
+    show(on, ARTICLE)
+    shown_at = on.clock.now()
+    dates = (*modified(shown_at), (b"Date", formatdate(int(shown_at) + 1, usegmt=True).encode()))
+    answer(on, ARTICLE, headers=dates)
+    assert on.record(ARTICLE).last_modified == ""
+    assert news(on)["dated"] == 1
+    assert news(on)["delay_median"] == pytest.approx(on.clock.now() - int(shown_at), rel=0.2)
+
+
+def test_a_date_after_the_last_fetch_of_the_hub_is_not_the_publication(on: Joint) -> None:
+    """A program that makes each page on request sends the time of the answer. The page was published before."""
+    crawl(on, HUB, OTHER)
+    show(on, ARTICLE)
+    on.clock.advance(300.0)
+    answer(on, ARTICLE, headers=modified(on.clock.now()))
+    assert news(on)["found"] == 1 and news(on)["dated"] == 0
+
+
+@pytest.mark.parametrize(
+    ("stated", "modified_after", "counted_after"),
+    [(0.0, 4e4, 4e4), (0.0, -1e5, 0.0), (1e4, 4e4, 1e4), (None, 4e4, 4e4)],
+    ids=["only the day", "another day", "with the time", "no date"],
+)
+def test_a_date_that_states_only_the_day_leaves_the_time_to_the_page(
+    on: Joint, stated: float | None, modified_after: float, counted_after: float
+) -> None:
+    """All times are seconds after a midnight."""
+    crawl(on, HUB)
+    hub, refresh, change = on.record(HUB), refresh_of(on), Change()
+    midnight = hub.fetched_at // DAY * DAY
+    assert midnight + 4e4 < hub.fetched_at
+    fingerprint, via = on.fingerprint(ARTICLE), on.fingerprint(HUB)
+    record = PageRecord(ARTICLE, PageState.STORED, Outcome.FETCHED, via=via)
+    if stated is not None:
+        refresh.births.tell(fingerprint, midnight + stated, change)
+    now = hub.fetched_at + 100.0
+    refresh.outcomes.count_delay(fingerprint, record, midnight + modified_after, now, change)
+    assert refresh.news.counts.delays == {bin_of(now - midnight - counted_after): 1}
+
+
+def test_links_in_a_first_copy_that_a_refetch_made_earn_no_credit(on: Joint) -> None:
+    """The hub was down at its first fetch, and a signal brought it back. The page may be a list of its site."""
+    crawl(on, OTHER)
+    on.follow(HUB, fetch(HUB, b"down", status=500, outcome=Outcome.TEMPORARY, began=on.clock.now()))
+    change = Change()
+    refresh_of(on).changes.admit([on.fingerprint(HUB)], on.clock.now(), change)
+    on.stages.commits.commit_now(change)
+    show(on, ARTICLE, *(f"http://a.org/{n}" for n in range(9)))
+    answer(on, ARTICLE)
+    assert news(on)["found"] == 0 and not is_new(on, ARTICLE)
+    assert why(on.stages, HUB), "new pages are expected of a page with so many links"
+
+
+@pytest.mark.parametrize(("status", "outcome"), [(404, Outcome.GONE), (500, Outcome.TEMPORARY)])
+def test_a_page_whose_first_fetch_failed_counts_when_it_has_a_copy(
+    on: Joint, status: int, outcome: Outcome
+) -> None:
+    """Otherwise the statistics would leave out the longest delays, and the hub would get no credit."""
+    crawl(on, OTHER)
+    url = "http://a.org/map.xml"
+    on.add(url, flags=LinkFlag.SITEMAP)
+    answer(on, url)
+    show(on, ARTICLE, hub=url, told_by="sitemap")
+    answer(on, ARTICLE, status=status, outcome=outcome, body=b"not yet")
+    assert news(on)["found"] == 0
+    born = on.clock.now() + 0.5 * DAY
+    show(on, ARTICLE, hub=url, told_by="sitemap", first_dated=[(ARTICLE, born), (OTHER, born)])
+    assert on.fingerprint(ARTICLE) in refresh_of(on)
+    assert explain(on, OTHER)["signals_by_source"] == {}, (
+        "the first date of a page with a copy is not a signal"
+    )
+    answer(on, ARTICLE)
+    assert on.record(ARTICLE).state is PageState.STORED
+    seen = news(on)
+    assert seen["by_kind"] == {"sitemap": 1} and seen["dated"] == 1
+    assert seen["delay_median"] == pytest.approx(on.clock.now() - born, rel=0.1)
+    for _ in range(3):
+        show(on, ARTICLE, hub=url, told_by="sitemap")
+    assert news(on)["found"] == 1, "later fetches earn no further credit"
+
+
 def test_the_birth_of_a_page_survives_a_kill_before_its_first_fetch(on: Joint, tmp_path: Path) -> None:
     """A feed gives the date of a page, and the process is killed before it fetches the page.
 
@@ -187,10 +295,9 @@ def test_the_birth_of_a_page_survives_a_kill_before_its_first_fetch(on: Joint, t
         assert each.refresh is not None
         change, record = Change(), PageRecord(ARTICLE, PageState.STORED, Outcome.FETCHED)
         assert len(each.refresh.births) == 1, "a known page has no stored birth"
-        each.refresh.outcomes.record_first(
-            on.fingerprint(ARTICLE), record, on.clock.now(), on.clock.now(), change, news=True
-        )
-        assert each.refresh.news.delay(0.5) == pytest.approx(on.clock.now() - born, rel=0.1)
+        now = on.clock.now()
+        each.refresh.outcomes.count_delay(on.fingerprint(ARTICLE), record, None, now, change)
+        assert each.refresh.news.view(now)["delay_median"] == pytest.approx(now - born, rel=0.1)
         each.commits.commit(change)
         assert not each.refresh.births and not list(scan_prefix(each.store, keys.BIRTHS))
     killed.close()

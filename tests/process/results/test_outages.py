@@ -151,7 +151,7 @@ def test_what_is_said_of_a_page_that_is_away_agrees(open_joint: Callable[..., Jo
     assert record.state is PageState.GONE
     known = explain(joint, url)
     assert known["state"] == "away" and known["fresh"] is None
-    assert known["waits_for"] == "its next check (it was gone, moved or denied)"
+    assert known["waits_for"] == "its next check (it was gone, moved, denied or never found)"
     assert known["deadline"] > now - HOUR
     views = refresh_of(joint).views
     assert views.probability(joint.fingerprint(url), record.fetched_at, now) is None

@@ -99,6 +99,24 @@ def test_the_share_divides_the_rate_between_new_and_known_pages(open_joint: Call
     assert 10 <= sum(kinds) <= 30
 
 
+def test_with_a_share_of_0_all_new_urls_go_first(open_joint: Callable[..., Joint]) -> None:
+    """Known pages are fetched when no new URL can be fetched. The share can be changed while the crawl runs."""
+    joint = open_joint(refresh={"share": 0.0, "endless": True, "min_age": 0.0}, crawl={"rate": 5.0})
+    known = [f"http://k{n}.org/" for n in range(12)]
+    crawl(joint, *known)
+    joint.clock.advance(100.0)
+    joint.seeds(*[f"http://n{n}.org/{m}" for n in range(12) for m in range(3)])
+    kinds = []
+    for _ in range(60):
+        fetch_task = joint.fetch_task()
+        kinds.append(bool(fetch_task.flags & _REFRESH))
+        joint.page(fetch_task, fetch(fetch_task.url, fetch_task.url.encode()))
+    # Known pages are fetched only while the new hosts are looked up, or while all of them wait for their gaps.
+    assert sum(kinds[:40]) <= 5 and all(kinds[44:])
+    refresh_of(joint).portion.configure(replace(joint.stages.config.refresh, share="default"))
+    assert refresh_of(joint).portion.share.auto
+
+
 def test_a_host_that_waits_with_a_known_page_comes_before_other_pages(
     open_joint: Callable[..., Joint],
 ) -> None:
@@ -340,10 +358,15 @@ def read(on: Joint, url: str, body: bytes, said: Extracted) -> None:
     on.page(fetch_task, fetch(url, body, began=on.clock.now()), said)
 
 
-def test_a_date_after_its_last_fetch_brings_a_page_that_was_gone_into_the_schedule(on: Joint) -> None:
-    """A sitemap may list a page before it is published."""
+@pytest.mark.parametrize(
+    ("status", "outcome"), [(404, Outcome.GONE), (500, Outcome.TEMPORARY), (0, Outcome.CONNECT_ERROR)]
+)
+def test_a_date_after_its_last_fetch_brings_a_url_without_a_copy_into_the_schedule(
+    on: Joint, status: int, outcome: Outcome
+) -> None:
+    """A sitemap may list a page before it is published, and a server may fail for a while."""
     early, dead = "http://a.org/early", "http://a.org/dead"
-    on.store(early, dead, status=404, outcome=Outcome.GONE)
+    on.store(early, dead, status=status, outcome=outcome)
     url, now = "http://a.org/map.xml", on.clock.now()
     on.add(url, flags=LinkFlag.SITEMAP)
     read(on, url, b"1", Extracted(url, told_by="sitemap"))
@@ -414,6 +437,7 @@ def test_reported_freshness_follows_the_crawl_and_survives_reopening(on: Joint) 
 
     The model learns this only slowly, but the measured freshness shows it at once.
     """
+    opened = refresh_of(on).news.counts.since
     crawl(on, "http://a.org/", "http://a.org/1")
     for round_ in range(30):
         on.clock.advance(86_400.0)
@@ -430,7 +454,7 @@ def test_reported_freshness_follows_the_crawl_and_survives_reopening(on: Joint) 
     on.reopen()
     assert refresh_of(on).expectation.recalibration.numbers == recalibration.numbers
     assert refresh_of(on).portion.balance.tilt == 2.5, "the process keeps its part of the rate"
-    assert refresh_of(on).news.since == on.clock.now(), "new pages per day are counted from the start"
+    assert refresh_of(on).news.counts.since == opened, "new pages per day are counted from the first start"
 
 
 def test_a_copy_from_before_the_last_answer_is_fresh_by_its_own_age(on: Joint) -> None:

@@ -210,6 +210,7 @@ def test_a_page_that_triggers_a_bug_ends_as_an_internal_error(
     assert (answer.blame, answer.began, answer.took, answer.url) == (Blame.URL, 12.0, 0.5, HOME)
     assert (answer.body, answer.content, answer.headers, answer.status) == (b"", b"", (), 0)
     assert change.counts["pages.internal_error"] == 1 and not change.links
+    assert joint.record(HOME).queued == (stage == "frontier"), "if deciding failed, the URL is tried again"
     assert len(joint.results.unexpected.counts) == 1
 
 
@@ -277,6 +278,18 @@ def test_a_disk_that_fails_ends_the_process(
     with pytest.raises(StoreError):
         made(making)
     assert not joint.results.unexpected.counts
+
+
+def test_a_url_whose_failed_answer_triggers_a_bug_still_waits_in_its_queue(
+    joint: Joint, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its record must say so, because otherwise a signal would also put the URL into the schedule."""
+    joint.seeds(HOME)
+    fetch_task = joint.fetch_task()
+    once(monkeypatch, joint.stages.pages, "capture", ValueError("odd answer"))
+    joint.page(fetch_task, fetch(HOME, status=500, outcome=Outcome.TEMPORARY, blame=Blame.URL))
+    assert joint.record(HOME).outcome is Outcome.INTERNAL_ERROR and joint.record(HOME).queued
+    assert joint.stages.views.frontier_counts().todo == 1
 
 
 def test_an_internal_error_has_no_links(joint: Joint) -> None:

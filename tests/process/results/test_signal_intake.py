@@ -1,6 +1,7 @@
 """Test what happens to signals of changes: each rule of the table, for one process and for two."""
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from crawler.change_signals import SOURCES, Fate, Signalled, source_number
 from crawler.process.committing.portions import PORTION_LINKS
 from crawler.process.opening.assembly import make_refresh
 from crawler.process.results.signal_intake import URL_CHARS_TOLD
-from crawler.records import Extracted, Link, LinkFlag, Outcome, PageState
+from crawler.records import Blame, Extracted, Link, LinkFlag, Outcome, PageState
 from crawler.splitter.inbox import Received
 from crawler.storage.commit import Change
 from tests.process.support import Joint, fetch, made
@@ -81,8 +82,8 @@ def test_signals_are_not_noted_without_refresh(joint: Joint) -> None:
 
 @pytest.mark.parametrize(
     ("status", "outcome"),
-    [(302, Outcome.REDIRECT), (500, Outcome.TEMPORARY), (0, Outcome.ROBOTS_DENIED), (200, Outcome.FETCHED)],
-    ids=["redirect", "failed", "denied", "noarchive"],
+    [(302, Outcome.REDIRECT), (0, Outcome.WITHDRAWN), (200, Outcome.FETCHED)],
+    ids=["redirect", "withdrawn", "noarchive"],
 )
 def test_a_signal_for_a_page_that_is_not_refreshed_is_not_noted(
     open_joint: Open, status: int, outcome: Outcome
@@ -93,21 +94,82 @@ def test_a_signal_for_a_page_that_is_not_refreshed_is_not_noted(
     assert take(joint, HOME)[0] == {HOME: ("not_refreshed", "")}
 
 
-def test_a_page_that_was_gone_is_fetched_again_after_a_signal(open_joint: Open) -> None:
+@pytest.mark.parametrize(
+    ("status", "outcome"),
+    [
+        (404, Outcome.GONE), (500, Outcome.TEMPORARY), (429, Outcome.HOST_BUSY), (401, Outcome.CLIENT_ERROR),
+        (403, Outcome.CLIENT_ERROR), (0, Outcome.CONNECT_ERROR), (0, Outcome.HEADER_TIMEOUT),
+    ],
+)  # fmt: skip
+def test_a_url_without_a_copy_is_fetched_again_after_a_signal(
+    open_joint: Open, status: int, outcome: Outcome
+) -> None:
     """Without the signal, it would never be fetched again. The signal survives a restart."""
     joint = open_joint(**FRESH)
-    joint.store(HOME, status=404, outcome=Outcome.GONE)
+    joint.store(HOME, status=status, outcome=outcome)
     assert joint.stages.refresh is not None and joint.fingerprint(HOME) not in joint.stages.refresh
     assert take(joint, HOME)[0] == {HOME: ("noted", "")}
     joint.reopen()
     explained = joint.stages.refresh.views.explain(joint.fingerprint(HOME), 0.0, joint.clock.now())
     assert explained["state"] == "away" and explained["fresh"] is None
+    assert explained["crawled_at"] == pytest.approx(joint.record(HOME).tried_at), (
+        "its wait begins with its last try"
+    )
     joint.clock.advance(2.1 * HOUR)
     fetch_task = joint.fetch_task()
     assert fetch_task.url == HOME and fetch_task.flags & LinkFlag.REFRESH
     joint.page(fetch_task, fetch(HOME, b"<p>published at last"))
     assert joint.record(HOME).state is PageState.STORED
     assert joint.stages.views.problems() == []
+
+
+def test_a_url_that_waits_for_another_try_stays_in_its_queue(open_joint: Open) -> None:
+    """If the signal also put it into the schedule, it would be fetched twice."""
+    joint = open_joint(**FRESH)
+    joint.seeds(HOME)
+    for _ in range(joint.stages.config.frontier.tries):
+        assert take(joint, HOME)[0] == {HOME: ("queued", "")}
+        assert joint.stages.refresh is not None and joint.fingerprint(HOME) not in joint.stages.refresh
+        fetch_task = joint.fetch_task()
+        assert not fetch_task.flags & LinkFlag.REFRESH
+        joint.page(fetch_task, fetch(HOME, status=500, outcome=Outcome.TEMPORARY, blame=Blame.URL))
+    assert take(joint, HOME)[0] == {HOME: ("noted", "")}
+
+
+def test_a_url_that_robots_txt_denied_is_fetched_again_only_if_the_rules_have_changed(
+    open_joint: Open,
+) -> None:
+    """A signal makes no request for a forbidden URL, and none for the robots.txt of its host."""
+    joint = open_joint(**FRESH)
+    joint.seeds(HOME + "private", HOME + "public")
+    joint.robots(b"User-agent: *\nDisallow: /private")
+    joint.deny()
+    joint.page(joint.fetch_task(), fetch(HOME + "public"))
+    assert take(joint, HOME + "private")[0] == {HOME + "private": ("not_refreshed", "")}
+    joint.clock.advance(25 * HOUR)  # the stored robots.txt has expired
+    joint.robots(b"User-agent: *\nDisallow: /secret")
+    assert take(joint, HOME + "private")[0] == {HOME + "private": ("noted", "")}
+    fetched = set()
+    while HOME + "private" not in fetched:
+        fetch_task = joint.fetch_task()
+        fetched.add(fetch_task.url)
+        joint.page(fetch_task, fetch(fetch_task.url, began=joint.clock.now()))
+    assert joint.record(HOME + "private").state is PageState.STORED
+
+
+def test_a_url_that_always_fails_is_fetched_ever_less_often(open_joint: Open) -> None:
+    """A source that signals such a URL again and again cannot have it fetched every hour."""
+    joint = open_joint(**FRESH)
+    joint.store(HOME, status=500, outcome=Outcome.TEMPORARY)
+    tried_at = [joint.record(HOME).tried_at]
+    for _ in range(6):
+        take(joint, HOME)
+        fetch_task = joint.fetch_task()
+        failure = {"status": 500, "outcome": Outcome.TEMPORARY, "blame": Blame.URL}
+        joint.page(fetch_task, fetch(HOME, began=joint.clock.now(), **failure))
+        tried_at.append(joint.record(HOME).tried_at)
+    gaps = [later - earlier for earlier, later in pairwise(tried_at)]
+    assert gaps == sorted(gaps) and gaps[0] >= HOUR and gaps[-1] > 24 * HOUR
 
 
 def test_a_known_page_is_noted_even_if_the_filter_rejects_links_to_it(open_joint: Open) -> None:
@@ -139,7 +201,9 @@ def test_signals_survive_a_restart(open_joint: Open) -> None:
     joint = open_joint(**FRESH)
     joint.store(HOME)
     take(joint, HOME, source="websub:hub")
-    again = make_refresh(joint.stages.context, joint.stages.pages, joint.stages.fingerprinter)
+    again = make_refresh(
+        joint.stages.context, joint.stages.pages, joint.stages.robots, joint.stages.fingerprinter
+    )
     again.open(joint.stages.store, joint.stages.pages.stored_records, joint.clock.now())
     assert again.views.explain(joint.fingerprint(HOME), joint.clock.now(), joint.clock.now())[
         "signals_by_source"
@@ -215,6 +279,16 @@ def test_the_owner_decides_about_a_signal_as_if_it_had_received_it_itself(open_j
         "splitter.signals_heard": 4, "signals.noted": 2, "signals.queued": 1, "signals.out_of_scope": 1,
     }  # fmt: skip
     assert not change.foreign
+
+
+def test_the_owner_has_a_url_without_a_copy_fetched_again(open_joint: Open) -> None:
+    joint = open_joint(names=(HERE, THERE), **FRESH)
+    url = by_owner(joint)[HERE][0]
+    joint.store(url, status=500, outcome=Outcome.TEMPORARY)
+    change = received(joint, Link(joint.fingerprint(url) ^ 5, url, flags=SIGNAL))
+    assert change.counts["signals.noted"] == 1 and heard(joint, url) == {"sitemap": 1}
+    joint.reopen()
+    assert heard(joint, url) == {"sitemap": 1}
 
 
 def test_links_without_signals_are_taken_unchanged(open_joint: Open) -> None:

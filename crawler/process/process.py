@@ -135,6 +135,8 @@ class Process:
             trusts=decisions.knowledge.trusts,
             in_scope=decisions.admission.in_scope,
             user_turns=self.user_turns,
+            # the exchange is created after the fetch tasks
+            fetch_at_owner=lambda url: self.exchange.fetch_at_owner(url),  # noqa: PLW0108
             queue=self.commits.queue,
             queue_heavy=self.commits.queue_heavy,
             wake=self.run_end.wake,
@@ -151,6 +153,7 @@ class Process:
             pages_ended=lambda: self.fetch_tasks.pages_ended,
             in_background=self._background.start,
             worker=self.commits.merger,
+            fetch=self.fetch_tasks.fetch_robots_for_peer,
         )
 
     # -- running -------------------------------------------------------------

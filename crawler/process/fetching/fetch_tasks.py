@@ -99,6 +99,7 @@ class FetchTasks:
         self._requests = FetchRequests(parts, self._conditions)
         self._hops = HopRequests(parts, self._requests, self._step_aside)
         self.ask = self._hops.ask  # sends a request of no fetch task
+        self.fetch_robots_for_peer = self._hops.fetch_robots_for_peer
         self._jars = CookieJars(config.fetch.cookie_jars_max, config.fetch.cookie_domains_max)
         self._run = {
             TaskKind.PAGE: self._page,

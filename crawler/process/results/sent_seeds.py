@@ -71,9 +71,7 @@ def sent_seeds(store: KeyValue) -> Iterator[tuple[list[str], NDArray[np.uint64]]
         stored = store.get(at)
         fingerprints = np.frombuffer(b"" if stored is None else unseal(at, stored), "<u8").astype(np.uint64)
         if len(fingerprints) != len(urls):
-            raise DamageError(
-                f"store: key {key!r} has {len(urls)} seeds, but {len(fingerprints)} fingerprints"
-            )
+            raise DamageError(f"store: keys {key!r} and {at!r} do not list the same seeds")
         yield urls, fingerprints
 
 

@@ -235,8 +235,12 @@ def test_a_peer_of_the_earlier_protocol_gets_links_but_no_questions(monkeypatch:
 
     async def main() -> None:
         await start(p0, p1)
-        assert await p0.peers.questions.ask("p1", URL, 30.0) is None
-        await goes_on(p0, p1)
+        try:
+            assert await p0.peers.questions.ask("p1", URL, 10.0) is None
+            p0.commit([("p1", p0.links_for("p1", 10))])
+            await reached(lambda: len(p1.received) == 10)
+        finally:
+            await asyncio.gather(p0.peers.close(), p1.peers.close())
 
     run(main, use_uvloop=True)
 

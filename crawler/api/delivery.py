@@ -23,7 +23,8 @@ import inspect
 import itertools
 import logging
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
@@ -47,7 +48,7 @@ from crawler.pages.stored_bodies import content_of
 from crawler.process.process import Process
 from crawler.process.results.admission import LinkContext
 from crawler.records import Extracted, Fetch, FetchTask, Link, LinkFlag, Outcome, RequestOptions
-from crawler.storage.commit import Change, Making
+from crawler.storage.commit import Change, Making, Pause
 from crawler.storage.kv import scan_prefix
 from crawler.urls.canonical import canonical, resolve
 
@@ -56,6 +57,7 @@ log = logging.getLogger("crawler")
 OnError = Literal["continue", "stop"]
 ItemProcessor = Callable[[Any, Page], Any]  # (item, page) -> the item, changed or not, or None to drop it
 Consume = Callable[[Page], Awaitable[bool]]  # page -> whether the consumer took it
+Take = Callable[[], Awaitable[bool]]
 
 
 _PACKAGE = Path(__file__).resolve().parents[1]
@@ -139,6 +141,7 @@ class Delivery:
         # fingerprints of the requests that `deliver_unreached` has delivered
         self._unreached: set[int] = set()
         self._judge = RequestJudge(stages.decisions.admission)
+        self._turns = process.user_turns
         self.consume: Consume | None = None
 
     @property
@@ -195,7 +198,7 @@ class Delivery:
         url = canonical(request.url)
         assert url is not None, request
         yield from self._admission.given(change, [url])
-        self._ask(change, url, request, LinkContext(flags=_SEED))
+        yield from self._ask(change, url, request, LinkContext(flags=_SEED))
         return change
 
     async def deliver(self, fetch_task: FetchTask, fetch: Fetch, extracted: Extracted | None) -> None:
@@ -215,7 +218,7 @@ class Delivery:
             if (handover := requests.unpack(at, value)).waiting
         ]
         for fingerprint, handover in waiting:
-            if self._process.run_end.stopping():
+            if is_over(self._process):
                 return
             if (page := self._stored(fingerprint, handover)) is not None:
                 await self._hand_over(fingerprint, page, handover)
@@ -276,10 +279,11 @@ class Delivery:
         if reached:
             takers = self._takers(page, handover, judged, final)
         else:
-            takers = iter([("errback", self._call_back(page, handover.errback, judged))])
-        for kind, work in itertools.chain(takers, self._rejections(page, judged)):
+            takers = iter([("errback", partial(self._call_back, page, handover.errback, judged))])
+        for kind, take in itertools.chain(takers, self._rejections(page, judged)):
+            await self._turns.mine(kind)
             try:
-                if not await work:
+                if not await take():
                     return
             except StoreError:
                 raise
@@ -295,30 +299,31 @@ class Delivery:
 
     def _takers(
         self, page: Page, handover: Handover, judged: JudgedRequests, final: bool
-    ) -> Iterator[tuple[str, Awaitable[bool]]]:
+    ) -> Iterator[tuple[str, Take]]:
         if self._sink is not None:
-            yield "sink", _called(self._sink, page)
+            yield "sink", partial(_called, self._sink, page)
         # if a page should have been rendered but was not, the parts that its scripts build are missing
         shown = page.outcome != Outcome.NOT_RENDERED
         if final and page.ok and shown and (self._parse is not None or handover.callback):
-            yield "callback", self._call_back(page, handover.callback, judged)
+            yield "callback", partial(self._call_back, page, handover.callback, judged)
         elif final and handover.errback and not page.ok and page.outcome != Outcome.REDIRECT:
-            yield "errback", self._call_back(page, handover.errback, judged)
+            yield "errback", partial(self._call_back, page, handover.errback, judged)
         if self.consume is not None:
-            yield "pages", self.consume(page)
+            yield "pages", partial(self.consume, page)
 
-    def _rejections(self, page: Page, judged: JudgedRequests) -> Iterator[tuple[str, Awaitable[bool]]]:
+    def _rejections(self, page: Page, judged: JudgedRequests) -> Iterator[tuple[str, Take]]:
         """Yield the calls of the errbacks of rejected requests, but not of the requests that these errbacks yield."""
         for url, request, _ in tuple(judged.rejected):
             if request.errback is not None:
                 self._callbacks.remember(request)
                 filtered = Page(url, 0, FILTERED, page.depth + 1, 0.0, "", (), b"", meta=dict(request.meta))
-                yield "errback", self._call_back(filtered, callback_name(request.errback), judged)
+                yield "errback", partial(self._call_back, filtered, callback_name(request.errback), judged)
 
     async def _call_back(self, page: Page, name: str, judged: JudgedRequests) -> bool:
         """Run a callback with the page. If the callback raises, discard the items that it has yielded."""
         rows = []
         async for each in _results(self._callbacks.named(name)(page)):
+            await self._turns.mine("callback")
             if isinstance(each, Request):
                 self._judge.add(page, each, judged)
             elif each is not None and (item := await self._processed(each, page)) is not None:
@@ -346,7 +351,7 @@ class Delivery:
             self._syncing = asyncio.ensure_future(asyncio.to_thread(self._items.sync))
         await asyncio.shield(self._syncing)
 
-    def _change(self, fingerprint: int, page: Page, judged: JudgedRequests, final: bool) -> Change:
+    def _change(self, fingerprint: int, page: Page, judged: JudgedRequests, final: bool) -> Making:
         """Return the change that adds the requests of a page as links and, if `final`, marks the page as delivered."""
         change = Change()
         if final:
@@ -355,18 +360,17 @@ class Delivery:
         for _, _, rule in judged.rejected:
             change.count("urls.links")
             change.count(f"urls.filtered.{rule}")
-        urls = [
-            url
-            for url, request in judged.accepted
-            if self._ask(change, url, request, link_context, plainly=False)
-        ]
+        urls = []
+        for url, request in judged.accepted:
+            if (yield from self._ask(change, url, request, link_context, plainly=False)):
+                urls.append(url)
         if urls:
-            self._admission.links(change, page.url, urls, link_context)
+            yield from self._admission.links(change, page.url, urls, link_context)
         return change
 
     def _ask(
         self, change: Change, url: str, request: Request, link_context: LinkContext, *, plainly: bool = True
-    ) -> bool:
+    ) -> Generator[Pause, None, bool]:
         """Store a request's options and queue the request.
 
         If `plainly` is False and the request has no flags, the caller queues the request itself, as a plain
@@ -381,7 +385,7 @@ class Delivery:
         if not request.flags and not plainly:
             return True
         flags = link_context.flags | request.flags
-        self._admission.one(change, url, fingerprint, replace(link_context, flags=flags))
+        yield from self._admission.one(change, url, fingerprint, replace(link_context, flags=flags))
         return False
 
     def _keep(self, change: Change, fingerprint: int, handover: Handover) -> None:
@@ -392,6 +396,12 @@ class Delivery:
             self._keeping.add(at)
             change.put(at, requests.pack(handover))
             change.after.append(lambda: self._keeping.discard(at))
+
+
+def is_over(process: Process) -> bool:
+    """Return whether the run was stopped, or has already reached its limit of time."""
+    limit, elapsed = process.context.config.crawl.max_time, process.context.clock.now() - process.started
+    return process.run_end.stopping() or bool(limit and elapsed >= limit)
 
 
 def page_of(

@@ -130,6 +130,8 @@ class OrderConfig(_Section, frozen=True):
     depth_decay: Annotated[float, Meta(gt=0, le=1)] = 0.5
     first_come: Annotated[float, Meta(gt=0, le=1)] = 0.2
     raise_classes: Annotated[int, Meta(ge=0, le=255)] = 2
+    wait_max: Annotated[float, Meta(gt=0, le=3600)] = 1.0
+    wait_share: Annotated[float, Meta(ge=0, le=1)] = 0.5
 
 
 class RefreshConfig(_Section, frozen=True):

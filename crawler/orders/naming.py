@@ -26,7 +26,7 @@ def ranking(config: OrderConfig, failed: Callable[[Exception, str], object] | No
         order = make(config)
         if not callable(getattr(order, "score", None)):
             raise ConfigError(f"order.name {config.name}: {type(order).__name__} has no method named score")
-        return Ranking(order, failed)
+        return Ranking(order, failed, own=config.name in SHIPPED)
     except ConfigError:
         raise
     except Exception as error:

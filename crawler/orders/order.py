@@ -11,7 +11,8 @@ point is called with the section `order` of the configuration.
             return 1 / (1 + len(link.url))
 
 An order may set the attributes of `Order` as well. `score` is called once per link, about 50 times per page,
-in the process that found the link. `score` must not block.
+in the process that found the link. The order of a package is called in a thread of its own
+(`order_thread.py`).
 """
 
 import math
@@ -75,14 +76,18 @@ class Order(Protocol):
 class Ranking:
     """Wraps an order: supplies defaults for missing attributes, and returns a valid score whatever the order does.
 
-    `failed` is called with each exception that the order raises. The link then has no score.
+    `failed` is called with each exception that the order raises. The link then has no score. `own` is False
+    for the order of a package, whose `score` may be slow.
 
     Raises:
         ValueError: `base` or `counts_from` is not a number from 0 to 1.
     """
 
-    def __init__(self, order: Any, failed: Callable[[Exception, str], object] | None = None) -> None:
+    def __init__(
+        self, order: Any, failed: Callable[[Exception, str], object] | None = None, *, own: bool = True
+    ) -> None:
         self._score = order.score
+        self.own = own
         self._failed = failed or (lambda error, url: None)
         self.reads_anchors = bool(getattr(order, "reads_anchors", False))
         self.adds = bool(getattr(order, "adds", False))

@@ -127,7 +127,7 @@ class Dropping:
             elif capture_at(self._pages, key, capture.segment, capture.offset) is not None:
                 self._drop(key, capture, change)
             if number % PAUSE_PLACES == 0:
-                yield
+                yield None
         change.count("stored.captures", -self.dropped)
         change.after.append(partial(reach, "copies dropped"))
         return change
@@ -168,7 +168,7 @@ class Moving:
                 self.moved.captures.append((key, capture))
                 self.bytes += end_of(capture) - capture.offset
             if self.taken % PAUSE_PLACES == 0:
-                yield
+                yield None
         return change
 
 

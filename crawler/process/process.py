@@ -42,6 +42,7 @@ from crawler.records import Fetch
 from crawler.signing.key_file import with_key_file
 from crawler.storage.commit import Maker
 from crawler.storage.faults import reach
+from crawler.turn_share import UserTurns
 
 COUNTED = ("max_pages", "max_bytes")  # the limits that are checked against counters of results
 SEEDS_AHEAD = 2  # maximum number of portions of seeds that wait for their commit
@@ -72,9 +73,17 @@ class Process:
         self._frontier, self._due, self._refresh = stages.frontier, stages.due, stages.refresh
         self.started = self._clock.now()
         self.run_end = RunEnd(self._clock.now)
+        stages.decisions.stop_with(self.run_end.time_left)
         self._background = Tasks(self.run_end.fail)
         config, unexpected = stages.config, stages.decisions.results.unexpected
-        reader = Reader(config, extractor, parser, reads_anchors=stages.decisions.reads_anchors)
+        self.user_turns = UserTurns()
+        reader = Reader(
+            config,
+            extractor,
+            parser,
+            reads_anchors=stages.decisions.reads_anchors,
+            user_turns=self.user_turns,
+        )
         processes = len(stages.topology.names)
         network = self._environment.network(
             with_key_file(config, pages_file.parent), self._clock, reader, unexpected, processes=processes
@@ -125,6 +134,9 @@ class Process:
             key=stages.fingerprinter.key,
             trusts=decisions.knowledge.trusts,
             in_scope=decisions.admission.in_scope,
+            user_turns=self.user_turns,
+            # the exchange is created after the fetch tasks
+            fetch_at_owner=lambda url: self.exchange.fetch_at_owner(url),  # noqa: PLW0108
             queue=self.commits.queue,
             queue_heavy=self.commits.queue_heavy,
             wake=self.run_end.wake,
@@ -141,6 +153,7 @@ class Process:
             pages_ended=lambda: self.fetch_tasks.pages_ended,
             in_background=self._background.start,
             worker=self.commits.merger,
+            fetch=self.fetch_tasks.fetch_robots_for_peer,
         )
 
     # -- running -------------------------------------------------------------
@@ -275,8 +288,7 @@ class Process:
         reach("stopping")
         if not self.exchange.ended:
             self.exchange.stop_listening()
-        await self.fetch_slots.tasks.wait(self.run_end.grace)
-        self.fetch_slots.tasks.cancel()
+        await self.fetch_slots.end(self.run_end, self.user_turns)
         for put in self.last_changes:
             put()
         limit = self.context.config.crawl.drain_max

@@ -13,6 +13,7 @@ from msgspec import Struct
 from multidict import CIMultiDict
 
 from crawler.serve import header_fields, host_check
+from crawler.serve.freshness_demand import FreshnessDemand, demand_of
 from crawler.serve.representation import CopyForm
 
 BLOCK_BYTES_MAX = 2048
@@ -45,7 +46,8 @@ class ClientHeaders(Struct, frozen=True):
     `base` is the scheme and authority with which the client addressed this server. `form` is the form in
     which the client wants a copy. If the client wants a range, this range is cut from the copy in the form
     `range_form`, which has no content coding. `is_bot` is true if the client calls itself a robot. `plain` is
-    true if the headers only request a copy and keep the connection open.
+    true if the headers only request a copy and keep the connection open. `demand` is what the client demands of
+    the age of a copy.
     """
 
     headers: Mapping[str, str]
@@ -54,6 +56,7 @@ class ClientHeaders(Struct, frozen=True):
     range_form: CopyForm
     is_bot: bool
     plain: bool
+    demand: FreshnessDemand | None = None
 
 
 def read(headers: Mapping[str, str], base: str) -> ClientHeaders:
@@ -63,10 +66,10 @@ def read(headers: Mapping[str, str], base: str) -> ClientHeaders:
         taken = header_fields.accepted(accept)
     plain = _MORE_THAN_A_COPY.isdisjoint(name.lower() for name in headers)
     plain = plain and headers.get("Connection", "keep-alive").lower() == "keep-alive"
+    demand = demand_of(headers)
     form, range_form = CopyForm(base, taken), CopyForm(base, frozenset())
-    return ClientHeaders(
-        headers, base, form, range_form, host_check.is_bot(headers.get("User-Agent", "")), plain
-    )
+    is_bot = host_check.is_bot(headers.get("User-Agent", ""))
+    return ClientHeaders(headers, base, form, range_form, is_bot, plain and demand is None, demand)
 
 
 class ClientHeadersCache:

@@ -6,7 +6,6 @@ copy was current at the given time.
 """
 
 from collections.abc import Iterable
-from typing import Any
 
 from crawler.clock import iso_time
 from crawler.pages.captures import asks_no_archive, is_copy
@@ -66,9 +65,6 @@ def check_shown(
         raise HttpError(451, state, why)
 
 
-def check_fresh(max_stale: float | None, age: float, probability: float | None, enough: float) -> None:
-    """Raise HttpError (504) if the copy is older than `max_stale` and its P(fresh) is below `enough`."""
-    if max_stale is None or age <= max_stale or (probability is not None and probability >= enough):
-        return
-    more: dict[str, Any] = {} if probability is None else {"fresh_probability": round(probability, 3)}
-    raise HttpError(504, "stale", f"the copy is {age:.0f} s old", age=round(age), **more)
+def is_fresh(max_stale: float, age: float, probability: float | None, enough: float) -> bool:
+    """Return whether a copy is at most `max_stale` seconds old, or its P(fresh) is at least `enough`."""
+    return age <= max_stale or (probability is not None and probability >= enough)

@@ -60,17 +60,19 @@ def check_host(hosts: list[str], names: frozenset[str]) -> str:
     return hosts[0]
 
 
-def check_same_site(fields: Mapping[str, str], host: str, why: str) -> None:
-    """Refuse a request that a page of another origin makes in the user's browser.
+def is_same_site(fields: Mapping[str, str], host: str) -> bool:
+    """Return False for a request that a page of another origin makes in the user's browser.
 
     The fields Origin and Sec-Fetch-Site show the origin.
-
-    Raises:
-        HttpError: 403 with `why`.
     """
     origin = fields.get("Origin", "")
     ours = not origin or origin in (f"http://{host}", f"https://{host}")
-    if not ours or fields.get("Sec-Fetch-Site", "same-origin") not in ("same-origin", "none"):
+    return ours and fields.get("Sec-Fetch-Site", "same-origin") in ("same-origin", "none")
+
+
+def check_same_site(fields: Mapping[str, str], host: str, why: str) -> None:
+    """Raise HttpError (403) with `why` if a page of another origin makes the request."""
+    if not is_same_site(fields, host):
         raise HttpError(403, "refused", why)
 
 

@@ -13,6 +13,7 @@ store, the record of a cached answer is read once to check that it is unchanged.
 import math
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, NoReturn
 
 from msgspec.structs import replace
 
@@ -28,6 +29,7 @@ from crawler.serve.client_headers import ClientHeaders
 from crawler.serve.conditions import conditional
 from crawler.serve.dates import dates_of
 from crawler.serve.disk_cache import BODY_BYTES_MIN, open_disk_cache
+from crawler.serve.freshness_demand import FreshnessDemand
 from crawler.serve.http_error import HttpError
 from crawler.serve.interfaces import AheadState, Located, ServedCrawl
 from crawler.serve.reply import Reply
@@ -162,9 +164,19 @@ class PageHandler:
         form = replace(
             client_headers.form, at=at, rewrite=asked.rewrite, static=asked.static, proxied=proxied
         )
-        shown = self._shown(located, asked, form)
+        try:
+            shown = self._shown(located, asked, form)
+        except HttpError as refusal:
+            if (
+                refusal.status == 404
+                and client_headers.demand is not None
+                and client_headers.demand.only_cached
+            ):
+                refusal.status = 504
+            raise
         self._check_allowed(asked.url)
-        return self._copy(asked, client_headers.headers, now, shown, located)
+        demand = client_headers.demand if at is None else None
+        return self._copy(asked, client_headers.headers, demand, now, shown, located)
 
     def _shown(self, located: Located, asked: ParsedRequest, form: CopyForm) -> CachedResponse:
         """Return the copy and its representation, cached or newly built.
@@ -356,18 +368,25 @@ class PageHandler:
         self,
         asked: ParsedRequest,
         headers: Mapping[str, str],
+        demand: FreshnessDemand | None,
         now: float,
         shown: CachedResponse,
         located: Located,
     ) -> Reply:
-        """Return the reply with a copy: add the fields that change with time, then apply the conditions."""
+        """Return the reply with a copy: add the fields that change with time, then apply the conditions.
+
+        A demand for a young copy does not apply to a request for the copy of a certain time, so it is then None.
+        """
         age, probability, extra = self._of_now(shown, now)
-        if asked.refresh:
+        if demand is not None and age > demand.age_max:
+            self._refuse_stale(asked, located, age, probability, queues=not demand.only_cached)
+        if asked.refresh or (demand is not None and demand.revalidate):
             ahead = self._crawl.request_fetch(asked.url, located.fingerprint)
             wait = b"; wait=%d" % math.ceil(ahead.wait) if ahead.wait > 0.0 else b""
             extra += b"X-Refresh: %s%s\r\n" % (ahead.state.encode(), wait)
-        if asked.max_stale is not None:
-            self._check_fresh(asked, located, age, probability)
+        max_stale, enough = asked.max_stale, self._config.fresh_enough
+        if max_stale is not None and not copy_selection.is_fresh(max_stale, age, probability, enough):
+            self._refuse_stale(asked, located, age, probability)
         return self._conditional(shown, headers, extra)
 
     def _of_now(self, shown: CachedResponse, now: float) -> tuple[float, float | None, bytes]:
@@ -380,16 +399,20 @@ class PageHandler:
             return age, None, b"Age: %d\r\n" % age
         return age, probability, b"Age: %d\r\nX-Fresh-Probability: %.3f\r\n" % (age, probability)
 
-    def _check_fresh(
-        self, asked: ParsedRequest, located: Located, age: float, probability: float | None
-    ) -> None:
-        """Raise HttpError (504) and queue the page if the copy is too stale for the client."""
-        enough = self._config.fresh_enough
-        try:
-            copy_selection.check_fresh(asked.max_stale, age, probability, enough)
-        except HttpError as refusal:
-            refusal.body["queued"] = self._crawl.request_fetch(asked.url, located.fingerprint).queued
-            raise
+    def _refuse_stale(
+        self,
+        asked: ParsedRequest,
+        located: Located,
+        age: float,
+        probability: float | None,
+        *,
+        queues: bool = True,
+    ) -> NoReturn:
+        """Raise HttpError (504), because the copy is too stale for the client. If `queues`, queue the page."""
+        queued = queues and self._crawl.request_fetch(asked.url, located.fingerprint).queued
+        more: dict[str, Any] = {} if probability is None else {"fresh_probability": round(probability, 3)}
+        why = f"the copy is {age:.0f} s old"
+        raise HttpError(504, "stale", why, age=round(age), **more, queued=queued)
 
     def _timemap(self, archive: Archive, fingerprint: int, url: str, base: str) -> Reply:
         """Return the list of copies; 404 if there are none."""

@@ -4,6 +4,8 @@ import logging
 import re
 from collections.abc import Awaitable, Callable
 
+from msgspec.structs import replace
+
 from crawler.config import ServeConfig
 from crawler.config.forms import http_origin
 from crawler.errors import CrawlerError, ShippedError
@@ -154,6 +156,9 @@ class PageServer:
         if asked.door in _PAGES:
             base = f"http://{host}" if host else http_origin(*self.listener.address)
             client_headers = read_fields(request.headers, base)
+            if client_headers.demand is not None and not host_check.is_same_site(request.headers, host):
+                # a page of another origin may not request fetches
+                client_headers = replace(client_headers, demand=None, plain=False)
             if host and method == "GET" and request.version == (1, 1):
                 self._remember(request, client_headers)
             return self._handler.reply(asked, client_headers, self._now())

@@ -24,7 +24,7 @@ import logging
 import os
 import socket
 import ssl
-from collections.abc import Callable, Container, Coroutine, Iterable, Mapping
+from collections.abc import Callable, Collection, Container, Coroutine, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 
@@ -35,13 +35,14 @@ from crawler.config.forms import Address, host_port
 from crawler.errors import BehindError, ConfigError, CrawlerError, DirectoryError, reason_of
 from crawler.records import PeerStatus
 from crawler.splitter.session import Backoff, Common, Dialler, Doorkeeper, Ending, Listener, SessionState
-from crawler.splitter.wire import Reason
+from crawler.splitter.wire import WITHOUT_ASKS, Reason
 from crawler.storage.faults import reach
 from crawler.wording import several
 
 logger = logging.getLogger(__name__)
 
 Listen = Callable[[str, int], socket.socket]
+_ASK_INTERVAL = 0.2  # seconds between two looks whether a peer is connected
 STRANGERS_EVERY = 60.0  # minimum seconds between two log lines about unidentified connections
 
 
@@ -280,6 +281,56 @@ class _Connection(asyncio.Protocol):
             self.flush()
 
 
+class Questions:
+    """Asks peers for requests to their hosts, and answers their questions, on the connections of a process."""
+
+    def __init__(self, connections: Collection[_Connection], now: Callable[[], float]) -> None:
+        self._connections, self._now = connections, now
+
+    async def ask(self, peer: str, url: str, patience: float) -> bytes | None:
+        """Let a peer request a URL of its hosts. Return its answer; None if its version of the protocol has no requests.
+
+        Return b"" if the peer gives no answer within `patience` seconds.
+        """
+        until = self._now() + patience
+        while (left := until - self._now()) > 0.0:
+            connection = self._streaming_to(peer)
+            if connection is None:
+                await asyncio.sleep(min(left, _ASK_INTERVAL))
+                continue
+            assert isinstance(connection.session, Dialler)
+            if connection.session.protocol <= WITHOUT_ASKS:
+                return None
+            answered = asyncio.get_running_loop().create_future()
+            connection.session.ask(url, partial(_settle, answered))
+            connection.flush()
+            await asyncio.wait({answered}, timeout=left)
+            if answered.done() and (answer := answered.result()):
+                return bytes(answer)
+            if answered.done() and connection.session.ending is None:
+                return b""
+        return b""
+
+    def answer(self, session: Listener, number: int, fetch: bytes) -> None:
+        """Answer the question of a peer."""
+        session.answer(number, fetch)
+        for connection in tuple(self._connections):
+            if connection.session is session:
+                connection.flush()
+
+    def _streaming_to(self, peer: str) -> _Connection | None:
+        """Return the connection that this process has dialled to a peer and that is in use; None if there is none."""
+        for connection in self._connections:
+            session = connection.session
+            if (
+                session.peer == peer
+                and isinstance(session, Dialler)
+                and session.state is SessionState.STREAMING
+            ):
+                return connection
+        return None
+
+
 async def readable(listening: socket.socket) -> None:
     """Wait until a connection can be accepted.
 
@@ -292,6 +343,11 @@ async def readable(listening: socket.socket) -> None:
         await come.wait()
     finally:
         loop.remove_reader(listening)
+
+
+def _settle(answered: "asyncio.Future[bytes]", answer: bytes) -> None:
+    if not answered.done():
+        answered.set_result(answer)
 
 
 class Strangers:
@@ -355,6 +411,7 @@ class Peers:
         self._doorkeeper = Doorkeeper(sessions_max=len(self._addresses) + common.config.strangers_max)
         # a dict, because its order is repeatable, unlike that of a set
         self._connections: dict[_Connection, None] = {}
+        self.questions = Questions(self._connections.keys(), self.now)
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._socket: socket.socket | None = None
         self._tls = TlsFiles(common.config)
@@ -362,6 +419,7 @@ class Peers:
         self._closing = False
         self._strangers = Strangers()
         self._refused_by: set[str] = set()
+        self._older: set[str] = set()  # peers that have refused the protocol number of this process
         # for each peer at whose address no process listens, the instant since which none has listened
         self._closed_since: dict[str, float] = {}
         self.last_ending: dict[str, str] = {}  # for each peer, the reason why its last connection ended
@@ -527,7 +585,9 @@ class Peers:
 
         def begin() -> _Connection:
             nonlocal connection
-            connection = _Connection(self, Dialler(self._common, peer, self._doorkeeper.accept, self.now()))
+            protocol = WITHOUT_ASKS if peer in self._older else 0
+            session = Dialler(self._common, peer, self._doorkeeper.accept, self.now(), protocol)
+            connection = _Connection(self, session)
             self._connections[connection] = None
             return connection
 
@@ -553,8 +613,16 @@ class Peers:
         ending = connection.session.ending
         assert ending is not None
         self._log(peer, str(ending), bool(ending.reason))
+        self._choose_protocol(peer, ending, connection.was_streaming)
         self._judge(peer, ending, connection.was_streaming)
         return connection.was_streaming and ending.reason is None
+
+    def _choose_protocol(self, peer: str, ending: Ending, accepted: bool) -> None:
+        """Use the other protocol number for the next connection if the peer has refused the present one."""
+        if accepted:
+            self._older.discard(peer)  # the peer may be started again in a newer version
+        elif ending.by_peer and ending.reason is Reason.PROTOCOL:
+            self._older ^= {peer}
 
     def _judge(self, peer: str, ending: Ending, accepted: bool) -> None:
         """Record whether the peer accepts this process.

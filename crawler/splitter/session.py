@@ -11,6 +11,8 @@ for each direction, and receiving never waits for sending.
     STREAMING  Entries (at most a window unconfirmed) -->
                <-- Ack{durable, counters} after each commit and each second; Resync{accepted}
                Heartbeat{counters} each second   -->
+    Ask{url} of the listener's hosts  -->
+               <-- Fetched{fetch}, later and in any order
 
 The caller (`peers.py`) passes received bytes to `receive`. The caller must call `tick` at the time that
 `next_wakeup()` returns, and `pump` after every commit. The caller sends the bytes that `data_to_send`
@@ -39,9 +41,12 @@ from crawler.splitter.wire import (
     FRAME_OVERHEAD,
     MAGIC,
     PROTOCOL,
+    WITHOUT_ASKS,
     Ack,
+    Ask,
     Challenge,
     Entries,
+    Fetched,
     FrameReader,
     Heartbeat,
     Hello,
@@ -63,6 +68,8 @@ from crawler.wording import several
 # Maximum bytes of entries in one frame. With this size, a frame holds a few entries, and is sent in a short
 # time.
 _FRAME_BYTES = 64 << 10
+# maximum number of requests that a session makes for its peer at the same time; further ones get an empty answer
+QUESTIONS_MAX = 256
 
 
 class SessionState(StrEnum):
@@ -140,7 +147,10 @@ class Backoff:
 
 
 class Common(msgspec.Struct):
-    """The objects that all sessions of a process share."""
+    """The objects that all sessions of a process share.
+
+    `asked` is called with (session, question) when a peer asks for a request; its answer is given to `session.answer`.
+    """
 
     identity: Identity
     partition: Partition
@@ -151,6 +161,7 @@ class Common(msgspec.Struct):
     rng: Random
     secret: bytes = b""
     shares_directory: bool = False  # whether all processes use the same crawl directory
+    asked: Callable[["Listener", Ask], object] = lambda session, ask: session.answer(ask.number, b"")
 
     def lost_by(self, peer: str, boot: bytes, applied: int) -> str:
         """Return a message for `peer` if it has lost links that it had confirmed to this process, else "".
@@ -346,6 +357,7 @@ class Dialler(_Session):
     """Sends the outbox entries for `peer`. Start a dialler only while the outbox is ready for that peer.
 
     After the peer's Welcome, `accept` is called with this session. It returns None to accept the peer, or a refusal.
+    `protocol` is the protocol number; 0 stands for the newest.
     """
 
     TABLE = {
@@ -354,21 +366,30 @@ class Dialler(_Session):
         SessionState.STREAMING: {
             Ack: "_on_ack",
             Resync: "_on_resync",
+            Fetched: "_on_answer",
             Heartbeat: "_on_heartbeat",
             Refuse: "_on_refuse",
         },
     }
 
     def __init__(
-        self, common: Common, peer: str, accept: Callable[["Dialler"], Refuse | None], now: float
+        self,
+        common: Common,
+        peer: str,
+        accept: Callable[["Dialler"], Refuse | None],
+        now: float,
+        protocol: int = 0,
     ) -> None:
         super().__init__(common, SessionState.OPENING, now)
         self.peer = peer
+        self.protocol = protocol or PROTOCOL
+        self._questions = 0  # number of requests that this session has asked for
+        self._unanswered: dict[int, Callable[[bytes], object]] = {}
         self._accept = accept
         self._spool = common.outbox.spools[peer]
         self._epoch = self._spool.state.epoch
         self._challenge = self._nonce()
-        self._send(Open(MAGIC, PROTOCOL, self._challenge))
+        self._send(Open(MAGIC, self.protocol, self._challenge))
 
     def _on_challenge(self, message: Challenge, now: float) -> None:
         mine, theirs = connection_keys(self.common.secret, self._challenge, message.nonce)
@@ -420,6 +441,18 @@ class Dialler(_Session):
         self._spool.acknowledge(message.durable)
         self.common.coordination.record_counters(self.peer, message.counters, now)
 
+    def ask(self, url: str, done: Callable[[bytes], object]) -> None:
+        """Ask the peer to request a URL of its hosts. Call `done` with the answer, or with b"" if the session ends."""
+        assert self.state is SessionState.STREAMING and self.protocol > WITHOUT_ASKS, self
+        self._questions += 1
+        self._unanswered[self._questions] = done
+        self._send(Ask(self._questions, url))
+
+    def _on_answer(self, message: Fetched, now: float) -> None:
+        if (done := self._unanswered.pop(message.number, None)) is None:
+            raise ProtocolError(f"splitter: an answer to question {message.number}, which was not asked")
+        done(message.fetch)
+
     def _on_resync(self, message: Resync, now: float) -> None:
         self._spool.resync(message.accepted)
 
@@ -441,6 +474,8 @@ class Dialler(_Session):
     def _ended(self) -> None:
         if self._spool.connected:
             self._spool.disconnect()
+        while self._unanswered:
+            self._unanswered.popitem()[1](b"")
 
 
 class Listener(_Session):
@@ -453,7 +488,12 @@ class Listener(_Session):
         SessionState.WAITING: {Open: "_on_open"},
         SessionState.CHALLENGING: {Hello: "_on_hello", Refuse: "_on_refuse"},
         SessionState.DRAINING: {Heartbeat: "_on_heartbeat", Refuse: "_on_refuse"},
-        SessionState.STREAMING: {Entries: "_on_entries", Heartbeat: "_on_heartbeat", Refuse: "_on_refuse"},
+        SessionState.STREAMING: {
+            Entries: "_on_entries",
+            Ask: "_on_ask",
+            Heartbeat: "_on_heartbeat",
+            Refuse: "_on_refuse",
+        },
     }
 
     def __init__(self, common: Common, admit: Callable[["Listener"], Refuse | None], now: float) -> None:
@@ -463,9 +503,10 @@ class Listener(_Session):
         self._epoch = b""
         self._durable_told = 0
         self._resyncing = False
+        self._open_questions = 0
 
     def _on_open(self, message: Open, now: float) -> None:
-        if message.magic != MAGIC or message.protocol != PROTOCOL:
+        if message.magic != MAGIC or message.protocol not in (PROTOCOL, WITHOUT_ASKS):
             self._refuse(Reason.PROTOCOL, f"expected protocol {PROTOCOL}, got {message.protocol}")
             return
         challenge = self._nonce()
@@ -515,6 +556,18 @@ class Listener(_Session):
             if arrival is Arrival.QUEUED:
                 self._resyncing = False
                 reach("entries accepted")
+
+    def _on_ask(self, message: Ask, now: float) -> None:
+        self._open_questions += 1
+        if self._open_questions > QUESTIONS_MAX:
+            return self.answer(message.number, b"")
+        self.common.asked(self, message)
+
+    def answer(self, number: int, fetch: bytes) -> None:
+        """Send the result of a request that the peer has asked for. If the session has ended, do nothing."""
+        self._open_questions -= 1
+        if self.state is SessionState.STREAMING:
+            self._send(Fetched(number, fetch))
 
     def _ask_again(self) -> None:
         """Ask for a resync.

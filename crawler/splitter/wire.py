@@ -36,7 +36,9 @@ from crawler.errors import CrawlerError
 from crawler.records import UNDECODABLE, Link
 from crawler.storage.kv import VALUE_VERSION, seal
 
-PROTOCOL = 8  # the protocol number in the handshake; processes with different numbers refuse each other
+PROTOCOL = 9  # the protocol number in the handshake
+# The earlier number that is also accepted. A process with this number knows neither `Ask` nor `Fetched`.
+WITHOUT_ASKS = 8
 TAG_BYTES = 16
 LENGTH_BYTES = 4
 _SEAL_BYTES = 5  # length of the version and the crc32 at the start of an entry
@@ -77,6 +79,8 @@ class Frame(IntEnum):
     ACK = 7  # listener: the number of the last durable entry, and the listener's counters
     RESYNC = 8  # listener: an entry is missing; send the entries after this number again
     HEARTBEAT = 9  # either side: the counters of the sender; also shows that the sender is alive
+    ASK = 10  # dialler: request a URL of the listener's hosts
+    FETCHED = 11  # listener: the result of such a request
 
 
 class Reason(StrEnum):
@@ -102,6 +106,7 @@ _Text = Annotated[str, Meta(max_length=256)]
 _Token = Annotated[bytes, Meta(max_length=64)]
 _Nonce = Annotated[bytes, Meta(min_length=32, max_length=32)]
 Epoch = Annotated[bytes, Meta(min_length=8, max_length=8)]
+URL_CHARS_MAX = 8192
 ADDRESSES_PER_MESSAGE_MAX = 16
 SKETCH_BYTES_MAX = 128
 _Sketch = Annotated[bytes, Meta(max_length=SKETCH_BYTES_MAX)]
@@ -247,8 +252,22 @@ class Heartbeat(_Message, frozen=True):
     counters: Counters
 
 
+class Ask(_Message, frozen=True):
+    """Asks the listener to request the robots.txt `url` of one of its hosts. `number` identifies the answer."""
+
+    number: _Count
+    url: Annotated[str, Meta(max_length=URL_CHARS_MAX)]
+
+
+class Fetched(_Message, frozen=True):
+    """The result of a request for a peer: a compressed `Fetch` (`asked_fetches.py`), or b"" if there is none."""
+
+    number: _Count
+    fetch: bytes
+
+
 MAGIC = b"crawler\x01"
-Message = Open | Challenge | Hello | Welcome | Refuse | Entries | Ack | Resync | Heartbeat
+Message = Open | Challenge | Hello | Welcome | Refuse | Entries | Ack | Resync | Heartbeat | Ask | Fetched
 _KINDS: dict[Frame, type] = {
     Frame.OPEN: Open,
     Frame.CHALLENGE: Challenge,
@@ -259,6 +278,8 @@ _KINDS: dict[Frame, type] = {
     Frame.ACK: Ack,
     Frame.RESYNC: Resync,
     Frame.HEARTBEAT: Heartbeat,
+    Frame.ASK: Ask,
+    Frame.FETCHED: Fetched,
 }
 _FRAMES = {kind: frame for frame, kind in _KINDS.items()}
 _ENCODER = msgspec.msgpack.Encoder()

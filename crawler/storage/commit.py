@@ -15,14 +15,16 @@ Steps 0 and 3 run in the loop thread. Steps 1 and 2 run in the only writer threa
 nothing else to do, in the loop thread. Two groups never run at once. An exception in step 1 or 2 ends the process.
 
 A change with very many links is made by a generator (`Making`) that pauses at intervals: `step` resumes the
-generator, and the commit loop may let the event loop run between the calls. The next change is started only
-when this change is complete, so the caches receive the links in queue order. A group contains only complete
-changes. Step 0 for many pages in a row costs a fifth less than step 0 for each page right after the page is
-parsed, because parsing displaces other data from the processor's caches.
+generator, and the commit loop may let the event loop run between the calls. A generator that needs a result
+of another thread yields a `ThreadWait`. The next change is started only when this change is complete, so the caches
+receive the links in queue order. A group contains only complete changes. Step 0 for many pages in a row costs
+a fifth less than step 0 for each page right after the page is parsed, because parsing displaces other data
+from the processor's caches.
 """
 
 from collections import Counter, deque
 from collections.abc import Callable, Generator, Iterable, Sequence
+from concurrent import futures
 from typing import Any, Protocol
 
 import msgspec
@@ -97,7 +99,17 @@ class Change(MemoryBatch):
             self.counts[name] = self.counts.get(name, 0) + n
 
 
-Making = Generator[None, None, Change]  # a generator that pauses wherever other work may be done
+class ThreadWait(Protocol):
+    """Yielded by a generator that waits for another thread. It goes on once `ended` is done, or no time is left."""
+
+    ended: "futures.Future[None]"
+
+    def left(self) -> float:
+        """Return the number of seconds that the generator still waits; 0 or less if it goes on at once."""
+
+
+Pause = ThreadWait | None
+Making = Generator[Pause, None, Change]  # a generator that pauses wherever other work may be done
 Maker = Callable[[], Change | Making]
 
 
@@ -144,6 +156,9 @@ class CommitPoint:
         self._heavy: deque[Maker] = deque()
         self.unmade = 0  # number of queued functions that have not made their changes
         self._making: Making | None = None  # the generator that makes the first queued change, while it runs
+        self.wait: ThreadWait | None = (
+            None  # what this generator waits for; `step` blocks until the wait is over
+        )
         self._made: deque[Change] = deque()  # complete changes, queued before the one that is being made
         self.counters: Counter[str] = Counter(load_counters(store))
         self.groups = 0
@@ -205,8 +220,10 @@ class CommitPoint:
     def step(self, *, heavy: bool = True) -> bool:
         """Make changes up to the next pause; return False if none is left to make.
 
-        Heavy changes start only with `heavy`.
+        Heavy changes start only with `heavy`. To keep the caller's thread free, wait for `wait` before the call.
         """
+        if self.wait is not None:
+            futures.wait([self.wait.ended], max(0.0, self.wait.left()))
         if self._making is None:
             if not self._queue and not (heavy and self._heavy):
                 return False
@@ -220,8 +237,9 @@ class CommitPoint:
                 self._made.append(made)
                 return True
             self._making = made
+        self.wait = None
         try:
-            next(self._making)
+            self.wait = next(self._making)
         except StopIteration as end:
             self._making = None
             self._made.append(end.value)

@@ -132,9 +132,9 @@ OUTBOX_STATE = _family(b"m/outbox/", "splitter", Travel.ANEW)
 # places of sites that may be endless (`process/results/trap_watch.py`)
 TRAPS = _family(b"m/traps", "process", Travel.ANEW)
 # followed by a number of 8 bytes: fingerprints of seeds that were put into outboxes
-SENT_SEEDS = _family(b"m/seeds/", "process", Travel.ANEW)
+SENT_SEEDS = _family(b"m/seeds/", "process", Travel.OWNER)
 # followed by the same number: the URLs of these seeds
-SENT_SEED_URLS = _family(b"m/seed-urls/", "process", Travel.ANEW)
+SENT_SEED_URLS = _family(b"m/seed-urls/", "process", Travel.OWNER)
 _NAMED = (
     OUTBOX_STATE,
     SENT_SEEDS,

@@ -23,6 +23,7 @@ import numpy as np
 import crawler.due.reshard
 import crawler.frontier.reshard
 import crawler.pages.reshard
+import crawler.process.results.reshard
 import crawler.robots.reshard
 import crawler.urlfilter.reshard
 import crawler.urls.reshard
@@ -109,6 +110,7 @@ class Build:
         crawler.robots.reshard.move(to, self.fingerprinter.bucket)
         crawler.urlfilter.reshard.move(to)
         crawler.urls.reshard.move(to)
+        crawler.process.results.reshard.move(to, name, table)
         to.copy_rest()
         books = self._move_due(to)
         to.put(COUNTERS, pack(_counters(to, books)))

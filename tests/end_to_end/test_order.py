@@ -1,11 +1,13 @@
 """Test `crawl --order` with built-in orders and an order from an installed package, by reading the server's log."""
 
+import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
-from tests.end_to_end.web import FAST, Web, crawl, page, run
+from tests.end_to_end.web import FAST, ReceivedRequest, Web, crawl, page, run
 
 NAMES = [f"/{word}" for word in ("one", "two", "three", "four", "five", "six", "seven")]
 SITE = {"/": page(*NAMES, "/wz"), "/wz": page("/wz/2")} | {name: page(f"{name}/2") for name in NAMES}
@@ -21,6 +23,13 @@ class ByLetter:
         if "wz" in context.url:
             return 1
         return max(self.floor, (ord(link.anchor[-1:] or "a") - 96) / 30)
+
+class Hanging:
+    def __init__(self, config): pass
+    def score(self, link, context):
+        while context.kind != "seed":
+            pass
+        return 1
 """
 
 
@@ -35,7 +44,9 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     info.mkdir(parents=True)
     (place / "letters_order.py").write_text(PACKAGE)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: letters\nVersion: 2\n")
-    (info / "entry_points.txt").write_text("[crawler.orders]\nletters = letters_order:ByLetter\n")
+    (info / "entry_points.txt").write_text(
+        "[crawler.orders]\nletters = letters_order:ByLetter\nhanging = letters_order:Hanging\n"
+    )
     monkeypatch.syspath_prepend(str(place))
     monkeypatch.delitem(sys.modules, "letters_order", raising=False)
 
@@ -80,6 +91,28 @@ def test_three_processes_use_the_order_of_an_installed_package(
     best_first = sorted(NAMES, key=lambda name: name[-1], reverse=True)
     assert asked == dict.fromkeys(hosts, best_first)
     assert len({owner.name for owner in (tmp_path / "c").glob("p?") if any(owner.glob("warc/*"))}) == 3
+
+
+def test_an_order_that_never_returns_holds_up_neither_the_crawl_nor_a_signal(
+    package: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All pages are fetched, without scores. SIGTERM ends the run although the order still computes."""
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "site-packages"))
+
+    def last(_: ReceivedRequest) -> str:
+        program.terminate()
+        return page(text="last")
+
+    with Web(SITE | {"/wz/2": page("/last"), "/last": last}) as web:
+        command = ("--dir", tmp_path / "c", *FAST, "--order", "hanging", "--set", "order.wait_max=0.05")
+        words = [sys.executable, "-m", "crawler", "crawl", *map(str, command), web.url()]
+        program = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
+        _, err = program.communicate(timeout=120)
+        assert program.returncode == 0, err
+        assert sorted(web.paths()) == sorted([*SITE, "/last"])
+    assert err.count("order hanging took") == 1
+    report = msgspec.json.decode((tmp_path / "c" / "report.json").read_bytes())
+    assert report["stopped_by"] == "signal" and report["urls"]["unscored"] >= 8
 
 
 def test_an_unknown_order_is_reported_before_the_crawl_starts(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """Test sessions without sockets: the handshake, every refusal, the timers, and violations of the protocol."""
 
 import random
+from functools import partial
 from itertools import pairwise
 
 import msgspec
@@ -13,9 +14,12 @@ from crawler.splitter import session as sessions
 from crawler.splitter.partition import Partition
 from crawler.splitter.session import Backoff, Dialler, Doorkeeper, Listener, SessionState
 from crawler.splitter.wire import (
+    WITHOUT_ASKS,
     Ack,
+    Ask,
     Counters,
     Entries,
+    Fetched,
     Frame,
     Heartbeat,
     Reason,
@@ -277,6 +281,57 @@ def test_a_missing_entry_is_requested_once_and_resent() -> None:
     assert other.inbox.applied == 40
 
 
+def test_a_dialler_asks_for_requests_and_gets_the_answers_in_any_order() -> None:
+    _, other, ends = streaming()
+    asked: list[Ask] = []
+    other.asked = lambda session, ask: asked.append(ask)
+    answers: dict[str, bytes] = {}
+    for url in ("http://a/robots.txt", "http://b/robots.txt"):
+        ends.dialler.ask(url, partial(answers.__setitem__, url))
+    exchange(ends)
+    assert [ask.url for ask in asked] == ["http://a/robots.txt", "http://b/robots.txt"] and not answers
+    for ask in reversed(asked):
+        ends.listener.answer(ask.number, ask.url.encode())
+    exchange(ends)
+    assert answers == {ask.url: ask.url.encode() for ask in asked} and ends.dialler.ending is None
+
+
+def test_questions_that_are_open_when_a_session_ends_are_answered_with_nothing() -> None:
+    _, other, ends = streaming()
+    other.asked = lambda session, ask: None
+    answers: list[bytes] = []
+    ends.dialler.ask("http://a/robots.txt", answers.append)
+    exchange(ends)
+    ends.dialler.connection_lost("cut")
+    assert answers == [b""]
+    ends.listener.connection_lost("cut")
+    ends.listener.answer(1, b"late")
+    assert not ends.listener.data_to_send()
+
+
+def test_a_peer_cannot_ask_for_any_number_of_requests_at_once() -> None:
+    _, other, ends = streaming()
+    asked: list[int] = []
+    other.asked = lambda session, ask: asked.append(ask.number)
+    answers: list[bytes] = []
+    for _ in range(sessions.QUESTIONS_MAX + 3):
+        ends.dialler.ask("http://a/robots.txt", answers.append)
+    exchange(ends)
+    assert len(asked) == sessions.QUESTIONS_MAX and answers == [b""] * 3
+    ends.listener.answer(asked[0], b"done")
+    ends.dialler.ask("http://a/robots.txt", answers.append)
+    exchange(ends)
+    assert len(asked) == sessions.QUESTIONS_MAX + 1 and answers[3:] == [b"done"]
+
+
+def test_a_process_of_the_earlier_protocol_is_accepted() -> None:
+    one, other = process("p0"), process("p1")
+    ends = pair(one, other)
+    older = ends._replace(dialler=sessions.Dialler(one, "p1", lambda _: None, 0.0, WITHOUT_ASKS))
+    exchange(older)
+    assert older.dialler.state is older.listener.state is SessionState.STREAMING
+
+
 def breach(message: object, to: str = "dialler") -> sessions.Ending:
     """Send `message` to a streaming session, from a peer that has the keys; return how the session ended."""
     _, _, ends = streaming()
@@ -290,7 +345,9 @@ def breach(message: object, to: str = "dialler") -> sessions.Ending:
 COUNTERS = Counters(b"", 1 << 40)
 
 
-@pytest.mark.parametrize("message", [Ack(1, COUNTERS), Resync(1), Welcome(b"", 0, 0), Entries(1, [])])
+@pytest.mark.parametrize(
+    "message", [Ack(1, COUNTERS), Resync(1), Welcome(b"", 0, 0), Entries(1, []), Fetched(1, b"")]
+)
 def test_a_listener_that_violates_the_protocol_is_disconnected(message: object) -> None:
     assert breach(message).reason is Reason.PROTOCOL
 
@@ -303,6 +360,7 @@ def entry_for(name: str) -> bytes:
     ("message", "reason"),
     [
         (Ack(0, COUNTERS), Reason.PROTOCOL),
+        (Fetched(1, b""), Reason.PROTOCOL),
         (Welcome(b"", 0, 0), Reason.PROTOCOL),
         (Entries(1, [b"x"]), Reason.PROTOCOL),
         (Entries(1, [entry_for("p2")]), Reason.OWNER),

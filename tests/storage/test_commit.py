@@ -1,6 +1,8 @@
 """Test commits: one batch makes a group valid, nothing is acknowledged before that batch, and groups keep their order."""
 
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from threading import Timer
 from typing import Any
 
 import pytest
@@ -217,3 +219,29 @@ def test_heavy_changes_run_last_and_one_at_a_time() -> None:
     assert point.step() and len(list(point.making())) == 2 and seen[3:] == ["long 2"]
     point.drop_heavy()
     assert (len(point), point.unmade) == (1, 0) and not point.step()
+
+
+@pytest.mark.parametrize("left", [0.0, 60.0])
+def test_a_change_that_waits_for_a_thread_goes_on_when_its_wait_is_over(left: float) -> None:
+    """`wait` shows the wait to the commit loop. A caller without a loop blocks in `step` until the wait is over."""
+
+    class Waiting:
+        def __init__(self) -> None:
+            self.ended: Future[None] = Future()
+
+        def left(self) -> float:
+            return left
+
+    point, _, _ = make(group_entries_max=9)
+    wait = Waiting()
+
+    def making() -> Making:
+        yield wait
+        return change("waits", [])
+
+    point.add(making)
+    assert point.wait is None and point.step() and point.wait is wait and point.made == 0
+    if left:
+        Timer(0.0, wait.ended.set_result, [None]).start()
+    assert point.step() and point.wait is None and point.made == 1
+    assert wait.ended.done() == bool(left)

@@ -23,6 +23,8 @@ from crawler.frontier.refresh import RefreshOutcome, state
 from crawler.frontier.refresh.delays import bin_of
 from crawler.process.opening.process_views import ProcessViews
 from crawler.process.opening.stages import Stages, at_rest
+from crawler.process.results import reshard as process_reshard
+from crawler.process.results.sent_seeds import sent_seed_urls, sent_seeds
 from crawler.records import Link, Outcome, PageRecord, PageState
 from crawler.splitter.partition import Partition
 from crawler.storage.commit import Change
@@ -32,7 +34,9 @@ from crawler.storage.kv import scan_prefix, seal
 from crawler.upkeep import reshard
 from crawler.upkeep.behind_peers import Exchanged, find_behind
 from crawler.upkeep.deliver_pending import deliver_pending
+from crawler.upkeep.recover import recover_links
 from crawler.upkeep.reshard import BUILT, REPLACED, Resharding, Switch, finish
+from tests.process.support import made
 from tests.upkeep.support import write
 
 SEED = bytes(range(16))
@@ -488,3 +492,49 @@ def test_leftovers_of_a_killed_reshard_are_removed_by_the_next_command(tmp_path:
     end_journal(directory.path)
     drop_unfinished(directory.path)
     assert not (directory.path / name).exists()
+
+
+def give(directory: CrawlDirectory, processes: int, name: str, urls: list[str]) -> None:
+    """Give seeds to one process, as `crawler seed` does."""
+    with open_one(directory, processes, name) as stages:
+        stages.commits.commit_now(made(stages.decisions.admission.seeds(urls))[0])
+
+
+def kept_seeds(directory: CrawlDirectory, processes: int) -> dict[str, list[str]]:
+    """Return the seeds that each process keeps for the case that their owners lose them."""
+    found = {}
+    for name in process_names(config_of(processes)):
+        with open_one(directory, processes, name) as stages:
+            found[name] = [url for urls in sent_seed_urls(stages.store) for url in urls]
+            for urls, fingerprints in sent_seeds(stages.store):
+                assert fingerprints.tolist() == stages.fingerprinter.fingerprints(urls).tolist()
+                owners = {stages.topology.partition.owner(each) for each in fingerprints.tolist()}
+                assert processes == 1 or name not in owners
+    return found
+
+
+def test_seeds_that_were_sent_survive_any_reshard(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each seed is kept once, by another process than its owner. A process that is given a seed again keeps no copy.
+
+    `crawler recover` finds the seeds of each process with the others.
+    """
+    monkeypatch.setattr(process_reshard, "_SEEDS_AT_ONCE", 3)
+    directory = crawl(tmp_path / "crawl", 3)
+    seeds = [f"http://s{n}.org/" for n in range(24)]
+    for name in ("p0", "p1", "p2", "p0"):
+        give(directory, 3, name, seeds)
+    assert sum(map(len, kept_seeds(directory, 3).values())) == 2 * len(seeds), (
+        "two processes have sent each seed"
+    )
+    for epoch, processes in enumerate((4, 1, 3, 2), 2):
+        move(directory, processes, epoch)
+        kept = kept_seeds(directory, processes)
+        assert sorted(url for urls in kept.values() for url in urls) == sorted(seeds)
+        assert len([urls for urls in kept.values() if urls]) == processes
+        holder = next(name for name, urls in kept.items() if urls)
+        give(directory, processes, holder, kept[holder])
+        assert kept_seeds(directory, processes) == kept
+        assert sum(map(len, queued(directory, processes).values())) == len(URLS) + len(seeds)
+    with open_all(directory, 2) as (one, other):
+        assert recover_links(one, "p1") == (len(kept["p0"]), [])
+        assert recover_links(other, "p0") == (len(kept["p1"]), [])

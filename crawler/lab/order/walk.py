@@ -11,7 +11,7 @@ once.
 
 import heapq
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from crawler.orders.order import FoundLink, FoundOn, Ranking
 from crawler.process.results.link_scoring import LinkScoring, LinkSource, classed, page_score
 from crawler.records import Fetch, FetchTask, Link, Outcome, TaskKind
 from crawler.robots.cache import ALLOWED, Verdict
-from crawler.storage.commit import Change
+from crawler.storage.commit import Change, Pause
 from crawler.storage.kv import MemoryStore
 
 TOOK = 0.1  # seconds until an answer arrives
@@ -179,7 +179,7 @@ class _Walk:
             if self._ordering is not None and links:
                 fingerprints = np.array([link.fingerprint for link in links], np.uint64)
                 urls = [link.url for link in links]
-                scores = self._ordering.scores(source, urls, texts, depth, 0)
+                scores = _end_of(self._ordering.scores(change, source, urls, texts, depth, 0))
                 classes, news = self._ordering.own(fingerprints, scores)
                 self._ordering.improve([classed(links[place], classes[place]) for place in news], change)
                 found = [classed(links[place], classes[place]) for place in new]
@@ -196,6 +196,15 @@ class _Walk:
         fill(change)
         self._store.write(change)
         self._frontier.committed(change, self._clock.now())
+
+
+def _end_of(scoring: Generator[Pause, None, np.ndarray]) -> np.ndarray:
+    """Return the scores of an order of the crawler, for which no caller has to wait."""
+    try:
+        raise RuntimeError(f"the order waits: {next(scoring)}")
+    except StopIteration as end:
+        found: np.ndarray = end.value
+        return found
 
 
 def found_after(pages: Sequence[int], quality: np.ndarray, shares: Sequence[float]) -> list[float]:

@@ -27,7 +27,7 @@ from crawler.process.committing.committer import DECISION_DELAY, SIBLINGS, Commi
 from crawler.process.lifecycle.background_tasks import Tasks, wait_for
 from crawler.process.lifecycle.run_end import RunEnd
 from crawler.process.lifecycle.shutdown import within
-from crawler.storage.commit import Change, Maker, followed_by
+from crawler.storage.commit import Change, Maker, ThreadWait, followed_by
 from crawler.storage.faults import reach
 from crawler.storage.rotating_file import RotatingFile
 
@@ -239,7 +239,12 @@ class CommitLoop:
         time, point = asyncio.get_running_loop().time, self._point
         heavy = heavy and self._takes_heavy() and len(point) > point.light
         end, queued = time() + TURN, point.light + heavy
-        while point.made < queued and point.step(heavy=heavy):
+        while point.made < queued:
+            if point.wait is not None:
+                await _over(point.wait)
+                end = time() + TURN
+            if not point.step(heavy=heavy):
+                break
             if time() >= end:
                 await asyncio.sleep(0)
                 end = time() + TURN
@@ -332,6 +337,11 @@ class CommitLoop:
     def _merged(self) -> None:
         self._compacting = False
         self._compact()
+
+
+async def _over(wait: ThreadWait) -> None:
+    """Return when the wait of a generator is over."""
+    await asyncio.wait({asyncio.wrap_future(wait.ended)}, timeout=max(0.0, wait.left()))
 
 
 def _is_small(group: Sequence[Change]) -> bool:

@@ -69,7 +69,7 @@ class Commits:
             self.frontier.enqueue(wanted, change, self.clock.now())
             count_retired(change, len(links) - len(wanted))
             change.count("urls.new_seeds", sum(link.flags & LinkFlag.SEED for link in links))
-            yield
+            yield None
         self.due.stage_flush(plan, change)
         change.after.append(lambda: self._flushed(plan, change))
         return change

@@ -9,7 +9,7 @@ changes is committed.
 """
 
 from collections import Counter
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from concurrent.futures import Executor
 from typing import Any
 
@@ -17,7 +17,7 @@ import msgspec
 
 from crawler.frontier.refresh.rate_balancing import LevelReport
 from crawler.process.opening.stages import Stages
-from crawler.records import Outcome, PeerStatus
+from crawler.records import Fetch, Outcome, PeerStatus
 from crawler.splitter.coordination import Coordination, Progress
 from crawler.splitter.peers import Address
 from crawler.storage.commit import Change, Maker
@@ -46,7 +46,7 @@ class Member(msgspec.Struct, frozen=True):
 
 
 class Loops(msgspec.Struct, frozen=True):
-    """The parts of the process's loops that the exchange uses."""
+    """The parts of the process's loops that the exchange uses. `fetch` requests a robots.txt for a peer."""
 
     queue: Callable[[Change | Maker], None]
     wake: Callable[[], None]
@@ -56,6 +56,7 @@ class Loops(msgspec.Struct, frozen=True):
     pages_ended: Callable[[], int]
     in_background: Callable[[Coroutine[Any, Any, None]], None]
     worker: Executor
+    fetch: Callable[[str], Awaitable[Fetch]]
 
 
 class Exchange:
@@ -102,6 +103,10 @@ class Exchange:
 
     def set_address(self, name: str, address: Address) -> None:
         """Record that a peer has moved to `address`."""
+
+    async def fetch_at_owner(self, url: str) -> Fetch | None:
+        """Let the owner of a host request its robots.txt `url`; return None if this process must request it itself."""
+        return None
 
     def stop_listening(self) -> None:
         """Accept no more messages from peers. Later messages are not confirmed, so the peers keep them."""

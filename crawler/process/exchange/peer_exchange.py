@@ -8,6 +8,7 @@ heartbeat   the shares of the rates and the end of the crawl are updated
 import asyncio
 import hashlib
 import logging
+from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -18,15 +19,17 @@ from crawler.frontier.refresh.rate_balancing import LevelReport, portions
 from crawler.process.exchange.agreed_end import AgreedEnd
 from crawler.process.exchange.exchange import Exchange, Loops, Member
 from crawler.process.opening.stages import Stages
-from crawler.records import PeerStatus
+from crawler.records import Blame, Fetch, Outcome, PeerStatus
+from crawler.splitter.asked_fetches import decode_fetch, encode_fetch
 from crawler.splitter.compaction import Compaction
 from crawler.splitter.coordination import Progress
 from crawler.splitter.peers import Address, Peers
-from crawler.splitter.session import Common, Identity
+from crawler.splitter.session import Common, Identity, Listener
+from crawler.splitter.wire import Ask, ProtocolError
 from crawler.storage.commit import Change
 from crawler.storage.keys import INCARNATION
 from crawler.storage.kv import KeyValue, seal, unseal
-from crawler.urls.canonical import SESSION_IDS_VERSION
+from crawler.urls.canonical import SESSION_IDS_VERSION, canonical, hostname
 from crawler.urls.fingerprint import Fingerprinter
 from crawler.urls.suffixes import suffix_list_version
 
@@ -34,6 +37,10 @@ if TYPE_CHECKING:
     from crawler.frontier.refresh.refreshing import Refresh
 
 log = logging.getLogger("crawler")
+
+# Number of seconds that a fetch task waits for the owner of a host. The owner itself waits at most 120 s until its
+# host may be requested (`hop_requests.HOP_WAIT_MAX`), and a request takes at most `fetch.total_timeout`.
+OWNER_WAIT_MAX = 300.0
 
 
 class PeerExchange(Exchange):
@@ -66,7 +73,10 @@ class PeerExchange(Exchange):
             context.environment.rng,
             member.secret,
             shares_directory=member.supervised,
+            asked=self._asked,
         )
+        self._owner = context.topology.partition.owner
+        self._host_key = stages.fingerprinter.host_key
         self._common = common
         self.peers = Peers(
             common,
@@ -167,6 +177,39 @@ class PeerExchange(Exchange):
             self._loops.queue(change)
             await written
         await loop.run_in_executor(self._loops.worker, plan.sweep)
+
+    # -- requests for peers ----------------------------------------------------------
+
+    async def fetch_at_owner(self, url: str) -> Fetch | None:
+        owner = self._owner(self._host_key(hostname(url)))
+        if owner == self._common.identity.name:
+            return None
+        began = self._clock.now()
+        answer = await self.peers.questions.ask(owner, url, OWNER_WAIT_MAX)
+        if answer is None:
+            return None
+        with suppress(ProtocolError):
+            if answer and (fetch := decode_fetch(answer)).url == url:
+                return fetch
+        error = f"process {owner}, which owns {hostname(url)}, gave no answer"
+        return Fetch(url, Outcome.CONNECT_ERROR, Blame.URL, began=began, error=error)
+
+    def _asked(self, session: Listener, ask: Ask) -> None:
+        """Request a robots.txt for a peer, unless its host belongs to another process."""
+        url, own = ask.url, False
+        if canonical(url) == url:
+            own = self._owner(self._host_key(hostname(url))) == self._common.identity.name
+        if own and self._taking:
+            self._loops.in_background(self._fetch_for(session, ask))
+        else:
+            session.answer(ask.number, b"")
+
+    async def _fetch_for(self, session: Listener, ask: Ask) -> None:
+        answer = b""
+        try:
+            answer = encode_fetch(await self._loops.fetch(ask.url), self._config.frame_bytes_max // 2)
+        finally:
+            self.peers.questions.answer(session, ask.number, answer)
 
     # -- each beat -----------------------------------------------------------------
 

@@ -1,6 +1,6 @@
 """Builds the requests of fetch tasks: limits, conditions, the values set by `[[override]]`, and headers with secrets."""
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 from crawler.clock import Clock
@@ -12,9 +12,10 @@ from crawler.process.fetching.file_bodies import FileBodies
 from crawler.process.fetching.reader import Reader
 from crawler.process.results.earlier_copies import EarlierCopies
 from crawler.process.results.result_processor import ResultProcessor
-from crawler.records import FetchTask, LinkFlag, RequestOptions
+from crawler.records import Fetch, FetchTask, LinkFlag, RequestOptions
 from crawler.storage.commit import Change, Maker
 from crawler.storage.kv import KeyValue
+from crawler.turn_share import UserTurns
 
 if TYPE_CHECKING:
     from crawler.render.rendering import MakeRenderer
@@ -27,8 +28,10 @@ class FetchParts(NamedTuple):
 
     `make_renderer` makes the browser when the first page needs it. `key` returns the same key for all duplicates
     of a URL. `trusts` returns whether credentials may be sent to a URL, and `in_scope` whether a URL (request
-    form) is in the scope of the crawl. `queue` passes a change to the commit loop, and `queue_heavy` passes one
-    that takes milliseconds to decide. `wake` wakes the loop that starts fetch tasks.
+    form) is in the scope of the crawl. `user_turns` says when user code may be called. `fetch_at_owner` lets
+    the process that owns a host request its robots.txt; it returns None if this process must request it. `queue` passes
+    a change to the commit loop, and `queue_heavy` passes one that takes milliseconds to decide. `wake` wakes the
+    loop that starts fetch tasks.
     """
 
     config: Config
@@ -45,6 +48,8 @@ class FetchParts(NamedTuple):
     key: Callable[[str], bytes]
     trusts: Callable[[str], bool]
     in_scope: Callable[[str], bool]
+    user_turns: UserTurns
+    fetch_at_owner: Callable[[str], Awaitable[Fetch | None]]
     queue: Callable[[Change | Maker], None]
     queue_heavy: Callable[[Maker], None]
     wake: Callable[[], None]

@@ -9,11 +9,15 @@ from crawler.due.eliminator import Eliminator
 from crawler.frontier.frontier import Frontier
 from crawler.process.fetching.fetch_tasks import FetchTasks
 from crawler.process.lifecycle.background_tasks import Fail, Tasks
+from crawler.process.lifecycle.limits import STOP_GRACE
+from crawler.process.lifecycle.run_end import RunEnd
+from crawler.turn_share import UserTurns
 
 # maximum number of fetch tasks started per turn of the event loop; their first steps take about 5 ms
 STARTS_MAX = 16
 # seconds per turn for starting tasks; checking a URL takes long if the robots.txt has many rules
 START_TURN = 0.008
+USER_GRACE = 1.0  # number of seconds after a stop in which calls of user code still begin
 
 
 class FetchSlots:
@@ -74,3 +78,14 @@ class FetchSlots:
             if self._time() >= until:
                 break
         return True
+
+    async def end(self, run_end: RunEnd, user_turns: UserTurns) -> None:
+        """Let tasks end within the grace period, and calls of user code begin for at most `USER_GRACE` seconds.
+
+        A longer grace period, which `Crawl.stop` may set, is also valid for user code. Cancel the other tasks.
+        """
+        if run_end.grace <= STOP_GRACE:
+            await self.tasks.wait(min(USER_GRACE, run_end.grace))
+            user_turns.end()
+        await self.tasks.wait(max(0.0, run_end.time_left()))
+        self.tasks.cancel()

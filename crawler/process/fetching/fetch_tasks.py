@@ -99,6 +99,7 @@ class FetchTasks:
         self._requests = FetchRequests(parts, self._conditions)
         self._hops = HopRequests(parts, self._requests, self._step_aside)
         self.ask = self._hops.ask  # sends a request of no fetch task
+        self.fetch_robots_for_peer = self._hops.fetch_robots_for_peer
         self._jars = CookieJars(config.fetch.cookie_jars_max, config.fetch.cookie_domains_max)
         self._run = {
             TaskKind.PAGE: self._page,
@@ -327,6 +328,10 @@ class FetchTasks:
             await self._site_files.fetch(fetch_task, request, fetch, extracted)
             if extracted is not None and (rendering := self._rendering(fetch_task)) is not None:
                 extracted = await rendering.render(fetch_task, fetch, extracted, request)
+            if extracted is not None:
+                # A URL filter of the user may block. If it were called later, it would hold up the commit queue.
+                for _ in self._results.judging(fetch_task, extracted):
+                    await self._parts.user_turns.mine("URL filter")
         except BaseException:
             if request.file is not None:
                 request.file.end(resumed_later=True)

@@ -14,9 +14,9 @@ import msgspec
 from crawler.config.credentials import is_credential
 from crawler.fetcher.cookies import CookieJar
 from crawler.fetcher.direct_requests import DirectRequests, no_address
-from crawler.fetcher.fetch_request import FetchRequest, split
+from crawler.fetcher.fetch_request import HTTP, FetchRequest, split
 from crawler.process.fetching.fetch_requests import FetchParts, FetchRequests, with_options
-from crawler.records import REDIRECT_LOOP, Blame, Fetch, FetchTask, Outcome, RequestOptions
+from crawler.records import REDIRECT_LOOP, Blame, Fetch, FetchTask, Outcome, RequestOptions, TaskKind
 from crawler.urls.canonical import hostname, resolve
 
 PLAIN = RequestOptions()
@@ -41,6 +41,7 @@ class HopRequests:
         self._direct = DirectRequests(parts.fetcher, parts.resolver, proxied=bool(self._fetch.proxy))
         self._requests, self._step_aside = requests, step_aside
         self._key, self._in_scope = parts.key, parts.in_scope
+        self._fetch_at_owner, self._robots_bytes_max = parts.fetch_at_owner, parts.config.robots.bytes_max
 
     async def follow(
         self,
@@ -163,6 +164,11 @@ class HopRequests:
         if hostname(before.url) == fetch_task.hostname:
             self._frontier.hops.pause(fetch_task, before, self._clock.now())
         self._step_aside(fetch_task)
+        if fetch_task.kind is TaskKind.ROBOTS and name != fetch_task.hostname:
+            # Only the owner of a host knows when the host may be requested.
+            at_owner = await self._fetch_at_owner(url)
+            if at_owner is not None:
+                return at_owner
         if self._frontier.hops.is_closed(name):
             return closed_host(url)
         addresses = request.addresses
@@ -203,6 +209,12 @@ class HopRequests:
             return fetch
         finally:
             self._frontier.hops.give_back(fetch, self._clock.now())
+
+    async def fetch_robots_for_peer(self, url: str) -> Fetch:
+        """Request a robots.txt on an own host, to which the robots.txt of a peer's host redirects."""
+        request = FetchRequest(url=url, body_bytes_max=self._robots_bytes_max, fetcher=HTTP)
+        self._requests.allow_secrets(request, hostname(url))
+        return await self.ask(request)
 
     async def _borrow(self, fetch_task: FetchTask | None, name: str, address: str) -> bool:
         """Wait until the request of a hop may be sent. Return False if this takes too long."""

@@ -29,6 +29,7 @@ from crawler.extract.worker import Apart, Holding, Worker, nothing, work
 from crawler.forked_children import ForkedChild, can_fork, fork_children
 from crawler.pages.stored_bodies import content_of
 from crawler.records import Extracted, Fetch, FetchTask, LinkFlag, Outcome
+from crawler.turn_share import UserTurns
 from crawler.urls.media_type import CSS, is_page
 
 Extractor = Callable[[FetchTask, Fetch], Iterable[str]]
@@ -59,7 +60,7 @@ def new_dates(dated: Dates, known: Iterable[Entry]) -> tuple[Dates, Dates]:
 class Reader:
     """Extracts the links of answers. If an `extractor` is given, it replaces the built-in one for HTML pages.
 
-    If `reads_anchors` is true, anchor texts are extracted, too.
+    If `reads_anchors` is true, anchor texts are extracted, too. `user_turns` distributes the calls of the extractor.
     """
 
     def __init__(
@@ -70,8 +71,10 @@ class Reader:
         share: LoopShare | None = None,
         *,
         reads_anchors: bool = False,
+        user_turns: UserTurns | None = None,
     ) -> None:
         self._config = config
+        self._user_turns = UserTurns() if user_turns is None else user_turns
         self.reads_anchors = reads_anchors
         self._extractor = extractor
         self._worker = Worker(config.extract, parser, share)
@@ -187,6 +190,7 @@ class Reader:
         if fetch_task.flags & _REQUISITE:
             extracted.hrefs, extracted.anchors, extracted.refresh = [], [], ""
         elif self._extractor is not None and not (extracted.nofollow and context.obey_robots):
+            await self._user_turns.mine("link extractor")
             extracted.hrefs, extracted.anchors = list(dict.fromkeys(self._extractor(fetch_task, fetch))), []
         return extracted
 

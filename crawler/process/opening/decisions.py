@@ -4,11 +4,14 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from crawler.clock import Clock
+from crawler.config import OrderConfig
 from crawler.config.credentials import has_credentials
 from crawler.consent.site_book import SiteBook
 from crawler.consent.stamping import Stamping
 from crawler.frontier.frontier import Frontier
 from crawler.frontier.refresh.validators import Validators
+from crawler.orders.order import Ranking
+from crawler.orders.order_thread import OrderThread, TimeLeft
 from crawler.pages.captures import capture_key
 from crawler.process.opening.process_parts import ProcessParts
 from crawler.process.results.admission import Admission
@@ -40,9 +43,11 @@ class Decisions:
         ranking = named(config.order)
         self.reads_anchors = ranking is not None and ranking.reads_anchors
         ordering = None
+        self._order_thread: OrderThread | None = None
         if ranking is not None:
             improve = _improving(frontier, context.clock)
-            ordering = LinkScoring(ranking, config.order, config.cache.bits, improve)
+            self._order_thread = _order_thread(ranking, config.order, context.clock)
+            ordering = LinkScoring(ranking, config.order, config.cache.bits, improve, self._order_thread)
         self.knowledge = SiteKnowledge(
             parts.intake.filter,
             parts.equivalences,
@@ -97,6 +102,16 @@ class Decisions:
             trap_watch=TrapWatch(parts.store, parts.pages.record, config.traps.chain_warned),
         )
 
+    def stop_with(self, time_left: TimeLeft) -> None:
+        """Let the order of a package stop with the run, of which `time_left` (`RunEnd.time_left`) knows the end."""
+        if self._order_thread is not None:
+            self._order_thread.time_left = time_left
+
+    def close(self) -> None:
+        """End the thread of the order."""
+        if self._order_thread is not None:
+            self._order_thread.close()
+
     def received(self, received: Received) -> Making:
         """Build the `Change` for an entry that another process sent: links, signals, or credits for hubs."""
         credits = [link for link in received.links if link.flags & _CREDIT]
@@ -114,6 +129,13 @@ def _improving(frontier: Frontier, clock: Clock) -> Callable[[Sequence[Link], Ch
             change.after.append(lambda: frontier.committed(change, clock.now()))
 
     return improve
+
+
+def _order_thread(order: Ranking, config: OrderConfig, clock: Clock) -> OrderThread | None:
+    """Return the thread that calls the order of a package; None for an order of the crawler, which is fast."""
+    if order.own:
+        return None
+    return OrderThread(order, config.name, config.wait_max, config.wait_share, clock.now)
 
 
 def _validators(parts: ProcessParts) -> Validators:

@@ -208,7 +208,9 @@ class Stages(ProcessParts):
         """The objects that decide about links, signals and results. `status` and `why` need none of them."""
         from crawler.process.opening.decisions import Decisions
 
-        return Decisions(self)
+        decisions = Decisions(self)
+        self._open_files.callback(decisions.close)
+        return decisions
 
     def _commit_point(self) -> CommitPoint:
         return CommitPoint(

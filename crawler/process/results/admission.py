@@ -30,7 +30,7 @@ from crawler.process.results.sent_seeds import SentSeeds
 from crawler.process.results.site_knowledge import SiteKnowledge
 from crawler.records import Extracted, FetchTask, Link, LinkFlag
 from crawler.splitter.inbox import Received
-from crawler.storage.commit import Change, Making
+from crawler.storage.commit import Change, Making, Pause
 from crawler.urlfilter.link_filter import Accepted, Judged, LinkFilter
 from crawler.urlfilter.rule_names import SCOPE
 from crawler.urls.clock_cache import ClockCache
@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from crawler.urls.trace import TraceWriter
 
 _SEED = LinkFlag.SEED
-Pauses = Generator[None, None, None]
-Counted = Generator[None, None, int]  # pauses between portions; returns the number of accepted links
+Pauses = Generator[Pause, None, None]
+Counted = Generator[Pause, None, int]  # pauses between portions; returns the number of accepted links
 
 
 class LinkContext(msgspec.Struct, frozen=True, gc=False):
@@ -83,9 +83,11 @@ class Admission:
         source: LinkSource = NO_PAGE,
     ) -> Counted:
         """Do the same as `links`, but portion by portion, with a pause after each portion."""
-        return _sum_of(
-            self.links(change, base, portion, link_context, encoding, source) for portion in portions(hrefs)
-        )
+        found = 0
+        for portion in portions(hrefs):
+            found += yield from self.links(change, base, portion, link_context, encoding, source)
+            yield None
+        return found
 
     def links(
         self,
@@ -95,8 +97,11 @@ class Admission:
         link_context: LinkContext,
         encoding: str = "utf-8",
         source: LinkSource = NO_PAGE,
-    ) -> int:
-        """Filter raw links, and queue those not seen recently. Return the number accepted. `source` is for scoring."""
+    ) -> Counted:
+        """Filter raw links, and queue those not seen recently. Return the number accepted. `source` is for scoring.
+
+        Pause only while an order of a package scores the links.
+        """
         change.count("urls.links", len(hrefs))
         scores = None
         if self.ordering is None:
@@ -104,8 +109,8 @@ class Admission:
         else:
             accepted, spellings = self.intake.filter_spelled(base, hrefs, encoding, link_context.flags)
             anchors = [source.anchors.get(spelling, "") for spelling in spellings]
-            scores = self.ordering.scores(
-                source, accepted.urls, anchors, link_context.depth, link_context.flags
+            scores = yield from self.ordering.scores(
+                change, source, accepted.urls, anchors, link_context.depth, link_context.flags
             )
         for rule, n in accepted.rejected.items():
             change.count(f"urls.filtered.{rule}", n)
@@ -151,6 +156,13 @@ class Admission:
                 )
         return len(urls)
 
+    def judging(self, base: str, hrefs: Sequence[str], flags: int, encoding: str = "utf-8") -> Iterator[None]:
+        """Let the user's URL filter judge raw links, one after each pause. The memo keeps the verdicts for `links`."""
+        if self.intake.filter.hooked:
+            for href in hrefs:
+                yield
+                self.intake.filter_links(base, [href], encoding, flags)
+
     def judge(self, raw_url: str, flags: int, base: str, encoding: str) -> Judged:
         """Return the verdict of the URL filter on a URL that a user requests. Relative URLs are resolved to `base`."""
         return self.intake.one(raw_url, flags, base=base, encoding=encoding)
@@ -159,7 +171,7 @@ class Admission:
         """Return the reason, as a text for users, why the URL filter rejects an absolute URL."""
         return self.intake.explain(url, flags).reason
 
-    def one(self, change: Change, url: str, fingerprint: int, link_context: LinkContext) -> None:
+    def one(self, change: Change, url: str, fingerprint: int, link_context: LinkContext) -> Pauses:
         """Filter a URL (request form) and queue it under `fingerprint`, unless this fingerprint was seen recently.
 
         This method is for URLs that a user requests, not for links. It is only used in crawls of one process.
@@ -171,7 +183,9 @@ class Admission:
         change.count("urls.accepted")
         scores = None
         if self.ordering is not None:
-            scores = self.ordering.scores(NO_PAGE, [url], [""], link_context.depth, link_context.flags)
+            scores = yield from self.ordering.scores(
+                change, NO_PAGE, [url], [""], link_context.depth, link_context.flags
+            )
         self._admit(change, self.topology.me, [url], np.array([fingerprint], np.uint64), link_context, scores)
 
     def _admit(
@@ -229,7 +243,7 @@ class Admission:
                 for raw_url in portion
             )
             found += [link.fingerprint for link in judged if not link.rule]
-            yield
+            yield None
         fingerprints = np.array(found, np.uint64)
         partition, me = self.topology.partition, self.topology.me
         foreign = partition.owners(fingerprints) != partition.index(me)
@@ -271,7 +285,7 @@ class Admission:
         links = self.knowledge.apply_notice(change, links)
         for begin in range(0, len(links), PORTION_LINKS):
             self._take_received(change, self.knowledge.own_keys(links[begin : begin + PORTION_LINKS]))
-            yield
+            yield None
         return change
 
     def _take_received(self, change: Change, links: list[Link]) -> None:
@@ -293,7 +307,7 @@ def _sum_of(counts: Iterable[int]) -> Counted:
     found = 0
     for accepted in counts:
         found += accepted
-        yield
+        yield None
     return found
 
 

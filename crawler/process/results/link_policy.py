@@ -16,7 +16,7 @@
 The redirect target of a seed is a seed, so it widens the scope.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from crawler.config import Config
 from crawler.orders.order import FoundOn
@@ -94,6 +94,16 @@ class LinkPolicy:
         if fetch_task.flags & _SITEMAP:
             return (yield from self._map(change, fetch_task, extracted, is_first))
         return (yield from self._links(change, fetch_task, extracted, is_first))
+
+    def judging(self, fetch_task: FetchTask, extracted: Extracted) -> Iterator[None]:
+        """Judge the links of a page in advance, one after each pause, so that `page` finds the verdicts in the memo.
+
+        Without a URL filter of the user, judging is fast, so nothing is done.
+        """
+        if fetch_task.flags & _SITEMAP:
+            return self._admission.judging(fetch_task.url, extracted.hrefs, _news(fetch_task))
+        hrefs, flags = extracted.hrefs, _news(fetch_task)
+        return self._admission.judging(extracted.base, hrefs, flags, extracted.encoding)
 
     def _links(self, change: Change, fetch_task: FetchTask, extracted: Extracted, is_first: bool) -> Counted:
         """Follow all links of a page."""
@@ -175,7 +185,7 @@ class LinkPolicy:
         hops = fetch_task.redirects + 1
         link_context = LinkContext(fetch_task.depth, fetch_task.fingerprint, hops, flags)
         source = self._source(fetch_task, None, REDIRECT)
-        found = self._admission.links(change, base, [location], link_context, encoding, source)
+        found = yield from self._admission.links(change, base, [location], link_context, encoding, source)
         if self._checks_external and not found:
             external = LinkContext(
                 fetch_task.depth, fetch_task.fingerprint, hops, flags=_EXTERNAL | _REDIRECT

@@ -13,7 +13,7 @@ in a robots.txt or in a sitemap index gets the best class.
 """
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 
 import msgspec
 import numpy as np
@@ -25,14 +25,16 @@ from crawler.orders.classes import LEAST, NEUTRAL, PER_OCTAVE, WORST, class_in, 
 from crawler.orders.link_scores import LinkScores
 from crawler.orders.naming import ranking
 from crawler.orders.order import FoundLink, FoundOn, Ranking
+from crawler.orders.order_thread import OrderThread
 from crawler.records import Link, LinkFlag
-from crawler.storage.commit import Change
+from crawler.storage.commit import Change, Pause
 
 log = logging.getLogger("crawler")
 
 REDIRECT = "redirect"
 _SITEMAP = LinkFlag.SITEMAP
 _SEED = FoundOn(kind="seed")
+_NO_SCORE = score_of(NEUTRAL)
 Scores = NDArray[np.float64]
 
 
@@ -52,6 +54,7 @@ class LinkScoring:
     Args:
         bits: 2^bits URLs are remembered for links to this process, and as many for links sent to others.
         improve: called with (links, change) for links that improve the score of a URL of this process.
+        thread: calls the order, if a package provides it; without it, the order is called directly.
     """
 
     def __init__(
@@ -60,8 +63,10 @@ class LinkScoring:
         config: OrderConfig,
         bits: int,
         improve: Callable[[Sequence[Link], Change], None],
+        thread: OrderThread | None = None,
     ) -> None:
         self._order = order
+        self._thread = thread
         self._improve = improve
         news = config.raise_classes
         self._own = LinkScores(
@@ -75,17 +80,34 @@ class LinkScoring:
         return self._order.reads_anchors
 
     def scores(
-        self, source: LinkSource, urls: Sequence[str], anchors: Sequence[str], depth: int, flags: int
-    ) -> Scores:
-        """Return the scores of a page's links, as an array of shape (n,)."""
+        self,
+        change: Change,
+        source: LinkSource,
+        urls: Sequence[str],
+        anchors: Sequence[str],
+        depth: int,
+        flags: int,
+    ) -> Generator[Pause, None, Scores]:
+        """Return the scores of a page's links, as an array of shape (n,).
+
+        While the order of a package scores the links, the generator waits. Links for whose scores the time did
+        not suffice are counted.
+        """
         page = source.page
         if flags & _SITEMAP:
             return np.ones(len(urls))
         if page.kind == REDIRECT:
             return np.full(len(urls), max(0.0, page.score - self._order.base))
-        score = self._order.score
-        links = (FoundLink(url, anchor, depth) for url, anchor in zip(urls, anchors, strict=True))
-        return np.fromiter((score(link, page) for link in links), np.float64, len(urls))
+        links = [FoundLink(url, anchor, depth) for url, anchor in zip(urls, anchors, strict=True)]
+        if self._thread is None:
+            score = self._order.score
+            return np.fromiter((score(link, page) for link in links), np.float64, len(urls))
+        scoring = self._thread.begin(links, page)
+        if scoring.left() > 0.0:
+            yield scoring
+        scores = self._thread.end(scoring)
+        change.count("urls.unscored", len(links) - len(scores))
+        return np.array(scores + [_NO_SCORE] * (len(links) - len(scores)))
 
     def own(self, fingerprints: np.ndarray, scores: Scores) -> tuple[list[int], list[int]]:
         """Return the classes of links to URLs of this process, and the positions of links that improve a score."""

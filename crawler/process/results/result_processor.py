@@ -16,7 +16,7 @@ causes an exception, the exception is counted, and the page is recorded without 
 its links.
 """
 
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -52,7 +52,7 @@ from crawler.records import (
     TaskKind,
 )
 from crawler.robots.cache import RobotsCache
-from crawler.storage.commit import Change, Making
+from crawler.storage.commit import Change, Making, Pause
 from crawler.urls.canonical import authority
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ _APART = 0.002
 # Tasks of these kinds fetch the files in which a site says how its pages may be used. These answers get no
 # receipt.
 _ABOUT_SITES = (TaskKind.ROBOTS, TaskKind.SITE_FILE)
-Pauses = Generator[None, None, None]
+Pauses = Generator[Pause, None, None]
 # Arguments: the change, the page's fetch task, the extracted content, now.
 Hear = Callable[[Change, FetchTask, Extracted, float], None]
 # Arguments: the change, the page that led to a new page, the new page, now.
@@ -134,6 +134,10 @@ class ResultProcessor:
             return change
 
         return make
+
+    def judging(self, fetch_task: FetchTask, extracted: Extracted) -> Iterator[None]:
+        """Judge the links of a page in advance, one by one; see `LinkPolicy.judging`."""
+        return self._link_policy.judging(fetch_task, extracted)
 
     def page(self, fetch_task: FetchTask, fetch: Fetch, extracted: Extracted | None, now: float) -> Making:
         """Build the `Change` for the fetch of a page. The fetch may be final, or may be repeated later."""

@@ -6,7 +6,7 @@ that has already left, only to send it a seed that the peer has known since the 
 
 The fingerprints and the URLs of the seeds are stored in the same batch as the outbox entries that contain the
 seeds. If the owner of a seed loses its disk, `crawler recover` sends the seed again. The seed may be stored
-nowhere else, for example because it was given by `crawler seed`.
+nowhere else, for example because it was given by `crawler seed`. `reshard.py` moves the seeds in a reshard.
 """
 
 from collections.abc import Iterator, Sequence
@@ -15,6 +15,7 @@ from itertools import compress
 import numpy as np
 from numpy.typing import NDArray
 
+from crawler.errors import DamageError
 from crawler.storage.commit import Change
 from crawler.storage.keys import SENT_SEED_URLS, SENT_SEEDS
 from crawler.storage.kv import KeyValue, scan_prefix, seal, unseal
@@ -35,11 +36,8 @@ class SentSeeds:
         sent = self._sent if self._sent is not None else self._read()
         new = list(compress(places, ~np.isin(fingerprints[list(places)], sent)))
         if new:
-            number = self._number.to_bytes(8, "big")
-            change.put(SENT_SEEDS + number, seal(fingerprints[new].astype("<u8").tobytes()))
-            change.put(
-                SENT_SEED_URLS + number, seal("\n".join([urls[place] for place in new]).encode("ascii"))
-            )
+            for item in stored_seeds(self._number, [urls[place] for place in new], fingerprints[new]):
+                change.put(*item)
             self._number += 1
         return new
 
@@ -50,6 +48,31 @@ class SentSeeds:
         values = [np.frombuffer(unseal(key, value), "<u8") for key, value in stored]
         self._sent = np.concatenate([np.empty(0, np.uint64), *values])
         return self._sent
+
+
+def stored_seeds(
+    number: int, urls: Sequence[str], fingerprints: "NDArray[np.uint64] | Sequence[int]"
+) -> Iterator[tuple[bytes, bytes]]:
+    """Yield the keys and values under which seeds and their fingerprints are stored. `number` differs for each call."""
+    at = number.to_bytes(8, "big")
+    yield SENT_SEEDS + at, seal(np.asarray(fingerprints, "<u8").tobytes())
+    yield SENT_SEED_URLS + at, seal("\n".join(urls).encode("ascii"))
+
+
+def sent_seeds(store: KeyValue) -> Iterator[tuple[list[str], NDArray[np.uint64]]]:
+    """Yield the URLs and the fingerprints of the seeds that this process has sent and whose URLs are stored, in pieces.
+
+    Raises:
+        DamageError: the numbers of URLs and of fingerprints differ.
+    """
+    for key, value in scan_prefix(store, SENT_SEED_URLS):
+        urls = unseal(key, value).decode("ascii").split("\n")
+        at = SENT_SEEDS + key[len(SENT_SEED_URLS) :]
+        stored = store.get(at)
+        fingerprints = np.frombuffer(b"" if stored is None else unseal(at, stored), "<u8").astype(np.uint64)
+        if len(fingerprints) != len(urls):
+            raise DamageError(f"store: keys {key!r} and {at!r} do not list the same seeds")
+        yield urls, fingerprints
 
 
 def sent_seed_urls(store: KeyValue) -> Iterator[list[str]]:

@@ -33,7 +33,7 @@ from typing import TYPE_CHECKING
 
 from crawler.change_signals import SOURCES, TOLD_MAX, Fate, Signalled, source_number
 from crawler.process.committing.portions import portions
-from crawler.process.results.admission import Admission, LinkContext
+from crawler.process.results.admission import Admission, LinkContext, Pauses
 from crawler.records import Extracted, FetchTask, Link, LinkFlag, PageRecord
 from crawler.splitter.inbox import Received
 from crawler.splitter.partition import Partition
@@ -98,8 +98,8 @@ class SignalIntake:
         change = Change()
         number, met = source_number(source), set[str]()
         for portion in portions(raw_urls):
-            self._decide(change, self._forms(portion, met, said), number, said)
-            yield
+            yield from self._decide(change, self._forms(portion, met, said), number, said)
+            yield None
         _count(change, said)
         return change
 
@@ -114,8 +114,8 @@ class SignalIntake:
         said = Signalled()
         for number in sorted({link.redirects for link in signals}):
             for portion in portions([link.url for link in signals if link.redirects == number]):
-                self._decide(change, portion, min(number, SOURCES - 1), said, ours=True)
-                yield
+                yield from self._decide(change, portion, min(number, SOURCES - 1), said, ours=True)
+                yield None
         _count(change, said)
         return change
 
@@ -152,7 +152,7 @@ class SignalIntake:
 
     def _decide(
         self, change: Change, urls: Sequence[str], number: int, said: Signalled, *, ours: bool = False
-    ) -> None:
+    ) -> Pauses:
         """Decide about URLs (request forms). If `ours` is true, all of them belong to this process."""
         known: list[int] = []
         new: list[str] = []
@@ -186,7 +186,7 @@ class SignalIntake:
             self._refresh.changes.note_changes(known, number, now)
             self._refresh.changes.stage(change)
         if new:
-            self._admission.links(change, new[0], new, LinkContext(depth=1))
+            yield from self._admission.links(change, new[0], new, LinkContext(depth=1))
         for owner, links in sent.items():
             change.foreign.append((owner, links))
             change.count("splitter.signals_told", len(links))

@@ -4,6 +4,7 @@ import asyncio
 import math
 from collections.abc import Callable, Container, Iterator
 from concurrent.futures import Executor
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, cast
 
@@ -13,6 +14,7 @@ import pytest
 from crawler.clock import VirtualClock
 from crawler.config import convert
 from crawler.crawl.topology import Topology
+from crawler.errors import StoreError
 from crawler.frontier.refresh.rate_balancing import LevelReport
 from crawler.frontier.refresh.refreshing import Refresh
 from crawler.process.exchange import exchange as exchange_module
@@ -20,11 +22,14 @@ from crawler.process.exchange import peer_exchange as module
 from crawler.process.exchange.agreed_end import GONE_PATIENCES, LAST_WORDS
 from crawler.process.exchange.exchange import Exchange, Loops, Member, _run_before, pages_of
 from crawler.process.exchange.peer_exchange import PeerExchange, make_exchange
+from crawler.process.fetching.hop_requests import HOP_WAIT_MAX
 from crawler.process.opening.stages import Stages
-from crawler.records import Link
+from crawler.records import Blame, Fetch, Link, Outcome
+from crawler.splitter.asked_fetches import decode_fetch, encode_fetch
 from crawler.splitter.coordination import Progress, Weights
 from crawler.splitter.partition import Partition
-from crawler.splitter.wire import Counters, PastEnd
+from crawler.splitter.session import Listener
+from crawler.splitter.wire import Ask, Counters, PastEnd
 from crawler.storage.commit import Change
 from crawler.storage.keys import OUTBOX
 from crawler.storage.kv import scan_prefix
@@ -71,8 +76,12 @@ class Here:
             pages_ended=lambda: self.pages_ended,
             in_background=lambda work: work.close(),
             worker=cast(Executor, None),
+            fetch=self.fetch_robots,
         )
         return make_exchange(self.stages, Member("p0", **member), loops)
+
+    async def fetch_robots(self, url: str) -> Fetch:
+        raise AssertionError(url)
 
     def peer_exchange(self, **member: Any) -> PeerExchange:
         exchange = self.exchange(**member)
@@ -801,3 +810,89 @@ def test_the_check_differs_if_fingerprints_differ(tmp_path: Path) -> None:
         checks.append(module._check(stages.config.urls, stages.fingerprinter))
         stages.close()
     assert checks[0] == checks[1] and len(set(checks)) == 3 and {len(each) for each in checks} == {16}
+
+
+# ---- requests for peers ----
+
+
+def robots_url(here: Here, name: str) -> str:
+    """Return the robots.txt of a host that a process owns."""
+    owner, key = here.stages.topology.partition.owner, here.stages.fingerprinter.host_key
+    return next(f"http://h{n}.org/robots.txt" for n in range(99) if owner(key(f"h{n}.org")) == name)
+
+
+@pytest.mark.parametrize(
+    ("answer", "outcome"),
+    [
+        ("good", Outcome.GONE),
+        ("other", Outcome.CONNECT_ERROR),
+        ("garbage", Outcome.CONNECT_ERROR),
+        ("none", Outcome.CONNECT_ERROR),
+        ("older", None),
+    ],
+)
+async def test_the_owner_of_a_host_is_asked(tmp_path: Path, answer: str, outcome: Outcome | None) -> None:
+    """Without an answer, the file counts as unreachable. An owner of an earlier version is not asked."""
+    here = Here(tmp_path, ("p0", "p1"))
+    exchange, url = here.peer_exchange(), robots_url(here, "p1")
+    answers = {
+        "good": encode_fetch(Fetch(url, Outcome.GONE, status=404), 1 << 16),
+        "other": encode_fetch(Fetch("http://other.org/", Outcome.GONE), 1 << 16),
+        "garbage": b"garbage",
+        "none": b"",
+        "older": None,
+    }
+
+    async def ask(peer: str, asked: str, patience: float) -> bytes | None:
+        assert (peer, asked) == ("p1", url) and patience > HOP_WAIT_MAX
+        return answers[answer]
+
+    exchange.peers.questions.ask = ask  # type: ignore[method-assign]
+    found = await exchange.fetch_at_owner(url)
+    assert (found and found.outcome) == outcome
+    if outcome is Outcome.CONNECT_ERROR:
+        assert found is not None and found.blame is Blame.URL and "p1" in found.error
+    assert await exchange.fetch_at_owner(robots_url(here, "p0")) is None
+
+
+def test_a_process_without_peers_asks_nobody(tmp_path: Path) -> None:
+    here = Here(tmp_path)
+    assert asyncio.run(here.exchange().fetch_at_owner(robots_url(here, "p0"))) is None
+
+
+class Asking:
+    """Takes the place of the session of a peer that asks."""
+
+    ending = None
+
+    def __init__(self) -> None:
+        self.answers: list[bytes] = []
+
+    def answer(self, number: int, fetch: bytes) -> None:
+        self.answers.append(fetch)
+
+
+@pytest.mark.parametrize("raises", [False, True])
+async def test_only_requests_to_own_hosts_are_made_for_a_peer(tmp_path: Path, raises: bool) -> None:
+    """A question always gets an answer, even if the request ends with an exception."""
+    here, session = Here(tmp_path, ("p0", "p1")), Asking()
+    exchange, own = here.peer_exchange(), robots_url(here, "p0")
+    asked, made = [], []
+
+    async def fetch(url: str) -> Fetch:
+        asked.append(url)
+        if raises:
+            raise StoreError("the disk failed")
+        return Fetch(url, Outcome.FETCHED, content=b"x")
+
+    exchange._loops = msgspec.structs.replace(exchange._loops, fetch=fetch, in_background=made.append)
+    for url in (robots_url(here, "p1"), "ftp://a.org/", "http://A.org/robots.txt", "", own):
+        exchange._asked(cast(Listener, session), Ask(1, url))
+    assert session.answers == [b""] * 4 and len(made) == 1
+    with pytest.raises(StoreError) if raises else nullcontext():
+        await made[0]
+    assert asked == [own]
+    assert session.answers[4] == b"" if raises else decode_fetch(session.answers[4]).content == b"x"
+    exchange.stop_listening()
+    exchange._asked(cast(Listener, session), Ask(2, own))
+    assert session.answers[5] == b"" and len(made) == 1

@@ -30,6 +30,7 @@ from crawler.process.opening.assembly import make_file_bodies
 from crawler.process.opening.environment import Environment
 from crawler.records import Blame, Extracted, Fetch, FetchTask, LinkFlag, Outcome, RequestOptions, TaskKind
 from crawler.storage.commit import Change, Maker, Making, steps
+from crawler.turn_share import UserTurns
 from tests.process.support import Joint, fetch, links_of, made, redirect
 
 HOME = "http://a.org/"
@@ -96,6 +97,7 @@ class Run:
         self.makers: list[Change | Maker] = []
         self.heavy: list[Maker] = []
         self.woken = 0
+        self.at_owners: dict[str, Fetch] = {}  # the answers of peers that own the hosts
         stages = joint.stages
         parts = FetchParts(
             stages.config,
@@ -112,11 +114,16 @@ class Run:
             key=stages.fingerprinter.key,
             trusts=stages.decisions.knowledge.trusts,
             in_scope=joint.admission.in_scope,
+            user_turns=UserTurns(),
+            fetch_at_owner=self._fetch_at_owner,
             queue=self.makers.append,
             queue_heavy=self._queue_heavy,
             wake=self._wake,
         )
         self.fetch_tasks = FetchTasks(parts, **options)
+
+    async def _fetch_at_owner(self, url: str) -> Fetch | None:
+        return self.at_owners.get(url)
 
     def _wake(self) -> None:
         self.woken += 1
@@ -520,6 +527,18 @@ def test_a_chain_with_ever_new_cookies_ends(
 
 
 # ---- robots.txt ----
+
+
+def test_the_owner_of_a_host_requests_the_robots_txt_to_which_another_one_redirects(run: Run) -> None:
+    """Only the owner knows when its host may be requested. This process requests neither the host nor its address."""
+    fetch_task = run.joint.fetch_task(TaskKind.ROBOTS)
+    run.answer(redirect(fetch_task.url, "http://b.org/robots.txt"))
+    rules = b"User-agent: *\nDisallow: /no\n"
+    run.at_owners["http://b.org/robots.txt"] = fetch("http://b.org/robots.txt", rules)
+    run.see_through(fetch_task)
+    assert [request.url for request in run.canned.requests] == [fetch_task.url]
+    assert not len(run.joint.frontier._gates.visits)
+    assert run.joint.stages.robots.line("http://a.org", "/no") == "Disallow: /no"
 
 
 @pytest.mark.parametrize(("hops", "outcome"), [(5, Outcome.FETCHED), (6, Outcome.REDIRECT)])

@@ -41,7 +41,7 @@ def take(
     base: str = HOME,
 ) -> Change:
     change = Change()
-    joint.admission.links(change, base, hrefs, link_context)
+    made(joint.admission.links(change, base, hrefs, link_context))
     return change
 
 
@@ -61,7 +61,7 @@ def test_links_are_filtered_and_counted(joint: Joint) -> None:
     joint.seeds(HOME)
     change = Change()
     hrefs = ["/x", "/x", "mailto:y", "http://b.org/", "http://c.org/", "/y?%E4"]
-    assert joint.admission.links(change, HOME, hrefs, LinkContext()) == 2
+    assert made(joint.admission.links(change, HOME, hrefs, LinkContext()))[0] == 2
     assert change.counts == {
         "urls.links": 6,
         "urls.filtered.scheme": 1,
@@ -110,7 +110,7 @@ def test_own_and_foreign_links_are_separated(open_joint: OpenJoint) -> None:
     urls = by_owner(joint)
     mixed = [url for pair in zip(urls[HERE], urls[THERE], strict=True) for url in pair]
     change = Change()
-    assert joint.admission.links(change, HOME, mixed, LinkContext(2, 5, 1, SITEMAP)) == 8
+    assert made(joint.admission.links(change, HOME, mixed, LinkContext(2, 5, 1, SITEMAP)))[0] == 8
     link_context = (2, 5, 1, SITEMAP)
     assert change.links == [Link(joint.fingerprint(url), url, *link_context) for url in urls[HERE]]
     assert change.foreign == [

@@ -81,7 +81,7 @@ def test_opic_cash_accumulates_and_moves_a_waiting_url(open_joint: OpenJoint) ->
         change = Change()
         extracted = extract_page(links, Context(HOME), ExtractConfig())
         page = FoundOn(f"{HOME}{n}", 2.0**-15, 0, "", len(extracted.hrefs))
-        joint.admission.links(change, HOME, extracted.hrefs, LinkContext(1), source=LinkSource(page))
+        made(joint.admission.links(change, HOME, extracted.hrefs, LinkContext(1), source=LinkSource(page)))
         joint.stages.commits.commit(change)
         return page.score / 2
 
@@ -108,8 +108,8 @@ def test_targets_of_redirects_and_sitemaps_have_classes_of_their_own(open_joint:
     change = joint.follow(HOME, redirect(HOME, "http://b.org/"), depth=9, flags=40 << 16 ^ NEUTRAL << 16)
     assert classes(change.links) == {"http://b.org/": 40}
     found = Change()
-    joint.admission.links(found, HOME, ["/map.xml"], LinkContext(flags=LinkFlag.SITEMAP))
-    joint.admission.links(found, HOME, ["/deep"], LinkContext(depth=3))
+    made(joint.admission.links(found, HOME, ["/map.xml"], LinkContext(flags=LinkFlag.SITEMAP)))
+    made(joint.admission.links(found, HOME, ["/deep"], LinkContext(depth=3)))
     assert classes(found.links) == {"http://a.org/map.xml": 0, "http://a.org/deep": class_of(0.25**3)}
 
 

@@ -1,0 +1,135 @@
+"""Test that the user's code, which may block, leaves turns to the event loop, and is not called long after a stop."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import crawler
+from crawler.api import delivery
+from crawler.process.fetching import fetch_slots
+from tests.end_to_end.web import SETTINGS, Web, page
+
+NAMES = [f"/{number}" for number in range(12)]
+ROUTES = {"/": page(*NAMES)} | {name: page(text=name) for name in NAMES}
+
+
+@pytest.fixture
+def web() -> Iterator[Web]:
+    with Web(ROUTES) as web:
+        yield web
+
+
+@pytest.fixture
+def no_grace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stop leaves no time to user code."""
+    monkeypatch.setattr(fetch_slots, "USER_GRACE", 0.0)
+
+
+class Hook:
+    """User code that is called with something, and stops the crawl at the call number `stop_at`."""
+
+    def __init__(self, stop_at: int = 0) -> None:
+        self.calls: list[str] = []
+        self.turns: list[int] = []
+        self.turn = 0
+        self._stop_at = stop_at
+        self.crawl: crawler.Crawl | None = None
+
+    def __call__(self, given: Any) -> Any:
+        self.calls.append(given if isinstance(given, str) else given.url)
+        self.turns.append(self.turn)
+        if len(self.calls) == self._stop_at and self.crawl is not None:
+            self.crawl.stop()
+        return [] if self.crawl is None else True
+
+    async def tick(self) -> None:
+        while True:
+            self.turn += 1
+            await asyncio.sleep(0)
+
+    async def run(self, **arguments: Any) -> crawler.Crawl:
+        """Crawl with this hook. The time that user code may use in a turn is over after each call."""
+        async with crawler.Crawl(**arguments) as crawl:
+            self.crawl = crawl
+            crawl.process.user_turns._seconds = 0.0
+            ticking = asyncio.create_task(self.tick())
+            await crawl.run()
+            ticking.cancel()
+        return crawl
+
+
+def sinks(hook: Hook) -> dict[str, Any]:
+    return {"page_sink": hook}
+
+
+def callbacks(hook: Hook) -> dict[str, Any]:
+    return {"parse": lambda page: iter([hook(page) and {"url": page.url}] * 3), "items": "items.jsonl"}
+
+
+def extractors(hook: Hook) -> dict[str, Any]:
+    return {"link_extractor": lambda page: hook(page) and page.urls()}
+
+
+def filters(hook: Hook) -> dict[str, Any]:
+    return {"url_filter": hook}
+
+
+@pytest.mark.parametrize("kind", [sinks, callbacks, extractors, filters])
+async def test_calls_that_block_have_a_turn_each(
+    kind: Any, tmp_path: Path, web: Web, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    hook = Hook()
+    await hook.run(config=SETTINGS, directory=tmp_path / "c", seeds=web.url("/"), **kind(hook))
+    assert len(hook.calls) in (12, 13) and Counter(hook.calls).most_common(1)[0][1] == 1
+    assert len(set(hook.turns)) == len(hook.turns)
+
+
+@pytest.mark.parametrize("kind", [sinks, callbacks, extractors, filters])
+async def test_a_stop_ends_the_calls_and_the_next_run_makes_the_rest(
+    kind: Any, tmp_path: Path, web: Web, no_grace: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    arguments = {"config": SETTINGS, "directory": tmp_path / "c", "seeds": web.url("/")}
+    first, then = Hook(stop_at=3), Hook()
+    crawl = await first.run(**arguments, **kind(first))
+    assert crawl.report["stopped_by"] == "stopped" and 3 <= len(first.calls) <= 8
+    await then.run(**arguments, **kind(then))
+    wanted = {web.url(name) for name in (NAMES if kind is filters else ["/", *NAMES])}
+    assert {*first.calls, *then.calls} - {web.url("/robots.txt")} == wanted
+    assert sorted({*web.paths()}) == sorted(ROUTES)
+
+
+async def test_a_limit_of_pages_passes_on_all_its_pages(tmp_path: Path, web: Web, no_grace: None) -> None:
+    """The limit is reached only when the sink has taken all pages. So the stop leaves no page to the next run."""
+    taken = []
+
+    async def sink(page: crawler.Page) -> None:
+        for _ in range(20):
+            await asyncio.sleep(0.001)
+        taken.append(page.url)
+
+    settings = SETTINGS | {"crawl": SETTINGS["crawl"] | {"max_pages": 8}}
+    arguments = {"directory": tmp_path / "c", "seeds": web.url("/"), "page_sink": sink}
+    crawl = await Hook().run(config=settings, **arguments)
+    assert crawl.report["stopped_by"] == "max_pages" and len(taken) == 8
+
+
+async def test_pages_of_an_earlier_run_are_handed_over_within_the_time_limit(
+    tmp_path: Path, web: Web, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pages whose sink raised wait for the next run, which has no time for them."""
+
+    def fails(_: crawler.Page) -> None:
+        raise ValueError
+
+    arguments = {"directory": tmp_path / "c", "seeds": web.url("/")}
+    await Hook().run(config=SETTINGS, page_sink=fails, **arguments)
+    monkeypatch.setattr(delivery, "is_over", lambda _: len(hook.calls) >= 2)
+    hook = Hook()
+    await hook.run(config=SETTINGS, page_sink=hook, **arguments)
+    assert len(hook.calls) == 2

@@ -185,7 +185,8 @@ def test_learning_never_loses_to_uniform(name: str) -> None:
 
 def test_true_parameters_are_calibrated() -> None:
     """For Poisson changes at known rates, each decile of the calibration table is within 0.03 of the prediction."""
-    sums = np.concatenate([judged(TRUE, draw(WORLDS["day-1x"], seed)) for seed in SEEDS[:2]])
+    spec = msgspec.structs.replace(WORLDS["day-1x"], rounds=20.0)
+    sums = np.concatenate([judged(TRUE, draw(spec, seed)) for seed in SEEDS[:2]])
     rows = calibration.deciles(sums)
     said = [row for row in rows if row.kind == "said" and row.copies >= 200]
     assert len(said) >= 8

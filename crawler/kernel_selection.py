@@ -26,6 +26,7 @@ BOUND = (
     "freshness.value_kernel",
     "lab.refresh.crawl_value",
     "freshness.change_rates",
+    "freshness.restless",
     "freshness.neighbourhood",
     "freshness.seasons",
     "freshness.page_kinds",

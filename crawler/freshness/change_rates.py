@@ -22,6 +22,8 @@ simpler update is overconfident where little is known. In a test, the pages chan
 second crawl was 60 days after the first. With the simpler update, refreshes then found twice as many changes
 as predicted, and after 16 crawls still 1.6 times as many (1.1 times with the update used here).
 
+A k below 0 says that every crawl of the page has found a change (`restless.py`). The number of changes is then -k.
+
 The parameters of a site and of the whole crawl, except the factor f, are estimated by the method of moments.
 Each estimate is shrunk towards that of the next larger group:
 
@@ -150,18 +152,18 @@ class ChangeRates:
     def rate(self, site: cython.Py_ssize_t, k: cython.double, t: cython.double) -> cython.double:
         """Return the page's change rate, K / B (see the module docstring)."""
         shape: cython.double = 1.0 / self.variations[site]
-        return (shape + k) / (shape / self.means[site] + t)
+        return (shape + abs(k)) / (shape / self.means[site] + t)
 
     def shape(self, site: cython.Py_ssize_t, k: cython.double) -> cython.double:
         """Return K, the shape of the Gamma distribution of the page's change rate."""
-        return 1.0 / self.variations[site] + k
+        return 1.0 / self.variations[site] + abs(k)
 
     def expected(
         self, site: cython.Py_ssize_t, k: cython.double, t: cython.double, clock: cython.double
     ) -> cython.double:
         """Return the probability that the page changed in the time `clock`: 1 - (1 + A/B)^-K."""
         shape: cython.double = 1.0 / self.variations[site]
-        return -expm1(-(shape + k) * log1p(clock / (shape / self.means[site] + t)))
+        return -expm1(-(shape + abs(k)) * log1p(clock / (shape / self.means[site] + t)))
 
     def match(
         self,
@@ -246,7 +248,7 @@ class ChangeRates:
 
     def forget(self, site: cython.Py_ssize_t, k: cython.double, t: cython.double) -> cython.void:
         """Subtract a removed page from the sums."""
-        self._account(site, k, t, -1.0)
+        self._account(site, abs(k), t, -1.0)
 
     def _account(
         self, site: cython.Py_ssize_t, k: cython.double, t: cython.double, sign: cython.double

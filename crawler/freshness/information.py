@@ -22,6 +22,12 @@ the crawl is nearly certain, if much is known of the page already, and if the pa
 probable rate. What the crawl teaches is useful for a limited time, because rates change: the horizon H. Its
 value is then mu H I.
 
+A page may also be restless, with the probability P (`restless.py`). It is then found changed, and its net gain is 0.
+If the page is found unchanged, it is not restless, and if it is found changed, P rises to P'. A page that is restless
+with the probability P has the net gain (1 - P) g(r / (1 - P)), as if its importance were multiplied by 1 - P. So
+
+    I = (1 - P) (p g(r0) + (1 - p) g(r1 / (1 - P')) - g(r / (1 - P)))
+
 Prior work: the knowledge gradient (Frazier, Powell and Dayanik, SIAM J. Control Optim. 2008) values a
 measurement in the same way, by the expected increase of the best result.
 """
@@ -47,11 +53,15 @@ def net_gain(y: cython.double) -> cython.double:
 
 
 def information(
-    shape: cython.double, span: cython.double, elapsed: cython.double, price: cython.double
+    shape: cython.double,
+    span: cython.double,
+    elapsed: cython.double,
+    price: cython.double,
+    restless: cython.double = 0.0,
 ) -> cython.double:
     """Return I, the expected increase of the net gain by a crawl after the time `elapsed`.
 
-    `shape` and `span` are K and B, and `price` is level/mu.
+    `shape` and `span` are K and B, `price` is level/mu, and `restless` is P.
     """
     rate: cython.double = shape / span
     lower: cython.double = shape / (span + elapsed)
@@ -61,5 +71,8 @@ def information(
     if not busy > 0.0:
         return 0.0
     higher: cython.double = max((rate - quiet * lower) / busy, rate)
-    found: cython.double = quiet * net_gain(lower * price) + busy * net_gain(higher * price)
-    return max(found - net_gain(rate * price), 0.0)
+    steady: cython.double = 1.0 - restless
+    # the probability that the page is not restless if it is found changed
+    still: cython.double = steady * busy / (restless + steady * busy)
+    found: cython.double = quiet * net_gain(lower * price) + busy * net_gain(higher * price / still)
+    return max(steady * (found - net_gain(rate * price / steady)), 0.0)

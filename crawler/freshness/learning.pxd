@@ -3,6 +3,7 @@ from crawler.freshness.change_rates cimport ChangeRates
 from crawler.freshness.discovery cimport Discovery
 from crawler.freshness.neighbourhood cimport Counts, Credence
 from crawler.freshness.page_kinds cimport PageKinds
+from crawler.freshness.restless cimport Restless
 from crawler.freshness.seasons cimport Seasons
 from crawler.freshness.signal_evidence cimport SignalEvidence
 from crawler.freshness.signal_quality cimport SignalQuality
@@ -16,6 +17,7 @@ cdef class Learning:
     cdef double hazard
     cdef double signalled
     cdef readonly ChangeRates rates
+    cdef readonly Restless restless
     cdef readonly SignalQuality quality
     cdef readonly PageKinds kinds
     cdef readonly Biases biases

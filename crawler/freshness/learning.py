@@ -40,11 +40,12 @@ from cython.cimports.crawler.freshness.neighbourhood import (
     offset_of,
     predicted_clock_of,
 )
+from cython.cimports.crawler.freshness.restless import Restless
 from cython.cimports.crawler.freshness.seasons import Seasons
 from cython.cimports.crawler.freshness.signal_evidence import SignalEvidence, is_unannounced
 from cython.cimports.crawler.freshness.signal_quality import SignalQuality
 from cython.cimports.crawler.freshness.value_kernel import Parameters
-from cython.cimports.libc.math import expm1, log1p
+from cython.cimports.libc.math import exp, expm1, log1p
 
 from crawler.freshness.value_kernel import ALL_TERMS, KINDS
 
@@ -80,6 +81,7 @@ class Learning:
         self.watched = 0.0
         self.biases = Biases()
         self.rates = ChangeRates(unit)
+        self.restless = Restless(self.rates)
         self.hazard = self.signalled = 0.0
         self.quality = SignalQuality()
         self.kinds = self.quality.kinds
@@ -184,8 +186,10 @@ class Learning:
     ) -> cython.void:
         """Set the parameters of `page` from what is known of the page.
 
-        `trust` is the evidence, in nats, that the page's signals are good.
+        `trust` is the evidence, in nats, that the page's signals are good. The importance is multiplied by the
+        probability that the page is not restless, so that the crawl value is.
         """
+        importance *= 1.0 - self.restless.chance(site, k, t)
         rate: cython.double = self.rates.rate(site, k, t)
         weight: cython.double = self.quality.weights[site]
         if weight <= 0.0:
@@ -216,8 +220,9 @@ class Learning:
         trust: cython.double = 0.0,
     ) -> cython.double:
         """Return the probability that a crawl now finds a change, given the page's signals."""
-        self._foresee(site, k, t, clock, counts, trust)
-        return -expm1(-self.biases.silent_bias * self.hazard - self.signalled)
+        steady: cython.double = 1.0 - self.restless.chance(site, k, t)
+        self._foresee(site, abs(k), t, clock, counts, trust)
+        return 1.0 - steady * exp(-self.biases.silent_bias * self.hazard - self.signalled)
 
     def _foresee(
         self,
@@ -264,8 +269,11 @@ class Learning:
         """Learn from a crawl at `now`. The page's last crawl was `elapsed` before. Return the page's new k.
 
         The new t is float32(t + `watched`). The attribute `watched` is the time since the last crawl. If the
-        page changed without a signal, a part of this time is not counted (`ChangeRates.match`).
+        page changed without a signal, a part of this time is not counted (`ChangeRates.match`). Both k are negative if
+        every crawl of the page has found a change without a signal (`restless.py`).
         """
+        signed: cython.double = k
+        k = abs(k)
         clock: cython.double = self.clock(site, directory, elapsed, now)
         unannounced: cython.bint = is_unannounced(counts)
         recall: cython.double = self.quality.recall_of(site, self.kinds.reliability(site, trust))
@@ -285,6 +293,7 @@ class Learning:
         watched: cython.double = plain * elapsed + (1.0 - plain) * clock
         if unannounced:
             self.rates.learn_variation(site, k, t + recall * watched, (1.0 - recall) * watched, changed)
+            self.restless.learn(site, signed, t + recall * watched, (1.0 - recall) * watched, changed)
         gain: cython.double = self.evidence.judge(
             site, k, t, elapsed, watched, counts, changed, trust, counted
         )
@@ -299,7 +308,9 @@ class Learning:
             self.evidence.count(site, k, t, elapsed, watched, counts, changed)
             gain += counted * (self.evidence.gain - gain)
             self.watched += counted * (self.evidence.watched - self.watched)
-        return self.rates.observe(site, k, t, self.watched, gain)
+        k = self.rates.observe(site, k, t, self.watched, gain)
+        always: cython.bint = changed and unannounced and (signed < 0.0 or (signed == 0.0 and t == 0.0))
+        return -k if always else k
 
     def _weigh_clock(
         self,

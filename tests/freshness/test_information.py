@@ -74,3 +74,33 @@ def test_the_mean_after_a_change_is_the_mean_that_is_learned() -> None:
     assert information(shape, span, elapsed, price) == pytest.approx(
         expected - net_gain(0.8), rel=1e-6, abs=1e-9
     )
+
+
+@pytest.mark.parametrize("restless", [0.01, 0.5, 0.9, 0.999])
+@pytest.mark.parametrize("elapsed", [0.1, 3.0, 50.0])
+@pytest.mark.parametrize("price", [0.5, 3.0])
+def test_what_a_crawl_of_a_page_that_may_be_restless_teaches(
+    restless: float, elapsed: float, price: float
+) -> None:
+    """Both results of the crawl are computed by Bayes' rule. A restless page is always found changed."""
+    shape, span = 2.0, 4.0
+
+    def gain(mean: float, share: float) -> float:
+        """Return the net gain of a page whose value is multiplied by `share`."""
+        return share * net_gain(mean * price / share)
+
+    quiet = (1.0 + elapsed / span) ** -shape
+    unchanged = (1.0 - restless) * quiet
+    share = (1.0 - restless) * (1.0 - quiet) / (1.0 - unchanged)
+    slow, mean = shape / (span + elapsed), shape / span
+    fast = (mean - quiet * slow) / (1.0 - quiet)
+    expected = (
+        unchanged * gain(slow, 1.0) + (1.0 - unchanged) * gain(fast, share) - gain(mean, 1.0 - restless)
+    )
+    assert information(shape, span, elapsed, price, restless) == pytest.approx(max(expected, 0.0), abs=1e-9)
+
+
+def test_a_page_that_seems_restless_is_tested_soon_after_its_last_crawl() -> None:
+    """After a long time, it would be found changed even if it were not restless."""
+    soon, late = (information(3.0, 1.0, elapsed, 0.2, 0.9) for elapsed in (0.05, 5.0))
+    assert soon > 10.0 * late

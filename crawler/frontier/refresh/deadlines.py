@@ -105,7 +105,8 @@ class Deadlines:
                 seen: cython.double = self.learning.quality.interim_watched(host, trust)
                 if seen > 0.0:  # until the next crawl, announced changes count as changes of the page
                     self.unpack(self.tables.rows[page].signals)
-                    changes += self.learning.quality.interim_changes(host, self.counts, trust)
+                    told: cython.double = self.learning.quality.interim_changes(host, self.counts, trust)
+                    changes += told if changes >= 0.0 else -told
                     watched += seen * max(self.controller.previous - self.tables.crawled[page], 0.0)
             self.learning.assign(
                 self.page, host, changes, watched, self.tables.importance(page), self.tables.trust(page)

@@ -115,11 +115,14 @@ class Exploration:
             return 0.0
         price: cython.double = self.controller.level * self.tables.host_rows[host].boost / importance
         taught: cython.double = self.deadlines.learning.quality.interim_watched(host, self.tables.trust(page))
+        changes: cython.double = self.tables.rows[page].changes
+        watched: cython.double = self.tables.rows[page].watched
         shape: cython.double = 1.0 / self.deadlines.learning.rates.variations[host]
         more: cython.double = information(
-            shape + self.tables.rows[page].changes,
-            shape / self.deadlines.learning.rates.means[host] + self.tables.rows[page].watched,
+            shape + abs(changes),
+            shape / self.deadlines.learning.rates.means[host] + watched,
             elapsed,
             price,
+            self.deadlines.learning.restless.chance(host, changes, watched),
         )
         return max(1.0 - taught, 0.0) * more * _HORIZON * self.controller.revisit / price

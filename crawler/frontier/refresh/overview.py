@@ -122,7 +122,7 @@ class Overview:
             directory=directory,
             crawled_at=self.tables.crawled[page],
             importance=importance,
-            changes=self.tables.rows[page].changes,
+            changes=abs(self.tables.rows[page].changes),
             watched=self.tables.rows[page].watched,
             signals=(self.tables.rows[page].signals,)
             if self.deadlines.plain

@@ -183,7 +183,7 @@ class Schedule:
         for column in columns[3:7]:
             if not np.isfinite(column).all():
                 raise ValueError("add_many: numbers must be finite")
-        for column in columns[4:7]:
+        for column in (columns[4], columns[6]):
             if (column < 0.0).any():
                 raise ValueError("add_many: numbers must not be negative")
         numbers = np.full(size, -1, np.int32)
@@ -229,9 +229,9 @@ class Schedule:
                 AWAY | FAILED | (7 * DOUBLING) if states[i] & (AWAY | FAILED) else NEW | UNSTEADY
             )
             numbers[i] = page
-            if changes[i] > 0.0 or watched[i] > 0.0:
+            if changes[i] != 0.0 or watched[i] > 0.0:
                 host = self._tables.owner(page)
-                self._learning.rates.observe(host, 0.0, 0.0, watched[i], changes[i])
+                self._learning.rates.observe(host, 0.0, 0.0, watched[i], abs(changes[i]))
         self._controller.set_scale()
         return len(numbers)
 

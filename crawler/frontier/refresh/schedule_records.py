@@ -33,17 +33,20 @@ class Records:
 
     @property
     def bias(self) -> tuple[float, ...]:
-        """Return four decaying sums (`freshness/biases.py`), the factor of variations and its information.
+        """Return four decaying sums (`freshness/biases.py`), the factor of variations and its information, and the log
+        odds of restless pages and their information.
 
         The sums are the found and the expected number of all changes, and the same two numbers for changes without
         a signal. `freshness/change_rates.py` describes the factor.
         """
-        return (*self.learning.biases.sums(), *self.learning.rates.factor_state())
+        factors = self.learning.rates.factor_state()
+        return (*self.learning.biases.sums(), *factors, *self.learning.restless.state())
 
     @bias.setter
     def bias(self, sums: tuple[float, ...]) -> None:
         self.learning.biases.restore(*sums[:4])
-        self.learning.rates.restore_factor(*sums[4:])
+        self.learning.rates.restore_factor(*sums[4:6])
+        self.learning.restless.restore(*sums[6:])
 
     def page_state(self, page: int) -> tuple[int, int, int, float, float, float, int, float, int]:
         """Return a page's fingerprint, keys of host and directory, last crawl, k, T, signals, importance, state."""

@@ -64,11 +64,11 @@ _PAGE_PARTS = {
     )
 }  # fmt: skip
 _NUMBER = struct.Struct("<d")
-BIASES = 6  # numbers of `Records.bias`
+BIASES = 8  # numbers of `Records.bias`
 _BIAS = struct.Struct(f"<{BIASES}d")
-# Earlier versions did not count changes without a signal separately, or had no factor of variations. Their records
-# have this many values.
-_EARLIER_BIASES = (2, 4)
+# Earlier versions did not count changes without a signal separately, had no factor of variations, or knew no restless
+# pages. Their records have this many values.
+_EARLIER_BIASES = (2, 4, 6)
 _SET_BACK = struct.Struct("<3d")
 _CHUNK = 4096  # number of pages added at once on opening
 

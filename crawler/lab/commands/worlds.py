@@ -89,7 +89,8 @@ def run(args: argparse.Namespace) -> int:
     references = [name for name in asked if name in (BAYES, BAYES_GAMMA)]
     if references and (barred := [name for name in names if not can_play(WORLDS[name])]):
         raise UsageError(
-            f"{references[0]} needs independent changes, no signals and free hosts: not {', '.join(barred)}"
+            f"{references[0]} needs independent changes, no signals, no restless pages and free hosts: "
+            f"not {', '.join(barred)}"
         )
     seeds = range(1, args.seeds + 1)
     report = ProgressLine("worlds", SystemClock())
@@ -120,9 +121,10 @@ def _words(name: str) -> str:
     spec = WORLDS[name]
     kinds = ", ".join(sorted({host.process for host in spec.hosts}))
     polite = ", polite" if spec.polite else ""
+    restless = f", {spec.restless:.0%} restless" if spec.restless else ""
     return (
         f"{len(spec.hosts)} hosts, {spec.pages} pages, {kinds}, {spec.visits:g} fetches per change, "
-        f"importance {spec.importance}, signals {spec.signals}{polite}: {spec.fetches:,} fetches"
+        f"importance {spec.importance}, signals {spec.signals}{restless}{polite}: {spec.fetches:,} fetches"
     )
 
 

@@ -84,11 +84,12 @@ class Exact(Exploring):
         learning, quality = self._learning, self._learning.quality
         clocks = np.maximum(now - self.last, 0.0)
         changes, watched = self._told(clocks)
-        rates, precision, recall = np.zeros((3, len(clocks)))
+        rates, precision, recall, restless = np.zeros((4, len(clocks)))
         places = zip(self._where.tolist(), self._folder.tolist(), self._trust.tolist(), strict=True)
         for page, (site, folder, trust) in enumerate(places):
             reliable = learning.kinds.reliability(site, trust)
-            rates[page] = learning.rates.rate(site, float(changes[page]), float(watched[page]))
+            known = site, float(changes[page]), float(watched[page])
+            rates[page], restless[page] = learning.rates.rate(*known), learning.restless.chance(*known)
             if learning.neighbourhood:
                 excess = learning.excess(site, folder, now)
                 clocks[page] = clock_of(float(clocks[page]), excess, learning.scale)
@@ -98,7 +99,7 @@ class Exact(Exploring):
             if of_site > 0.0 and own >= PRECISION_LEAST:
                 recall[page] = quality.recall_of(site, reliable)
             precision[page] = min(max(own, 1e-12), PRECISION_MAX)
-        pages = Pages.from_quality(self._importance, rates, precision, recall)
+        pages = Pages.from_quality(self._importance * (1.0 - restless), rates, precision, recall)
         return crawl_values(pages, clocks, self._signals.astype(np.int64), by=self._kind)
 
     def _told(self, elapsed: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -112,6 +113,7 @@ class Exact(Exploring):
             site, trust = int(self._where[page]), float(self._trust[page])
             if (seen := quality.interim_watched(site, trust)) > 0.0:
                 counts[0] = self._signals[page]
-                changes[page] += quality.interim_changes(site, counts, trust)
+                told = quality.interim_changes(site, counts, trust)
+                changes[page] += told if changes[page] >= 0.0 else -told
                 watched[page] += seen * elapsed[page]
         return changes, watched

@@ -10,8 +10,8 @@ expected crawl value is the greatest:
     changed                p_j  is multiplied by  1 - exp(-d_j tau)
 
 V is the expected gain of one more crawl, because the crawl value is linear in the distribution of the rate.
-No term rewards a fetch for what it would teach. The reference plays only worlds without signals, in which
-pages change independently and every host is always free.
+No term rewards a fetch for what it would teach. The reference plays only worlds without signals and without
+restless pages, in which pages change independently and every host is always free.
 
 The rates are log-normal, but the crawler assumes that they have a Gamma distribution. The policy
 `bayes-gamma` shows what this wrong assumption costs: its prior is a Gamma distribution with the true mean of
@@ -30,9 +30,13 @@ VARIATION = 1.0  # squared coefficient of variation of the Gamma prior
 
 
 def can_play(spec: WorldSpec) -> bool:
-    """Return whether pages change independently, without signals, and every host is always free."""
+    """Return whether pages change independently, without signals, none is restless, and every host is always free."""
     independent = all(host.process == "poisson" for host in spec.hosts)
-    return independent and spec.signals == "none" and not (spec.polite or spec.rest or spec.latency)
+    return (
+        independent
+        and spec.signals == "none"
+        and not (spec.polite or spec.rest or spec.latency or spec.restless)
+    )
 
 
 class Bayes(Policy):

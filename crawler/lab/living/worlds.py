@@ -20,6 +20,8 @@ quality of signals is the same for all pages, or differs within a host:
     uneven     half of the pages of every host are honest; the others signal none of their changes
                and send three false signals per change
 
+A share of the pages may be `restless`: they differ at every visit, as pages with a counter or a clock do.
+
 `visits` is the budget of a world, in fetches per change. At the start, every page is fetched once, in random
 order; then the policy decides. Freshness is measured from `warm_up` on. Times are in seconds.
 """
@@ -82,6 +84,7 @@ class WorldSpec(msgspec.Struct, frozen=True):
     rest: the time after an answer in which the host must not be fetched, in units of the time between two
         fetches. With a rest, the policy also looks for the next page after every event, as a crawl does.
     warm_up: the share of the time that is not measured.
+    restless: the share of the pages that differ at every visit.
     """
 
     name: str
@@ -94,6 +97,7 @@ class WorldSpec(msgspec.Struct, frozen=True):
     latency: int = 0
     rest: float = 0.0
     warm_up: float = 0.2
+    restless: float = 0.0
 
     def __post_init__(self) -> None:
         known = {host.process for host in self.hosts} <= set(PROCESSES)
@@ -101,6 +105,8 @@ class WorldSpec(msgspec.Struct, frozen=True):
             raise ValueError(f"{self.name}: unknown process, importance or kind of signals")
         if not self.hosts or not 0.0 < self.visits < math.inf or not 2.0 <= self.rounds < math.inf:
             raise ValueError(f"{self.name}: hosts are needed, visits above 0 and rounds of at least 2")
+        if not 0.0 <= self.restless <= 1.0:
+            raise ValueError(f"{self.name}: restless must be within 0 .. 1")
         if not 0.0 <= self.warm_up < 1.0 or self.latency < 0 or not 0.0 <= self.rest <= 1.0:
             raise ValueError(f"{self.name}: warm_up and rest must be within 0 .. 1, latency at least 0")
 
@@ -167,6 +173,8 @@ def draw(spec: WorldSpec, seed: int) -> DrawnWorld:
         directories.append(own + folders)
         first, folders = first + host.pages, folders + host.directories
     rate, times, pages = np.concatenate(rates), np.concatenate(at), np.concatenate(of)
+    if spec.restless:
+        times, pages = _with_restless(rng, spec, rate, times, pages)
     order = np.lexsort((times, pages))
     times, pages = times[order], pages[order]
     recall, false_rate = _quality(spec, rate)
@@ -200,6 +208,20 @@ def _rates(rng: np.random.Generator, host: HostKind, directory: np.ndarray) -> n
     if host.process == "together":
         drawn = drawn[np.searchsorted(directory, directory)]
     return drawn / (drawn.mean() * host.every)
+
+
+def _with_restless(
+    rng: np.random.Generator, spec: WorldSpec, rate: np.ndarray, at: np.ndarray, of: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the changes of all pages if some pages are restless. Set the rates of these pages.
+
+    A restless page changes between any two fetches of the crawl.
+    """
+    restless = rng.random(len(rate)) < spec.restless
+    rows, times = np.flatnonzero(restless), np.arange(spec.fetches) / spec.rate
+    rate[rows] = spec.rate
+    kept = ~restless[of]
+    return np.append(at[kept], np.tile(times, len(rows))), np.append(of[kept], np.repeat(rows, len(times)))
 
 
 def _importance(rng: np.random.Generator, kind: str, size: int) -> np.ndarray:
@@ -306,6 +328,8 @@ def _list() -> dict[str, WorldSpec]:
             WorldSpec(f"{word}-together-3x", _hosts(4, 100, every, "together"), visits=3.0, rounds=60.0),
             WorldSpec(f"{word}-together-0.3x", _hosts(4, 100, every, "together"), visits=0.3),
             WorldSpec(f"{word}-equal", _hosts(4, 100, every), importance="equal"),
+            WorldSpec(f"{word}-restless", _hosts(4, 100, every), restless=0.1),
+            WorldSpec(f"{word}-equal-restless", _hosts(4, 100, every), importance="equal", restless=0.1),
             WorldSpec(f"{word}-zipf", _hosts(4, 100, every), importance="zipf"),
             WorldSpec(f"{word}-tiny", _hosts(40, 10, every)),
             WorldSpec(f"{word}-large", _hosts(4, 1000, every), rounds=20.0),
@@ -344,5 +368,5 @@ WORLDS = _list()
 QUICK = (
     "issue", "issue-crawl", "month-crawl", "hour-1x", "hour-100x", "hour-seasonal", "day-0.3x", "day-1x",
     "day-10x", "day-together", "day-bursty", "day-seasonal-3x", "day-tiny", "day-uneven", "day-polite",
-    "month-0.3x", "month-1x", "month-together", "year-1x", "mixed",
+    "day-restless", "month-0.3x", "month-1x", "month-together", "year-1x", "mixed",
 )  # fmt: skip

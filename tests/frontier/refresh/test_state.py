@@ -218,7 +218,9 @@ def test_a_site_stored_with_fewer_numbers_is_read(stored: int, rhythm: list[floa
     assert found[key] == pytest.approx([*numbers[:stored], *[0.0] * (41 - stored), *rhythm])
 
 
-@pytest.mark.parametrize("stored", [2, 4], ids=["of all changes", "without a factor of variations"])
+@pytest.mark.parametrize(
+    "stored", [2, 4, 6], ids=["of all changes", "without a factor of variations", "without restless pages"]
+)
 def test_a_bias_stored_with_fewer_numbers_is_read(stored: int) -> None:
     store = MemoryStore()
     schedule, now = crawled(store)
@@ -227,6 +229,31 @@ def test_a_bias_stored_with_fewer_numbers_is_read(stored: int) -> None:
     initial = Schedule(STILL).records.bias
     assert schedule.records.bias[4] != 1.0 == initial[4]
     assert rebuilt.records.bias == (*schedule.records.bias[:stored], *initial[stored:])
+
+
+def test_whether_a_page_was_always_found_changed_is_stored() -> None:
+    store, schedule, now = MemoryStore(), Schedule(STILL), 0.0
+    for page in (schedule.add(7, 1, 1, now, now), schedule.add(8, 1, 1, now, now)):
+        for changed in (True, page == 0):
+            now += DAY
+            schedule.acquire(page, now)
+            schedule.record_outcome(page, now, changed, now)
+        batch = store.batch()
+        state.stage(schedule, page, batch)
+        store.write(batch)
+    rebuilt = rebuilt_from(store, now, pages=2)
+    kept = [(found.find(7), found.find(8)) for found in (schedule, rebuilt)]
+    (always, once), found = (
+        [made.records.page_state(page)[4] for page in pages]
+        for made, pages in zip((schedule, rebuilt), kept, strict=True)
+    )
+    assert always < 0.0 < once and found == [always, once]
+    views = [
+        [made.overview.page(page, now) for page in pages]
+        for made, pages in zip((schedule, rebuilt), kept, strict=True)
+    ]
+    assert [view.ceiling for view in views[0]] == pytest.approx([view.ceiling for view in views[1]])
+    assert all(view.changes > 0.0 for view in views[1])
 
 
 def test_the_correction_of_a_site_is_stored() -> None:

@@ -77,6 +77,25 @@ def test_politeness_limits_the_share_of_a_host() -> None:
     assert played("ncis", draw(WorldSpec("free", hosts, rounds=20.0), 1)).largest > 0.5
 
 
+def test_restless_pages_are_fetched_less_often_than_others() -> None:
+    """All pages are equally important. Once, restless pages were fetched more often than the others."""
+    spec = msgspec.structs.replace(small(importance="equal", restless=0.2), rounds=80.0)
+    world = draw(spec, 1)
+    policy = make("ncis", world)
+    fetches = np.zeros(len(world))
+    settle = policy.record_outcome
+
+    def note(page: int, now: float, changed: bool) -> None:
+        fetches[page] += 1
+        settle(page, now, changed)
+
+    policy.record_outcome = note  # type: ignore[method-assign]
+    play(world, policy)
+    restless = world.rates == world.spec.rate
+    assert restless.sum() >= 10
+    assert fetches[restless].mean() < 0.75 * fetches[~restless].mean()
+
+
 def test_uniform_is_the_shipped_uniform() -> None:
     world = draw(small(), 1)
     assert played(UNIFORM, world).freshness == pytest.approx(played("uniform", world).freshness, abs=0.02)
@@ -185,7 +204,8 @@ def test_learning_never_loses_to_uniform(name: str) -> None:
 
 def test_true_parameters_are_calibrated() -> None:
     """For Poisson changes at known rates, each decile of the calibration table is within 0.03 of the prediction."""
-    sums = np.concatenate([judged(TRUE, draw(WORLDS["day-1x"], seed)) for seed in SEEDS[:2]])
+    spec = msgspec.structs.replace(WORLDS["day-1x"], rounds=20.0)
+    sums = np.concatenate([judged(TRUE, draw(spec, seed)) for seed in SEEDS[:2]])
     rows = calibration.deciles(sums)
     said = [row for row in rows if row.kind == "said" and row.copies >= 200]
     assert len(said) >= 8

@@ -95,3 +95,18 @@ def test_quick_names_are_listed_worlds() -> None:
 def test_invalid_worlds_are_rejected(wrong: dict[str, object]) -> None:
     with pytest.raises(ValueError):
         spec(**wrong)
+
+
+def test_a_restless_page_changes_between_any_two_fetches() -> None:
+    """All other pages change as often as their rates say."""
+    world = draw(spec(visits=0.5, restless=0.25), 1)
+    restless = world.rates == world.spec.rate
+    assert 0.15 < restless.mean() < 0.35
+    instants = (np.arange(world.spec.fetches) + 0.5) / world.spec.rate
+    for page in np.flatnonzero(restless)[:5]:
+        assert (np.diff(np.searchsorted(world.changes[page], instants)) > 0).all()
+    counts = np.array([len(times) for times in world.changes])
+    expected = world.rates * world.horizon
+    assert counts[~restless].sum() == pytest.approx(expected[~restless].sum(), rel=0.05)
+    with pytest.raises(ValueError, match="restless"):
+        spec(restless=1.5)

@@ -12,7 +12,7 @@ On a site with a trusted source of change signals, a change that the source anno
 neighbours, because the source would have announced their changes as well. So the clock of such a site learns only
 from crawls of pages for which the source has announced no change.
 
-Rates are per unit of plain time, not of the clock's time. A change that many pages of a directory share
+Rates are per unit of plain time, not of the neighbourhood clock's time. A change that many pages of a directory share
 speeds up the clock of this directory. If T were measured by the clock, such a change would add to the number
 of changes, but also to the time watched. So the rates of the site's pages would be too low. Rates that are
 too low harm pages that need more visits than their neighbours. If the rate of such a page is too low, only
@@ -22,6 +22,9 @@ visits of a page are further apart than the longest memory of the neighbourhood 
 In such a crawl, if T were plain time, a single edit of all pages of a site would determine the rates of the
 site for years. So in such crawls, only a part of T, `plain_share`, is measured in plain time, and the rest on
 the clock.
+
+While a site uses its weekly rhythm (`seasons.py`), T is measured on the clock of the rhythm. The mean speed of this
+clock is 1, so rates keep their unit.
 
 Sites and directories are identified by the numbers that `add_site` and `add_directory` return.
 The caller keeps each page's k and T (float32), its last crawl, and its signals by source.
@@ -275,6 +278,7 @@ class Learning:
         signed: cython.double = k
         k = abs(k)
         clock: cython.double = self.clock(site, directory, elapsed, now)
+        span: cython.double = self.seasons.span(site, now - elapsed, now)
         unannounced: cython.bint = is_unannounced(counts)
         recall: cython.double = self.quality.recall_of(site, self.kinds.reliability(site, trust))
         told: cython.double = self.quality.share_watched(site)
@@ -282,6 +286,7 @@ class Learning:
         counted: cython.double = self.quality.false_signals.counted[site]
         if self.neighbourhood and unannounced:
             self._weigh_clock(site, directory, k, t, elapsed, clock, now, 1.0 - recall, changed)
+        clock += span - elapsed
         predicted: cython.double = self.paced_clock(site, directory, elapsed, now)
         expected: cython.double = self._judge(site, k, t, clock, predicted, counts, changed, trust)
         if self.neighbourhood and (unannounced or told <= 0.0):
@@ -290,7 +295,7 @@ class Learning:
             self.directories.observe(directory, now, self.scale, 1.0 if changed else 0.0, expected)
             self.sites.observe(site, now, self.scale, 1.0 if changed else 0.0, expected)
         plain: cython.double = told + (1.0 - told) * self.plain_share
-        watched: cython.double = plain * elapsed + (1.0 - plain) * clock
+        watched: cython.double = plain * span + (1.0 - plain) * clock
         if unannounced:
             self.rates.learn_variation(site, k, t + recall * watched, (1.0 - recall) * watched, changed)
             self.restless.learn(site, signed, t + recall * watched, (1.0 - recall) * watched, changed)
@@ -353,8 +358,8 @@ class Learning:
         `silent` is the share of changes that have no signal.
         """
         span: cython.double = silent * self.seasons.trial(site, now - elapsed, now)
-        plain: cython.double = self.biases.put_right(self.rates.expected(site, k, t, silent * elapsed))
-        paced: cython.double = self.biases.put_right(self.rates.expected(site, k, t, span))
+        plain: cython.double = self.rates.expected(site, k, t, silent * elapsed)
+        paced: cython.double = self.rates.expected(site, k, t, span)
         self.seasons.observe(
             site, now - elapsed, now, -log1p(-min(paced, _NEARLY_SURE)), plain, paced, changed
         )

@@ -39,6 +39,10 @@ quiet site two. So a plain average over crawls mainly describes the sites that a
 about any copy at any time. So each crawl has a weight for the time that it represents: the time since the
 last crawl of its *site*, divided by the mean of these times, but at most `WEIGHT_MAX`.
 
+Pages of sites whose weekly rhythm is in use (`seasons.py`) are not corrected, and their crawls are not learned from. At
+night, the hazards of these pages are tiny. No straight line fits such hazards and those of a working day: on simulated
+sites with a fetch every eight hours, the largest error of a decile was .19 with the correction and .07 without it.
+
 If the model's predictions are right, a correction can only harm. So each crawl is predicted twice, before
 the coefficients learn from it: by the model, and by the corrected hazard. A log score adds up by how much the
 corrected prediction is better, with the weights of the crawls. The exponent is multiplied by the score

@@ -6,7 +6,9 @@ cdef class Seasons:
     cdef int[::1] rows
     cdef unsigned char[::1] used
     cdef double[:, ::1] rhythms
+    cdef double[::1] _parts
     cdef double[::1] _steps
+    cdef double[:, ::1] _scratch
     cdef list _columns
     cpdef Py_ssize_t add(self)
     cdef void _grow(self) except *
@@ -20,4 +22,5 @@ cdef class Seasons:
     cpdef void observe(
         self, Py_ssize_t site, double begin, double end, double hazard, double plain, double paced,
         bint changed) noexcept
-    cdef void _learn(self, Py_ssize_t row, double begin, double end, double push) noexcept
+    cdef void _split(self, Py_ssize_t row, double begin, double end, double hazard) noexcept
+    cdef void _learn(self, Py_ssize_t row, double hazard, bint changed) noexcept

@@ -11,18 +11,32 @@ in which the factors a (7) and b (24) have the mean 1. The mean of s over a week
 rounding, so change rates keep their meaning. In predictions, the length of an interval on this clock replaces
 its plain length. (Crawl values use plain time, see `freshness/README.md`, "Learning".)
 
-Learning works as follows. With the hazard x_j in hour j of an interval (x in total), the gradient of the log
-likelihood of the result with respect to log s_j is
+Learning works as follows. Let x be the expected number of changes in the interval before a crawl, and x_i the part of x
+that falls into hour i of the day. The gradient of the log likelihood of the result with respect to log b_i, and the
+information about log b_i, are
 
-    g_j = x_j (1 / (1 - exp(-x)) - 1)   if the page changed,    -x_j   if not
+    g_i = x_i e^-x / (1 - e^-x)   if the page changed,    -x_i   if not
+    I_i = x_i^2 e^-x / (1 - e^-x)
 
-and each crawl multiplies the factors of its hours and days by 1 + eta sum g_j. This is a stochastic form of
-the EM algorithm for Poisson rates. The step size eta falls from 1/`_FIRST` to 1/`_LAST` as the number of
-changes grows. Nothing is learned from intervals of more than half a week, because they cover all hours of the
-day. A site uses its rhythm only while the rhythm is the better model. The predictions with the rhythm are
-compared with those at a constant speed by their log scores. Each crawl multiplies the earlier scores by
-0.998, and reduces the score of the rhythm by a constant. Only visits that follow each other within half a
-week show the rhythm. A site with few such visits has no state; each other site needs `COLUMNS` numbers.
+D_i is the sum of I_i over all crawls of the site. Old crawls are gradually forgotten: each crawl multiplies D by
+1 - 1/`_MEMORY`. Let P be the precision of the prior, under which all factors are 1 and neighbouring hours are similar.
+Each crawl adds to the logarithms the solution of the equation
+
+    (P + diag(D)) step = g - P log(b) / `_MEMORY`
+
+The days of the week are learned by the same equation. The equation uses only the diagonal of the information. The whole
+matrix would take 961 numbers, and on simulated sites, its predictions were worse (a log loss of 0.335 instead of 0.330;
+0.309 is possible). Without the prior that neighbouring hours are similar, the log loss was 0.357.
+
+Nothing is learned from intervals of more than half a week, because they cover all hours of the day. A site uses its
+rhythm only while the rhythm is the better model. The predictions with the rhythm are compared with those at a constant
+speed by their log scores. Each crawl multiplies the earlier scores by 0.998, and reduces the score of the rhythm by a
+constant. A site with few visits that follow each other within half a week has no state; each other site needs `COLUMNS`
+numbers.
+
+While a site uses its rhythm, the time for which its pages were watched is measured on the clock of the rhythm
+(`learning.py`). In plain time, a change that is found after a working day would count as one in 24 hours, and the rates
+of pages would be too low.
 
 Hours and days are counted from the start of the clock. The time zone of a site need not be known: the
 learned rhythm is that of the site's local time, merely shifted.
@@ -39,26 +53,27 @@ from collections.abc import Sequence
 
 import cython
 import numpy as np
-from cython.cimports.libc.math import expm1, floor, log
+from cython.cimports.libc.math import exp, expm1, floor, log
 
 from crawler.freshness.columns import Column, rows_of
 
 _HOURS = cython.declare(cython.Py_ssize_t, 24)
 _DAYS = cython.declare(cython.Py_ssize_t, 7)
 _WEEK_HOURS = cython.declare(cython.Py_ssize_t, 168)
-COLUMNS = 33  # hours (24), days (7), changes, score
-_CHANGES = cython.declare(cython.Py_ssize_t, 31)
-_SCORE = cython.declare(cython.Py_ssize_t, 32)
+COLUMNS = 63  # the factors of hours (24) and days (7), the score, and the information about each factor
+EARLIER_COLUMNS = 33  # earlier versions stored the factors, the number of changes, and the score
+_FACTORS = cython.declare(cython.Py_ssize_t, 31)
+_SCORE = cython.declare(cython.Py_ssize_t, 31)
+_KNOWN = cython.declare(cython.Py_ssize_t, 32)  # the first of the columns with the information
 _SLOWEST = cython.declare(cython.double, 0.05)  # f: the minimum speed of the clock
 _FACTOR_MIN = cython.declare(cython.double, 0.03)
 _FACTOR_MAX = cython.declare(cython.double, 24.0)
-# At first, 1/eta is `_FIRST` for all factors. After many changes, 1/eta is `_LAST` for the factors of hours,
-# and `_DAY` times `_LAST` for the factors of days.
-_FIRST = cython.declare(cython.double, 3.0)
-_LAST = cython.declare(cython.double, 50.0)
-_DAY = cython.declare(cython.double, 4.0)
-_CHANGES_MAX = cython.declare(cython.double, 2000.0)
-_STEP_MAX = cython.declare(cython.double, 0.5)  # the maximum change of a factor by one crawl
+# prior precisions of the logarithms of the factors, and of the difference between two neighbouring hours
+_PRIOR_HOUR = cython.declare(cython.double, 1.0)
+_PRIOR_DAY = cython.declare(cython.double, 2.0)
+_SMOOTH = cython.declare(cython.double, 2.0)
+_MEMORY = cython.declare(cython.double, 3000.0)  # crawls of a site
+_STEP_MAX = cython.declare(cython.double, 0.5)  # the maximum change of the logarithm of a factor by one crawl
 _CRAWLS = cython.declare(cython.int, 50)  # a site's rhythm is learned only after this number of crawls
 _SCORE_KEPT = cython.declare(cython.double, 0.998)
 _SCORE_CHARGE = cython.declare(cython.double, 0.01)
@@ -84,7 +99,8 @@ class Seasons:
         self._columns = [Column("i4"), Column("u1"), Column("f8", COLUMNS)]
         self._grow()
         self.rhythms = self._columns[2].grow(1)
-        self._steps = rows_of(np.zeros(31))
+        self._parts, self._steps = rows_of(np.zeros(31)), rows_of(np.zeros(31))
+        self._scratch = rows_of(np.zeros((3, 24)))
 
     def add(self) -> cython.Py_ssize_t:
         """Add a site without a rhythm; return its number."""
@@ -153,7 +169,7 @@ class Seasons:
         if self.kept == self.rhythms.shape[0]:
             self.rhythms = np.zeros((0, COLUMNS))
             self.rhythms = self._columns[2].grow(self.kept + 1)
-        for i in range(_CHANGES):
+        for i in range(_FACTORS):
             self.rhythms[self.kept, i] = 1.0
         self.kept += 1
         self.rows[site] = cython.cast(cython.int, self.kept)
@@ -185,42 +201,60 @@ class Seasons:
         score: cython.double = _SCORE_KEPT * rhythm[_SCORE] + better - _SCORE_CHARGE
         rhythm[_SCORE] = min(max(score, -_SCORE_MAX), _SCORE_MAX)
         self.used[site] = rhythm[_SCORE] > (_DROP if self.used[site] else _ADOPT)
-        if hazard <= 0.0:
-            return
-        surprise: cython.double = 1.0 / max(-expm1(-hazard), _SURE) - 1.0 if changed else -1.0
-        if changed:
-            rhythm[_CHANGES] = min(rhythm[_CHANGES] + 1.0, _CHANGES_MAX)
-        self._learn(row, begin, end, hazard / self._span(row, begin, end) * surprise)
+        if hazard > 0.0:
+            self._split(row, begin, end, hazard)
+            self._learn(row, hazard, changed)
 
-    def _learn(
-        self, row: cython.Py_ssize_t, begin: cython.double, end: cython.double, push: cython.double
+    def _split(
+        self, row: cython.Py_ssize_t, begin: cython.double, end: cython.double, hazard: cython.double
     ) -> cython.void:
-        """Change the factors of the hours and days in the interval. `push` is the gradient per unit of site time."""
-        rhythm: cython.double[::1] = self.rhythms[row]
-        steps: cython.double[::1] = self._steps
+        """Compute the parts x_i of the hazard that fall into each hour of the day, and into each day of the week."""
+        parts: cython.double[::1] = self._parts
         i: cython.Py_ssize_t
-        for i in range(_CHANGES):
-            steps[i] = 0.0
+        for i in range(_FACTORS):
+            parts[i] = 0.0
+        scale: cython.double = hazard / self._span(row, begin, end)
         at: cython.double = begin - floor(begin / self.week) * self.week
         hour: cython.Py_ssize_t = min(cython.cast(cython.Py_ssize_t, floor(at / self.hour)), _WEEK_HOURS - 1)
         time: cython.double = (hour + 1) * self.hour - at
         left: cython.double = end - begin
         while left > 0.0:
             time = min(time, left)
-            g: cython.double = push * self._speed(row, hour) * time
-            steps[hour % _HOURS] += g
-            steps[_HOURS + hour // _HOURS] += g
+            # the part at the minimum speed does not depend on the factors
+            x: cython.double = scale * (self._speed(row, hour) - _SLOWEST) * time
+            parts[hour % _HOURS] += x
+            parts[_HOURS + hour // _HOURS] += x
             left -= time
             hour = hour + 1 if hour + 1 < _WEEK_HOURS else 0
             time = self.hour
-        eta: cython.double = 1.0 / min(_FIRST + rhythm[_CHANGES] / _HOURS, _LAST)
-        for i in range(_CHANGES):
-            if i == _HOURS:
-                eta = 1.0 / min(_FIRST + rhythm[_CHANGES] / _DAYS, _DAY * _LAST)
-            step: cython.double = min(max(eta * steps[i], -_STEP_MAX), _STEP_MAX)
-            rhythm[i] = min(max(rhythm[i] * (1.0 + step), _FACTOR_MIN), _FACTOR_MAX)
+
+    def _learn(self, row: cython.Py_ssize_t, hazard: cython.double, changed: cython.bint) -> cython.void:
+        """Change the factors by what the crawl found. `_split` has computed the parts of the hazard."""
+        rhythm: cython.double[::1] = self.rhythms[row]
+        parts: cython.double[::1] = self._parts
+        steps: cython.double[::1] = self._steps
+        i: cython.Py_ssize_t
+        odds: cython.double = 1.0 / expm1(max(hazard, _SURE))
+        for i in range(_FACTORS):
+            kept: cython.double = rhythm[_KNOWN + i] * (1.0 - 1.0 / _MEMORY)
+            rhythm[_KNOWN + i] = kept + parts[i] * parts[i] * odds
+            prior: cython.double = _PRIOR_HOUR if i < _HOURS else _PRIOR_DAY
+            steps[i] = (odds if changed else -1.0) * parts[i] - prior * log(rhythm[i]) / _MEMORY
+        for i in range(_HOURS):
+            after: cython.Py_ssize_t = i + 1 if i + 1 < _HOURS else 0
+            pull: cython.double = _SMOOTH * log(rhythm[i] / rhythm[after]) / _MEMORY
+            steps[i] -= pull
+            steps[after] += pull
+        _smooth(rhythm, steps, self._scratch)
+        for i in range(_HOURS, _FACTORS):
+            steps[i] /= _PRIOR_DAY + rhythm[_KNOWN + i]
+        most: cython.double = _STEP_MAX
+        for i in range(_FACTORS):
+            most = max(most, abs(steps[i]))
+        for i in range(_FACTORS):
+            rhythm[i] = _bounded(rhythm[i] * exp(steps[i] * _STEP_MAX / most))
         _even(rhythm, 0, _HOURS)
-        _even(rhythm, _HOURS, _CHANGES)
+        _even(rhythm, _HOURS, _FACTORS)
 
     def state(self, site: int) -> list[float]:
         """Return the numbers to store. For a site without a rhythm, the list is empty."""
@@ -235,12 +269,15 @@ class Seasons:
             self._keep(site)
         row: cython.Py_ssize_t = self.rows[site] - 1
         i: cython.Py_ssize_t
-        for i in range(COLUMNS):
-            self.rhythms[row, i] = numbers[i]
-        for i in range(_CHANGES):
-            self.rhythms[row, i] = min(max(self.rhythms[row, i], _FACTOR_MIN), _FACTOR_MAX)
+        earlier: cython.bint = len(numbers) == EARLIER_COLUMNS
+        for i in range(_FACTORS):
+            self.rhythms[row, i] = _bounded(numbers[i])
+            # Each change shows the factor of one hour and one day, if intervals are short.
+            share: cython.double = self.rhythms[row, i] / (_HOURS if i < _HOURS else _DAYS)
+            self.rhythms[row, _KNOWN + i] = share * numbers[_FACTORS] if earlier else numbers[_KNOWN + i]
+        self.rhythms[row, _SCORE] = numbers[EARLIER_COLUMNS - 1] if earlier else numbers[_SCORE]
         _even(self.rhythms[row], 0, _HOURS)
-        _even(self.rhythms[row], _HOURS, _CHANGES)
+        _even(self.rhythms[row], _HOURS, _FACTORS)
         self.used[site] = self.rhythms[row, _SCORE] > _DROP
 
     def _check(self) -> None:
@@ -254,6 +291,54 @@ class Seasons:
 
     def __repr__(self) -> str:
         return f"Seasons({self.size} sites, {self.kept} with a rhythm)"
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _bounded(factor: cython.double) -> cython.double:
+    return min(max(factor, _FACTOR_MIN), _FACTOR_MAX)
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _smooth(
+    rhythm: cython.double[::1], steps: cython.double[::1], scratch: cython.double[:, ::1]
+) -> cython.void:
+    """Solve (P0 + diag(D)) x = steps for the hours of the day; x replaces `steps`.
+
+    The matrix is tridiagonal, with two more entries that join the last hour of the day to the first. With these two
+    moved into a matrix of rank one, the system is solved by elimination and the Sherman-Morrison formula (Press et al.,
+    *Numerical Recipes*, section 2.7).
+    """
+    diagonal: cython.double[::1] = scratch[0]
+    ratios: cython.double[::1] = scratch[1]
+    other: cython.double[::1] = scratch[2]
+    i: cython.Py_ssize_t
+    for i in range(_HOURS):
+        diagonal[i] = _PRIOR_HOUR + 2.0 * _SMOOTH + rhythm[_KNOWN + i]
+        other[i] = 0.0
+    corner: cython.double = -diagonal[0]
+    other[0] = corner
+    other[_HOURS - 1] = -_SMOOTH
+    diagonal[0] -= corner
+    diagonal[_HOURS - 1] -= _SMOOTH * _SMOOTH / corner
+    pivot: cython.double = diagonal[0]
+    steps[0] /= pivot
+    other[0] /= pivot
+    for i in range(1, _HOURS):
+        ratios[i] = -_SMOOTH / pivot
+        pivot = diagonal[i] + _SMOOTH * ratios[i]
+        steps[i] = (steps[i] + _SMOOTH * steps[i - 1]) / pivot
+        other[i] = (other[i] + _SMOOTH * other[i - 1]) / pivot
+    for i in range(_HOURS - 2, -1, -1):
+        steps[i] -= ratios[i + 1] * steps[i + 1]
+        other[i] -= ratios[i + 1] * other[i + 1]
+    last: cython.Py_ssize_t = _HOURS - 1
+    shown: cython.double = steps[0] - _SMOOTH * steps[last] / corner
+    scale: cython.double = shown / (1.0 + other[0] - _SMOOTH * other[last] / corner)
+    for i in range(_HOURS):
+        steps[i] -= scale * other[i]
 
 
 @cython.cfunc

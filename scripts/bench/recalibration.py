@@ -95,7 +95,8 @@ class Run(msgspec.Struct, frozen=True):
 class Recording(Shipped):
     """The shipped schedule, which records every crawl and every sampled copy.
 
-    The first column of `rows` is 1 for a sample and 0 for a crawl. The next columns are the arguments of
+    The first column of `rows` is 0 for a crawl and 1 for a sample, or 2 for a sample whose probability is not corrected.
+    The next columns are the arguments of
     `Recalibration.observe`. The last one is the number of the site; `numbers` maps the sites of the world to
     these numbers.
     """
@@ -123,6 +124,10 @@ class Recording(Shipped):
 
     def _note(self, page: int, sample: float, known: PageView, changed: bool) -> None:
         site = self._numbers[self._site[page]]
+        if known.rhythm:
+            if not sample:
+                return
+            sample = 2.0
         self.rows.append((sample, *crawl_of(known, changed), site))
 
 
@@ -235,7 +240,10 @@ def checked(run: Run, work: Path) -> None:
     for sample, fresh, hearing, weight, changed, new, haste, reliability, site in rows.tolist():
         own = slopes[site]
         if sample:
-            told = state.corrected(fresh, Hearing(int(hearing)), bool(new), haste, reliability, own)
+            heard = Hearing(int(hearing))
+            told = (
+                fresh if sample > 1.0 else state.corrected(fresh, heard, bool(new), haste, reliability, own)
+            )
             for kind, stated in enumerate((fresh, told)):
                 decile = min(int(calibration.DECILES * stated), calibration.DECILES - 1)
                 sums[int(site), kind, decile] += (1.0, stated, not changed)
@@ -313,7 +321,7 @@ def _follow(
         site = int(rows[row, SITE])
         if sample:
             stated = fresh
-            if 0.0 < fresh < 1.0:
+            if 0.0 < fresh < 1.0 and rows[row, 0] == 1.0:
                 share = min(max(score / SCORE_NEEDED, 0.0), 1.0)
                 stated = np.exp(-said * np.exp(share * _exponent(told, x, slopes[site])))
             for kind, value in enumerate((fresh, stated)):

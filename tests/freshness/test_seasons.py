@@ -58,6 +58,31 @@ def test_working_hours_are_learned_and_replace_the_neighbourhood() -> None:
     assert learning.clock(site, 0, 4.0 * HOUR, monday + 15.0 * HOUR) == 4.0 * HOUR
 
 
+def test_the_clock_of_working_hours_is_learned_in_forty_days() -> None:
+    """The clock is nearly as good as the true one. Pages are visited once a day, so no crawl shows a single hour."""
+    learning, site = _learned(seasonal=True)
+    hours = [8.0 * WEEK + hour * HOUR for hour in range(168)]
+    learned = np.array([learning.seasons.span(site, hour, hour + HOUR) for hour in hours])
+    true = np.array([_worked(hour + HOUR) - _worked(hour) for hour in hours])
+    assert learned[true > 0.0].sum() > 0.75 * WEEK
+    assert np.abs(np.cumsum(learned - true)).max() < 0.4 * DAY
+
+
+def test_rates_of_pages_in_working_hours_are_learned_on_their_clock() -> None:
+    """All pages of the site change once a day on its clock."""
+    rng = np.random.default_rng(2)
+    learning, site = _learned(seasonal=True)
+    directory, none, begin = learning.add_directory(), np.zeros(8), 40.0 * DAY
+    k, t = 0.0, 0.0
+    for crawl in range(2_000):  # in a week of 40 working hours, an interval of six hours has 0 or 1.05 days
+        now = begin + 6.0 * HOUR * (crawl + 1)
+        span = _worked(now) - _worked(now - 6.0 * HOUR)
+        changed = bool(rng.random() < -math.expm1(-span / DAY))
+        k = learning.observe(site, directory, k, t, 6.0 * HOUR, now, none, changed)
+        t = float(np.float32(t + learning.watched))
+    assert k / t * DAY == pytest.approx(1.0, abs=0.1)
+
+
 def test_a_constant_rate_is_no_rhythm() -> None:
     learning, site = _learned(seasonal=False)
     assert "1 with a rhythm" in repr(learning.seasons)

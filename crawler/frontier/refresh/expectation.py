@@ -206,11 +206,15 @@ def crawl_of(known: PageView, changed: bool) -> tuple[float, Hearing, float, boo
 
 def learn(recalibration: Recalibration, schedule: Schedule | Arms, known: PageView, changed: bool) -> None:
     """Learn the correction of P[fresh] from the crawl of a page; `known` is the page before the crawl."""
+    if known.rhythm:
+        return
     schedule.facts.set_slope(known.host, recalibration.observe(*crawl_of(known, changed), site=known.site))
 
 
 def corrected(recalibration: Recalibration, known: PageView) -> float:
     """Return the corrected probability that a page's copy is current."""
+    if known.rhythm:
+        return known.fresh
     return recalibration.corrected(
         known.fresh, known.hearing, known.new, known.haste, known.reliability, known.site
     )

@@ -109,6 +109,7 @@ class Overview:
         state: cython.uint = self.tables.states[page]
         trust = self.tables.trust(page)
         clock = plain = max(elapsed, now - fetched)
+        rhythm = bool(self.deadlines.clocked and self.learning.seasons.used[host])
         if self.deadlines.clocked:
             clock = self.learning.paced_clock(host, directory, clock, now)
         if self.deadlines.plain:
@@ -132,7 +133,8 @@ class Overview:
             fresh=fresh,
             hearing=self._hearing(host, n),
             new=bool(state & NEW and not state & (AWAY | FAILED)),
-            haste=1.0 if self.learning.seasons.used[host] or plain <= 0.0 else max(clock / plain, 1.0),
+            haste=1.0 if rhythm or plain <= 0.0 else max(clock / plain, 1.0),
+            rhythm=rhythm,
             reliability=self.learning.kinds.reliability(host, trust),
             stands_for=self._stands_for(host, now),
             site=SiteSlope(self.tables.host_rows[host].slope, self.tables.host_rows[host].slope_precision),

@@ -85,7 +85,8 @@ class PageView(msgspec.Struct, frozen=True):
     `stands_for` is the time since the last crawl of its host, divided by the mean time between two crawls of
     the host. `new` is True if the page appeared while the crawl was watching its site, and was never fetched
     again. `haste` is the ratio of the clock time (`freshness/neighbourhood.py`) to the plain time since the
-    last crawl, at least 1. `reliability` is the probability that the page's signals are good
+    last crawl, at least 1. `rhythm` is True if the clock follows the weekly rhythm of the site
+    (`freshness/seasons.py`). `reliability` is the probability that the page's signals are good
     (`freshness/page_kinds.py`). `site` is the host's own part of the correction of `fresh`
     (`freshness/recalibration.py`). `away` is True if the page is gone, moved or denied.
     """
@@ -104,6 +105,7 @@ class PageView(msgspec.Struct, frozen=True):
     hearing: Hearing
     new: bool
     haste: float
+    rhythm: bool
     reliability: float
     stands_for: float
     site: SiteSlope

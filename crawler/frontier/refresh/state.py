@@ -18,6 +18,7 @@ from isal.isal_zlib import crc32
 from crawler.errors import DamageError
 from crawler.freshness.recalibration import Recalibration
 from crawler.freshness.seasons import COLUMNS as RHYTHM_NUMBERS
+from crawler.freshness.seasons import EARLIER_COLUMNS as EARLIER_RHYTHM_NUMBERS
 from crawler.frontier.refresh.arms import Arms
 from crawler.frontier.refresh.clock_repair import SetBack, at_start
 from crawler.frontier.refresh.schedule import Schedule
@@ -42,7 +43,10 @@ _PACED_SITE = struct.Struct(f"<{_SITE_NUMBERS + RHYTHM_NUMBERS}d")
 # Earlier versions did not count signals, did not keep sums for pages with bad signals, or had no correction of
 # P[fresh] by site. In their records, the rhythm of a site follows after this many values.
 _EARLIER = (31, 33, 39)
-_EARLIER_SITES = [8 * (numbers + rhythm) for numbers in _EARLIER for rhythm in (0, RHYTHM_NUMBERS)]
+_EARLIER_SITES = [
+    *(8 * (numbers + rhythm) for numbers in _EARLIER for rhythm in (0, EARLIER_RHYTHM_NUMBERS)),
+    8 * (_SITE_NUMBERS + EARLIER_RHYTHM_NUMBERS),
+]
 # The form stored by versions that derived the recall from announced changes.
 _SITE_UNEXPOSED = struct.Struct("<28d")
 # the indexes in `site_state` of the instant of the change counts and of the instant of the counts of new pages
@@ -229,7 +233,7 @@ def _site_numbers(payload: bytes) -> np.ndarray:
     if len(payload) == _SITE_UNEXPOSED.size:
         numbers = np.append(numbers, numbers[3:11].sum() + numbers[19])
     for earlier in _EARLIER:
-        if len(payload) in (8 * earlier, 8 * (earlier + RHYTHM_NUMBERS)):
+        if len(payload) in (8 * earlier, 8 * (earlier + EARLIER_RHYTHM_NUMBERS)):
             numbers = np.insert(numbers, earlier, np.zeros(_SITE_NUMBERS - earlier))
     return np.append(numbers, np.zeros(max(_SITE_NUMBERS - len(numbers), 0)))
 

@@ -267,10 +267,19 @@ def _seasonal(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Draw changes on a clock that runs only in working hours. Map their times to the working hours of real weeks."""
     worked = WORK_DAYS * (WORK_END - WORK_BEGIN)
-    at, of = _poisson(rng, rate * WEEK / worked, directory, horizon * worked / WEEK)
+    at, of = _poisson(rng, rate * WEEK / worked, directory, _worked(horizon))
     week, within = np.divmod(at, worked)
     day, hours = np.divmod(within, WORK_END - WORK_BEGIN)
     return week * WEEK + day * DAY + WORK_BEGIN + hours, of
+
+
+def _worked(until: float) -> float:
+    """Return the working hours, in seconds, from time 0, which is the midnight before a Monday."""
+    weeks, rest = divmod(until, WEEK)
+    days, hours = divmod(rest, DAY)
+    full = weeks * WORK_DAYS + min(days, WORK_DAYS)
+    part = min(max(hours - WORK_BEGIN, 0.0), WORK_END - WORK_BEGIN) if days < WORK_DAYS else 0.0
+    return full * (WORK_END - WORK_BEGIN) + part
 
 
 _CHANGES = {"poisson": _poisson, "bursty": _bursty, "together": _together, "seasonal": _seasonal}
@@ -341,7 +350,8 @@ def _list() -> dict[str, WorldSpec]:
             WorldSpec(f"{word}-uneven-0.3x", _hosts(4, 100, every), signals="uneven", visits=0.3),
         ]
     found += [
-        WorldSpec("hour-seasonal", _hosts(4, 100, HOUR, "seasonal")),
+        # two weeks, so that the rhythm of a week can be learned in the first and used in the second
+        WorldSpec("hour-seasonal", _hosts(4, 100, HOUR, "seasonal"), rounds=336.0, warm_up=0.5),
         WorldSpec("day-seasonal", _hosts(4, 100, DAY, "seasonal")),
         WorldSpec("day-seasonal-3x", _hosts(4, 100, DAY, "seasonal"), visits=3.0, rounds=60.0),
         WorldSpec("mixed", _mixed(), rounds=40.0),

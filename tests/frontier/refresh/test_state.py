@@ -14,7 +14,10 @@ from crawler.storage.kv import MemoryStore, scan_prefix, seal, unseal
 
 DAY = 86_400.0
 STILL = Settings(explore=0.0, gain=1e-12)  # a level that does not move
-RHYTHM = [0.5] * 12 + [1.5] * 12 + [1.0] * 7 + [300.0, 9.0]
+FACTORS = [0.5] * 12 + [1.5] * 12 + [1.0] * 7
+RHYTHM = [*FACTORS, 9.0, *[3.0] * 24, *[20.0] * 7]
+# as stored by versions that kept the number of changes, here 300, instead of the information about each factor
+EARLIER_RHYTHM = [*FACTORS, 300.0, 9.0]
 
 
 def crawled(store: MemoryStore, *, signals: bool = True, start: float = 0.0) -> tuple[Schedule, float]:
@@ -204,9 +207,11 @@ def test_a_site_stored_without_its_exposure_keeps_its_recall() -> None:
 
 
 @pytest.mark.parametrize(
-    "stored", [31, 33, 39], ids=["signals not counted", "one kind of page", "no correction by site"]
+    "stored",
+    [31, 33, 39, 41],
+    ids=["signals not counted", "one kind of page", "no correction by site", "rhythm without information"],
 )
-@pytest.mark.parametrize("rhythm", [[], RHYTHM], ids=["without rhythm", "with rhythm"])
+@pytest.mark.parametrize("rhythm", [[], EARLIER_RHYTHM], ids=["without rhythm", "with rhythm"])
 def test_a_site_stored_with_fewer_numbers_is_read(stored: int, rhythm: list[float]) -> None:
     store = MemoryStore()
     schedule, now = crawled(store)
@@ -215,7 +220,9 @@ def test_a_site_stored_with_fewer_numbers_is_read(stored: int, rhythm: list[floa
     put(store, keys.REFRESH_SITE + key.to_bytes(8, "big"), [*numbers[:stored], *rhythm])
     rebuilt = rebuilt_from(store, now)
     found = dict(map(rebuilt.records.site_state, range(4)))
-    assert found[key] == pytest.approx([*numbers[:stored], *[0.0] * (41 - stored), *rhythm])
+    assert found[key][:41] == pytest.approx([*numbers[:stored], *[0.0] * (41 - stored)])
+    information = [factor * 300.0 / (24 if place < 24 else 7) for place, factor in enumerate(FACTORS)]
+    assert found[key][41:] == pytest.approx([*FACTORS, 9.0, *information] if rhythm else [])
 
 
 @pytest.mark.parametrize(

@@ -158,10 +158,9 @@ class Admission:
 
     def judging(self, base: str, hrefs: Sequence[str], flags: int, encoding: str = "utf-8") -> Iterator[None]:
         """Let the user's URL filter judge raw links, one after each pause. The memo keeps the verdicts for `links`."""
-        if self.intake.filter.hooked:
-            for href in hrefs:
-                yield
-                self.intake.filter_links(base, [href], encoding, flags)
+        for href in hrefs:
+            yield
+            self.intake.filter_links(base, [href], encoding, flags)
 
     def judge(self, raw_url: str, flags: int, base: str, encoding: str) -> Judged:
         """Return the verdict of the URL filter on a URL that a user requests. Relative URLs are resolved to `base`."""

@@ -95,15 +95,20 @@ class LinkPolicy:
             return (yield from self._map(change, fetch_task, extracted, is_first))
         return (yield from self._links(change, fetch_task, extracted, is_first))
 
-    def judging(self, fetch_task: FetchTask, extracted: Extracted) -> Iterator[None]:
+    @property
+    def is_hooked(self) -> bool:
+        """Whether a URL filter of the user judges links. Without one, judging is fast."""
+        return self._admission.intake.filter.hooked
+
+    def judging(self, fetch_task: FetchTask, extracted: Extracted, is_first: bool) -> Iterator[None]:
         """Judge the links of a page in advance, one after each pause, so that `page` finds the verdicts in the memo.
 
-        Without a URL filter of the user, judging is fast, so nothing is done.
+        `is_first` has the same meaning as in `page`.
         """
+        flags = _news(fetch_task, is_first)
         if fetch_task.flags & _SITEMAP:
-            return self._admission.judging(fetch_task.url, extracted.hrefs, _news(fetch_task))
-        hrefs, flags = extracted.hrefs, _news(fetch_task)
-        return self._admission.judging(extracted.base, hrefs, flags, extracted.encoding)
+            return self._admission.judging(fetch_task.url, extracted.hrefs, flags)
+        return self._admission.judging(extracted.base, extracted.hrefs, flags, extracted.encoding)
 
     def _links(self, change: Change, fetch_task: FetchTask, extracted: Extracted, is_first: bool) -> Counted:
         """Follow all links of a page."""

@@ -136,8 +136,9 @@ class ResultProcessor:
         return make
 
     def judging(self, fetch_task: FetchTask, extracted: Extracted) -> Iterator[None]:
-        """Judge the links of a page in advance, one by one; see `LinkPolicy.judging`."""
-        return self._link_policy.judging(fetch_task, extracted)
+        """Let the user's URL filter judge the links of a page in advance, one by one; see `LinkPolicy.judging`."""
+        if self._link_policy.is_hooked:
+            yield from self._link_policy.judging(fetch_task, extracted, _is_first(self._before(fetch_task)))
 
     def page(self, fetch_task: FetchTask, fetch: Fetch, extracted: Extracted | None, now: float) -> Making:
         """Build the `Change` for the fetch of a page. The fetch may be final, or may be repeated later."""
@@ -147,8 +148,8 @@ class ResultProcessor:
         # host.
         self._frontier.stage(decision, change)
         fetch.final = decision.end is End.DONE
-        before = self._pages.record(fetch_task.fingerprint) if fetch_task.flags & _KNOWN else None
-        is_first = before is None or not before.was_found
+        before = self._before(fetch_task)
+        is_first = _is_first(before)
         capturing = self._capture(change, fetch, fetch_task, extracted, now, final=decision.end is End.DONE)
         if fetch.earlier:
             self._keep_earlier(change, fetch_task, fetch, now, final=decision.end is End.DONE)
@@ -207,6 +208,10 @@ class ResultProcessor:
             counters.count_kept(change, self._capture(change, fetch, task, None, now))
         counters.count_rendering(change, rendering)
 
+    def _before(self, fetch_task: FetchTask) -> PageRecord | None:
+        """Return the record of a page before this fetch; None if this is its first fetch."""
+        return self._pages.record(fetch_task.fingerprint) if fetch_task.flags & _KNOWN else None
+
     def _schedule(
         self, change: Change, capturing: Capturing, before: PageRecord | None, decision: Decision, now: float
     ) -> None:
@@ -216,7 +221,7 @@ class ResultProcessor:
         """
         assert self._refresh is not None and capturing.record is not None
         fetch_task, record, outcomes = capturing.fetch_task, capturing.record, self._refresh.outcomes
-        is_first = before is None or not before.was_found
+        is_first = _is_first(before)
         is_page = record.state is PageState.STORED and not capturing.profile
         news = is_first and is_page and bool(fetch_task.flags & _NEWS)
         if news:
@@ -401,6 +406,11 @@ class ResultProcessor:
 
     def _release_after(self, change: Change, decision: Decision) -> None:
         change.after.append(lambda: self._frontier.release(decision, self._clock.now()))
+
+
+def _is_first(before: PageRecord | None) -> bool:
+    """Return whether no earlier fetch has found a page at the URL; `before` is the record before this fetch."""
+    return before is None or not before.was_found
 
 
 def _lists_site(fetch_task: FetchTask, extracted: Extracted | None) -> bool:

@@ -97,7 +97,7 @@ class LinkPolicy:
 
     @property
     def is_hooked(self) -> bool:
-        """Whether a URL filter of the user judges links. Without one, judging is fast."""
+        """True if a URL filter of the user judges links. Without one, judging is fast."""
         return self._admission.intake.filter.hooked
 
     def judging(self, fetch_task: FetchTask, extracted: Extracted, is_first: bool) -> Iterator[None]:

@@ -176,7 +176,7 @@ def stored(crawl: Path, folder: Path) -> dict[str, Known]:
             page = schedule.find(int.from_bytes(key[2:], "big"))
             if page >= 0:
                 _, _, _, crawled, changes, watched, *_ = schedule.records.page_state(page)
-                known[record.url] = Known(crawled / SPEED, record.fetched_at, changes, watched)
+                known[record.url] = Known(crawled / SPEED, record.fetched_at, abs(changes), watched)
             elif record.state is PageState.STORED:
                 known[record.url] = Known(0.0, record.fetched_at, 0.0, 0.0)
     finally:

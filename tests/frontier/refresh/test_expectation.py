@@ -1,5 +1,6 @@
 """Expectation: the probability of being fresh that users see."""
 
+import numpy as np
 import pytest
 from msgspec.structs import replace
 
@@ -53,3 +54,25 @@ def test_each_site_has_a_correction_of_its_own(arms: int) -> None:
     stated = [expectation.fresh(replace(schedule.overview.page(page, DAY), fresh=0.05)) for page in pages]
     assert stated == [stated[0], stated[1]] * 4
     assert stated[0] > 2.0 * stated[1]
+
+
+def test_pages_of_a_site_with_a_weekly_rhythm_are_not_corrected() -> None:
+    """The pages of two sites are always found changed. Only the first site has a rhythm."""
+    schedule = Schedule(STILL)
+    expectation = Expectation(schedule, 1.0)
+    pages = [schedule.add(1 + n, 1 + n, 1 + n, 0.0, 0.0) for n in range(2)]
+    host_key, numbers = schedule.records.site_state(schedule.host(1))
+    rhythm = [*[0.5] * 12, *[1.5] * 12, *[1.0] * 7, 9.0, *[1.0] * 31]
+    schedule.records.restore_site(host_key, np.array([*numbers, *rhythm]))
+    paced, plain = (
+        replace(schedule.overview.page(page, DAY), fresh=0.6, stands_for=1.0) for page in pages
+    )
+    assert (paced.rhythm, plain.rhythm) == (True, False)
+    before = expectation.recalibration.numbers
+    for _ in range(20):
+        expectation.ended(paced, RefreshOutcome.CHANGED, DAY)
+    assert expectation.recalibration.numbers == before
+    for _ in range(200):
+        expectation.ended(plain, RefreshOutcome.CHANGED, DAY)
+    assert expectation.fresh(paced) == 0.6
+    assert expectation.fresh(plain) < 0.5

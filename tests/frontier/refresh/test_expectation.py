@@ -64,9 +64,7 @@ def test_pages_of_a_site_with_a_weekly_rhythm_are_not_corrected() -> None:
     host_key, numbers = schedule.records.site_state(schedule.host(1))
     rhythm = [*[0.5] * 12, *[1.5] * 12, *[1.0] * 7, 9.0, *[1.0] * 31]
     schedule.records.restore_site(host_key, np.array([*numbers, *rhythm]))
-    paced, plain = (
-        replace(schedule.overview.page(page, DAY), fresh=0.6, stands_for=1.0) for page in pages
-    )
+    paced, plain = (replace(schedule.overview.page(page, DAY), fresh=0.6, stands_for=1.0) for page in pages)
     assert (paced.rhythm, plain.rhythm) == (True, False)
     before = expectation.recalibration.numbers
     for _ in range(20):

@@ -83,6 +83,16 @@ def test_rates_of_pages_in_working_hours_are_learned_on_their_clock() -> None:
     assert k / t * DAY == pytest.approx(1.0, abs=0.1)
 
 
+@pytest.mark.parametrize("seasonal", [True, False])
+def test_a_site_with_a_rhythm_has_no_part_in_the_biases(seasonal: bool) -> None:
+    learning, site = _learned(seasonal=seasonal, days=20)
+    before, none = learning.biases.sums(), np.zeros(8)
+    stated = learning.expected(site, 3.0, 3.0 * DAY, DAY, none)
+    assert (stated == pytest.approx(learning.rates.expected(site, 3.0, 3.0 * DAY, DAY), rel=1e-9)) == seasonal
+    learning.observe(site, 0, 3.0, 3.0 * DAY, DAY, 21.0 * DAY, none, True)
+    assert (learning.biases.sums() == before) == seasonal
+
+
 def test_a_constant_rate_is_no_rhythm() -> None:
     learning, site = _learned(seasonal=False)
     assert "1 with a rhythm" in repr(learning.seasons)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from crawler.due.eliminator import Eliminator
 from crawler.frontier.frontier import Frontier
 from crawler.pages.page_cache import PageCache
+from crawler.process.committing.commits import Commits
 from crawler.process.opening.process_context import ProcessContext
 from crawler.robots.cache import RobotsCache
 from crawler.splitter.inbox import Inbox
@@ -38,5 +39,6 @@ class ProcessParts:
     outbox: Outbox
     inbox: Inbox
     point: CommitPoint
+    commits: Commits
     trace: "TraceWriter | None"
     intake: LinkFilter

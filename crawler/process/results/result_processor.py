@@ -75,6 +75,8 @@ Pauses = Generator[Pause, None, None]
 Hear = Callable[[Change, FetchTask, Extracted, float], None]
 # Arguments: the change, the page that led to a new page, the new page, now.
 Credit = Callable[[Change, int, int, float], None]
+# Arguments: the change, the name of the host, the record of a URL that was queued again, its record before.
+Retried = Callable[[Change, str, PageRecord, PageRecord | None], None]
 
 
 class ResultProcessor:
@@ -91,6 +93,7 @@ class ResultProcessor:
         refresh: "Refresh | None",
         hear: Hear,
         credit: Credit,
+        retried: Retried,
         validators: Validators,
         token: str,
         stamping: Stamping,
@@ -109,6 +112,7 @@ class ResultProcessor:
         self._refresh = refresh
         self._hear = hear
         self._credit = credit
+        self._retried = retried
 
     # -- pages -----------------------------------------------------------------
 
@@ -167,6 +171,7 @@ class ResultProcessor:
             self._validators.answered(
                 fetch_task.fingerprint, fetch_task.host, before, capturing.record, changed, now, change
             )
+            self._retried(change, fetch_task.hostname, capturing.record, before)
         if decision.end is End.DONE and not (fetch_task.flags & _KNOWN and capturing.unchanged):
             yield from self._follow(change, capturing, extracted, is_first)
             if extracted is not None and not fetch_task.flags & _KNOWN:

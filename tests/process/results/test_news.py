@@ -15,7 +15,7 @@ from crawler.records import Extracted, LinkFlag, Outcome, PageRecord, PageState
 from crawler.storage import keys
 from crawler.storage.commit import Change
 from crawler.storage.kv import scan_prefix
-from tests.process.results.test_refreshing import crawl, explain, refresh_of
+from tests.process.results.test_refreshing import crawl, explain, read, refresh_of
 from tests.process.support import Joint, fetch, redirect
 
 DAY = 86_400.0
@@ -252,9 +252,10 @@ def test_links_in_a_first_copy_that_a_refetch_made_earn_no_credit(on: Joint) -> 
 
 @pytest.mark.parametrize(("status", "outcome"), [(404, Outcome.GONE), (500, Outcome.TEMPORARY)])
 def test_a_page_whose_first_fetch_failed_counts_when_it_has_a_copy(
-    on: Joint, status: int, outcome: Outcome
+    open_joint: Callable[..., Joint], status: int, outcome: Outcome
 ) -> None:
     """Otherwise the statistics would leave out the longest delays, and the hub would get no credit."""
+    on = open_joint(refresh={"endless": True, "share": "auto", "min_age": 0.0, "retry_for": 0.0})
     crawl(on, OTHER)
     url = "http://a.org/map.xml"
     on.add(url, flags=LinkFlag.SITEMAP)
@@ -276,6 +277,30 @@ def test_a_page_whose_first_fetch_failed_counts_when_it_has_a_copy(
     for _ in range(3):
         show(on, ARTICLE, hub=url, told_by="sitemap")
     assert news(on)["found"] == 1, "later fetches earn no further credit"
+
+
+@pytest.mark.parametrize("told_first", [False, True])
+def test_the_birth_of_a_page_is_kept_until_a_later_try_succeeds(on: Joint, told_first: bool) -> None:
+    """The sitemap states the date before the first try, which fails, or when the URL waits for its next try."""
+    crawl(on, OTHER)
+    url, born = "http://a.org/map.xml", on.clock.now() + DAY
+    on.add(url, flags=LinkFlag.SITEMAP)
+    answer(on, url)
+    dates = {"dated": [(ARTICLE, born)]}
+    show(on, ARTICLE, hub=url, told_by="sitemap", **(dates if told_first else {}))
+    answer(on, ARTICLE, status=500, outcome=Outcome.TEMPORARY, body=b"not yet")
+    assert explain(on, ARTICLE)["state"] == "away"
+    if not told_first:
+        change, changes = Change(), refresh_of(on).changes
+        first = changes.without_copy([(ARTICLE, born), (OTHER, born)])
+        assert first == [(ARTICLE, born)], "the first date of a page with a copy is not news"
+        changes.note_dated(on.fingerprint(url), first, "sitemap", on.clock.now(), change)
+        on.stages.commits.commit_now(change)
+    on.clock.advance(DAY)
+    read(on, ARTICLE, b"at last", Extracted(ARTICLE))
+    seen = news(on)
+    assert seen["by_kind"] == {"sitemap": 1} and seen["dated"] == 1
+    assert seen["delay_median"] == pytest.approx(on.clock.now() - born, rel=0.1)
 
 
 def test_the_birth_of_a_page_survives_a_kill_before_its_first_fetch(on: Joint, tmp_path: Path) -> None:

@@ -561,3 +561,18 @@ def test_all_interfaces_give_the_same_verdict_on_a_url(tmp_path: Path) -> None:
                 status, _, said = ask(port, f"/page?url={quote(url, safe='')}")
                 why = json.loads(run("why", url, "--json", "--dir", tmp_path / "crawl").text)
                 assert (status, said["state"], said["why"]) == (404, state, why["verdict"])
+
+
+def test_a_page_that_only_a_signal_names_counts_as_a_new_page(tmp_path: Path) -> None:
+    """The signal arrives between two runs. The status states the page, and the delay from the signal to its copy."""
+    directory = tmp_path / "crawl"
+    flags = ("--dir", directory, "-q", "--delay", "0", "--admin", "off", "--allow-network", "127.0.0.0/8")
+    with Web({"/": page(text="front"), "/news": page(text="news")}) as web:
+        assert run("crawl", web.url("/"), *flags).code == 0
+        run("refresh", *flags, "--max-time", "1")
+        assert run("signal", web.url("/news"), "--dir", directory).code == 0
+        run("refresh", *flags, "--max-time", "3")
+        assert web.paths().count("/news") == 1
+        status = run("status", "--dir", directory).text
+    assert "1 new page found by refetching known pages and by signals" in status
+    assert "100% named by signals" in status and "(1 page with a date)" in status

@@ -19,7 +19,9 @@ The rules, in this order:
                                                               queued if it waits for another try after a failure
     rejected by the filter                                    out of scope
     seen, and in no queue                                     retired
-    otherwise                                                 queued as a link, at the depth of a seed's links
+    otherwise                                                 queued as a link, at the depth of a seed's links;
+                                                              if it becomes a page, it counts as a new page, which
+                                                              was published at the time of the signal
 
 If signals were decided outside of the commit queue, URLs could be lost. The links of a page are admitted in
 portions, and other work may run between two portions. Suppose that a signal were decided between two portions
@@ -28,7 +30,7 @@ cache, so the URL would not be among the links committed with the page. If the p
 process were killed before the signal was committed, the URL would be lost.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from crawler.change_signals import SOURCES, TOLD_MAX, Fate, Signalled, source_number
@@ -47,7 +49,7 @@ if TYPE_CHECKING:
     from crawler.frontier.refresh.refreshing import Refresh
 
 URL_CHARS_TOLD = 200  # maximum number of characters of an invalid URL that are repeated in the answer
-_SIGNAL, _REQUISITE = LinkFlag.SIGNAL, LinkFlag.REQUISITE
+_SIGNAL, _REQUISITE, _NEWS = LinkFlag.SIGNAL, LinkFlag.REQUISITE, LinkFlag.NEWS
 _BIND_ALL = frozenset({SCOPE, EXCLUDE, PORT, traps.PATH_SEGMENTS, traps.REPEATED_SEGMENTS})
 # A mark for each source, which is combined with the fingerprints of signals from this source. The marks are
 # needed because a compaction of the outbox keeps only one link per fingerprint.
@@ -112,9 +114,10 @@ class SignalIntake:
         change = yield from self._admission.received(received, links)
         change.count("splitter.signals_heard", len(signals))
         said = Signalled()
+        told_at = {link.url: float(link.via) for link in signals}
         for number in sorted({link.redirects for link in signals}):
             for portion in portions([link.url for link in signals if link.redirects == number]):
-                yield from self._decide(change, portion, min(number, SOURCES - 1), said, ours=True)
+                yield from self._decide(change, portion, min(number, SOURCES - 1), said, told_at)
                 yield None
         _count(change, said)
         return change
@@ -151,9 +154,19 @@ class SignalIntake:
         return forms
 
     def _decide(
-        self, change: Change, urls: Sequence[str], number: int, said: Signalled, *, ours: bool = False
+        self,
+        change: Change,
+        urls: Sequence[str],
+        number: int,
+        said: Signalled,
+        told_at: Mapping[str, float] | None = None,
     ) -> Pauses:
-        """Decide about URLs (request forms). If `ours` is true, all of them belong to this process."""
+        """Decide about URLs (request forms).
+
+        If another process has received the signals, all URLs belong to this process, and `told_at` holds the instants of
+        the signals.
+        """
+        now = self._now()
         known: list[int] = []
         new: list[str] = []
         sent: dict[str, list[Link]] = {}
@@ -161,9 +174,11 @@ class SignalIntake:
             _, fingerprint, rule = self._intake.one(url, self._flags)
             if rule in _BIND_ALL:
                 said.record(url, Fate.OUT_OF_SCOPE, rule)
-            elif not ours and (owner := self._partition.owner(fingerprint)) != self._me:
+            elif told_at is None and (owner := self._partition.owner(fingerprint)) != self._me:
                 mark = fingerprint ^ _MARKS[number]
-                sent.setdefault(owner, []).append(Link(mark, url, redirects=number, flags=_SIGNAL))
+                sent.setdefault(owner, []).append(
+                    Link(mark, url, via=int(now), redirects=number, flags=_SIGNAL)
+                )
                 said.record(url, Fate.SENT, owner)
             elif (record := self._record(fingerprint)) is not None:
                 if self._refresh is not None and self._refresh.changes.accepts(fingerprint, record):
@@ -181,15 +196,25 @@ class SignalIntake:
                 new.append(url)
                 said.record(url, Fate.QUEUED)
         if known and self._refresh is not None:
-            now = self._now()
             self._refresh.changes.admit(known, now, change)
             self._refresh.changes.note_changes(known, number, now)
             self._refresh.changes.stage(change)
         if new:
-            yield from self._admission.links(change, new[0], new, LinkContext(depth=1))
+            yield from self._queue(change, new, told_at or {}, now)
         for owner, links in sent.items():
             change.foreign.append((owner, links))
             change.count("splitter.signals_told", len(links))
+
+    def _queue(self, change: Change, urls: Sequence[str], told_at: Mapping[str, float], now: float) -> Pauses:
+        """Queue URLs that the crawl does not know. If known pages are kept fresh, they count as new pages."""
+        if self._refresh is None:
+            yield from self._admission.links(change, urls[0], urls, LinkContext(depth=1))
+            return
+        before = len(change.links)
+        yield from self._admission.links(change, urls[0], urls, LinkContext(depth=1, flags=_NEWS))
+        for link in change.links[before:]:
+            born = min(told_at.get(link.url) or now, now)
+            self._refresh.births.tell(link.fingerprint, born, change)
 
 
 def _count(change: Change, said: Signalled) -> None:

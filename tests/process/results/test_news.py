@@ -8,15 +8,17 @@ from typing import Any
 
 import pytest
 
+from crawler.change_signals import Signalled
 from crawler.frontier.refresh.delays import bin_of
 from crawler.process.answering.commands import Commands
 from crawler.process.opening.stages import Stages
-from crawler.records import Extracted, LinkFlag, Outcome, PageRecord, PageState
+from crawler.records import Extracted, Link, LinkFlag, Outcome, PageRecord, PageState
+from crawler.splitter.inbox import Received
 from crawler.storage import keys
 from crawler.storage.commit import Change
 from crawler.storage.kv import scan_prefix
 from tests.process.results.test_refreshing import crawl, explain, read, refresh_of
-from tests.process.support import Joint, fetch, redirect
+from tests.process.support import Joint, fetch, made, redirect
 
 DAY = 86_400.0
 HUB, OTHER, ARTICLE = "http://a.org/hub", "http://a.org/other", "http://a.org/article"
@@ -301,6 +303,60 @@ def test_the_birth_of_a_page_is_kept_until_a_later_try_succeeds(on: Joint, told_
     seen = news(on)
     assert seen["by_kind"] == {"sitemap": 1} and seen["dated"] == 1
     assert seen["delay_median"] == pytest.approx(on.clock.now() - born, rel=0.1)
+
+
+def signal(joint: Joint, *urls: str, source: str = "signal") -> Change:
+    change: Change = made(joint.stages.decisions.signal_intake.decide(urls, source, Signalled()))[0]
+    joint.stages.commits.commit_now(change)
+    return change
+
+
+def test_a_page_that_only_a_signal_names_counts_as_new(on: Joint) -> None:
+    """It was published at the time of the first signal. The URL of the other signal is known, so it is not new."""
+    crawl(on, OTHER)
+    born = on.clock.now()
+    signal(on, ARTICLE, OTHER)
+    on.clock.advance(100.0)
+    signal(on, ARTICLE)
+    on.reopen()
+    answer(on, ARTICLE)
+    seen = news(on)
+    assert seen["by_kind"] == {"signal": 1} and seen["dated"] == 1 and is_new(on, ARTICLE)
+    assert seen["delay_median"] == pytest.approx(on.clock.now() - born, rel=0.1)
+    assert not list(scan_prefix(on.stages.store, keys.BIRTHS))
+
+
+def test_the_target_of_a_redirect_that_only_a_signal_names_counts_once(on: Joint) -> None:
+    crawl(on, OTHER)
+    signal(on, ARTICLE)
+    answer(on, ARTICLE, location="http://a.org/target")
+    assert news(on)["found"] == 0
+    answer(on, "http://a.org/target")
+    assert news(on)["by_kind"] == {"signal": 1}
+
+
+@pytest.mark.parametrize("told_at", ["before", "never", "later"])
+def test_the_owner_of_a_signalled_url_knows_the_time_of_the_signal(
+    open_joint: Callable[..., Joint], told_at: str
+) -> None:
+    """Processes of earlier versions did not state it. A time in the future comes from another clock."""
+    joint = open_joint(names=("p0", "p1"), refresh={"endless": True, "min_age": 0.0}, crawl={"scope": "any"})
+    urls = [f"http://h{n}.org/" for n in range(40)]
+    owner = joint.stages.topology.partition.owner
+    url, other = (next(url for url in urls if owner(joint.fingerprint(url)) == name) for name in ("p0", "p1"))
+    crawl(joint, url)
+    (sent,) = signal(joint, other).foreign[0][1]
+    assert sent.via == int(joint.clock.now())
+    joint.clock.advance(1000.0)
+    now = joint.clock.now()
+    via = {"before": int(now) - 500, "never": 0, "later": int(now) + 500}[told_at]
+    link = Link(joint.fingerprint(url + "new") ^ 5, url + "new", via=via, redirects=4, flags=LinkFlag.SIGNAL)
+    change = made(joint.stages.decisions.received(Received("p1", bytes(8), 1, [link], 100)))[0]
+    change.received = None
+    joint.stages.commits.commit_now(change)
+    answer(joint, url + "new")
+    waited = joint.clock.now() - now + 500.0 * (told_at == "before")
+    assert news(joint)["delay_median"] == pytest.approx(waited, rel=0.2, abs=2.0)
 
 
 def test_the_birth_of_a_page_survives_a_kill_before_its_first_fetch(on: Joint, tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ def test_each_url_has_its_fate(open_joint: Open) -> None:
     assert fates == {"noted": 1, "queued": 1, "out_of_scope": 2, "refused": 4}
     assert heard(joint, HOME) == {"signal": 1}, "a page counts once, even if it was named several times"
     fetch_task = joint.fetch_task()
-    assert (fetch_task.url, fetch_task.depth, fetch_task.via, fetch_task.flags) == (NEW, 1, 0, 0)
+    assert (fetch_task.url, fetch_task.depth, fetch_task.via, fetch_task.flags) == (NEW, 1, 0, LinkFlag.NEWS)
     assert joint.stages.views.problems() == []
 
 
@@ -275,7 +275,7 @@ def test_the_owner_decides_about_a_signal_as_if_it_had_received_it_itself(open_j
     assert heard(joint, known) == {"indexnow": 1, "other": 1}
     assert [(link.url, link.depth, link.flags) for link in change.links] == [
         (linked, 3, 0),
-        (own[0] + "new", 1, 0),
+        (own[0] + "new", 1, LinkFlag.NEWS),
     ]
     assert {name: n for name, n in change.counts.items() if name.startswith(("signals", "splitter"))} == {
         "splitter.signals_heard": 4, "signals.noted": 2, "signals.queued": 1, "signals.out_of_scope": 1,

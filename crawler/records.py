@@ -47,7 +47,8 @@ class LinkFlag:
     RANKED = 256  # the user gave the URL a priority
     AGAIN = 512  # a known page that is queued again (`crawl.timestamping`)
     # Not a link: tells the owner that, according to a signal, this URL has changed. `redirects` is the number
-    # of the signal's source, and `via` is the instant of the signal in whole seconds.
+    # of the signal's source, and `via` is the instant of the signal in whole seconds. `depth` is the number of
+    # processes that have passed the signal on to the owner of a redirect's target.
     SIGNAL = 1024
     # Found on a known page that was fetched again; if the URL becomes a page, the known page gets the credit. If `via`
     # is 0, a change signal named the URL.

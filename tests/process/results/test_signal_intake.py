@@ -14,7 +14,7 @@ from crawler.process.results.signal_intake import URL_CHARS_TOLD
 from crawler.records import Blame, Extracted, Link, LinkFlag, Outcome, PageState
 from crawler.splitter.inbox import Received
 from crawler.storage.commit import Change
-from tests.process.support import Joint, fetch, made
+from tests.process.support import Joint, fetch, made, redirect
 
 Open = Callable[..., Joint]
 HERE, THERE = "p0", "p1"
@@ -307,6 +307,95 @@ def test_a_signal_is_never_passed_on_twice(open_joint: Open) -> None:
     there = by_owner(joint)[THERE][0]
     change = received(joint, Link(joint.fingerprint(there), there, flags=SIGNAL))
     assert all(not link.flags & SIGNAL for _, links in change.foreign for link in links)
+
+
+# -- URLs that redirect
+
+
+def redirected(joint: Joint, url: str, target: str) -> None:
+    """Fetch a URL that redirects to a page, and then the page."""
+    joint.visit(redirect(url, target))
+    joint.store(target)
+
+
+def test_a_signal_about_a_url_that_redirects_counts_for_its_target_once(open_joint: Open) -> None:
+    joint = open_joint(**FRESH)
+    old, older, page = HOME + "old", HOME + "older", HOME + "page"
+    redirected(joint, old, page)
+    joint.visit(redirect(older, old))
+    said, _ = take(joint, old)
+    assert said == {old: ("noted", page)} and heard(joint, page) == {"signal": 1}
+    assert take(joint, older, page, old, old)[0] == {
+        older: ("noted", page), page: ("noted", ""), old: ("noted", page),
+    }  # fmt: skip
+    assert heard(joint, page) == {"signal": 2}, "a notification counts once"
+    joint.reopen()
+    assert heard(joint, page) == {"signal": 2}
+    assert joint.stages.views.problems() == []
+
+
+def test_a_site_cannot_signal_pages_of_another_site_by_redirecting_to_them(open_joint: Open) -> None:
+    """The sender of `crawler signal` may name any URL, so it reaches them."""
+    joint = open_joint(**FRESH, crawl={"scope": "any"})
+    redirected(joint, HOME + "bait", AWAY)
+    assert take(joint, HOME + "bait", source="indexnow:a.org")[0] == {HOME + "bait": ("not_refreshed", "")}
+    assert heard(joint, AWAY) == {}
+    assert take(joint, HOME + "bait")[0] == {HOME + "bait": ("noted", AWAY)}
+    assert heard(joint, AWAY) == {"signal": 1}
+
+
+def test_redirects_out_of_scope_are_not_followed(open_joint: Open) -> None:
+    joint = open_joint(**FRESH)
+    joint.store(HOME)
+    joint.add(HOME + "out")
+    joint.page(joint.fetch_task(), redirect(HOME + "out", AWAY))
+    assert take(joint, HOME + "out")[0] == {HOME + "out": ("out_of_scope", "scope")}
+
+
+def test_a_page_that_has_moved_is_recalled_and_its_target_is_signalled(open_joint: Open) -> None:
+    """The redirect may be over, so the page itself is fetched again, too."""
+    joint = open_joint(**FRESH)
+    joint.store(HOME + "page", HOME + "old")
+    joint.clock.advance(1000 * HOUR)
+    while joint.record(HOME + "old").state is not PageState.REDIRECTED:
+        task = joint.fetch_task()
+        moved = task.url == HOME + "old"
+        answer = redirect(task.url, "/page") if moved else fetch(task.url, began=joint.clock.now())
+        joint.page(task, answer)
+    before = heard(joint, HOME + "page").get("signal", 0)
+    assert take(joint, HOME + "old")[0] == {HOME + "old": ("noted", HOME + "page")}
+    assert heard(joint, HOME + "page") == {"signal": before + 1} and heard(joint, HOME + "old") == {
+        "signal": 1
+    }
+
+
+def test_the_owner_of_the_target_hears_of_the_signal(open_joint: Open) -> None:
+    joint = open_joint(names=(HERE, THERE), **FRESH | {"crawl": {"scope": "any"}})
+    here, there = (by_owner(joint)[name][0] for name in (HERE, THERE))
+    joint.visit(redirect(here, there))
+    said, change = take(joint, here, there, source="signal")
+    assert said == {here: ("sent", THERE), there: ("sent", THERE)}
+    ((_, (link,)),) = change.foreign
+    assert (link.url, link.depth, link.redirects, link.flags) == (there, 1, source_number("signal"), SIGNAL)
+    assert joint.stages.views.problems() == []
+    for passes, told in ((4, 1), (5, 0)):
+        signal = Link(joint.fingerprint(here) ^ 5, here, passes, 7, redirects=4, flags=SIGNAL)
+        change = received(joint, signal)
+        links = [link for _, sent in change.foreign for link in sent]
+        assert [(link.url, link.depth, link.via) for link in links] == [(there, 5, 7)][:told]
+
+
+def test_a_date_of_a_url_that_redirects_counts_for_its_target(open_joint: Open) -> None:
+    """A sitemap often lists the old URL of a page. The date does not count for a page of another host."""
+    joint = open_joint(**FRESH, crawl={"scope": "any"})
+    redirected(joint, HOME + "old", HOME + "page")
+    redirected(joint, HOME + "bait", AWAY)
+    joint.add(HOME + "map")
+    task, change, now = joint.fetch_task(), Change(), joint.clock.now()
+    dated = [("/old", now + 5.0), ("/page", now + 4.0), ("/bait", now + 5.0)]
+    extracted = Extracted(HOME, told_by="sitemap", dated=dated)
+    joint.stages.decisions.signal_intake.hear(change, task, extracted, now + 9.0)
+    assert heard(joint, HOME + "page") == {"sitemap": 1} and heard(joint, AWAY) == {}
 
 
 # -- dates in refetched pages

@@ -1,7 +1,7 @@
 """Follows known redirects, so that a change signal about a URL that has moved counts for the page to which it leads.
 
     A ─► B ─► C      a signal about A counts for C
-    A ─► B ─► A      a loop: nothing is followed
+    A ─► B ─► A      more than `HOPS_MAX` redirects: a signal about A counts for no page
 
 A site may redirect its URLs to any other site. If its signals counted there, a site could have the pages of others
 fetched, and its false signals would be charged to their sources. So a redirect to another site (registrable domain)
@@ -26,18 +26,17 @@ def moved_to(
     `record` is the record of `url`, and `number` the number of the signal's source. `record_of` returns the record of a
     URL. It returns None for URLs of other processes, so the last URL that is returned may redirect, too.
     """
-    met = {url}
+    start = url
     for _ in range(HOPS_MAX):
         if record is None or record.state is not PageState.REDIRECTED:
             break
         target = resolve(record.url, record.location)
-        if target is None or target in met or not _may_follow(url, target, number):
+        if target is None or not _may_follow(url, target, number):
             return ""
-        met.add(target)
         url, record = target, record_of(target)
     else:
         return ""
-    return url if len(met) > 1 else ""
+    return "" if url == start else url
 
 
 def _may_follow(url: str, target: str, number: int) -> bool:

@@ -386,16 +386,22 @@ def test_the_owner_of_the_target_hears_of_the_signal(open_joint: Open) -> None:
 
 
 def test_a_date_of_a_url_that_redirects_counts_for_its_target(open_joint: Open) -> None:
-    """A sitemap often lists the old URL of a page. The date does not count for a page of another host."""
+    """A sitemap often lists the old URL of a page. If it lists both URLs, the page counts once.
+
+    The date does not count for a page of another host, even of the same site.
+    """
     joint = open_joint(**FRESH, crawl={"scope": "any"})
     redirected(joint, HOME + "old", HOME + "page")
     redirected(joint, HOME + "bait", AWAY)
+    redirected(joint, HOME + "www", "http://www.a.org/")
     joint.add(HOME + "map")
     task, change, now = joint.fetch_task(), Change(), joint.clock.now()
-    dated = [("/old", now + 5.0), ("/page", now + 4.0), ("/bait", now + 5.0)]
-    extracted = Extracted(HOME, told_by="sitemap", dated=dated)
-    joint.stages.decisions.signal_intake.hear(change, task, extracted, now + 9.0)
-    assert heard(joint, HOME + "page") == {"sitemap": 1} and heard(joint, AWAY) == {}
+    for count, paths in ((1, ["/old", "/bait", "/www"]), (2, ["/old", "/page"])):
+        dated = [(path, now + 5.0) for path in paths]
+        extracted = Extracted(HOME, told_by="sitemap", dated=dated)
+        joint.stages.decisions.signal_intake.hear(change, task, extracted, now + 9.0)
+        assert heard(joint, HOME + "page") == {"sitemap": count}
+    assert heard(joint, AWAY) == heard(joint, "http://www.a.org/") == {}
 
 
 # -- dates in refetched pages

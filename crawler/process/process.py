@@ -116,6 +116,8 @@ class Process:
         self._old_copies = OldCopies(cleaner, self.commits.queue, self.run_end) if cleaner.has_work else None
         self.commands = Commands(stages, self.commits.queue, self.exchange.status)
         self.last_changes: list[Callable[[], None]] = []  # the functions that queue the last changes of a run
+        if stages.verdicts is not None:
+            self.last_changes.append(partial(self.commits.queue, stages.verdicts.change))
         # called when no URL can be fetched now; if it returns True, it may have queued work, and the run
         # continues
         self.before_end: Callable[[], Awaitable[bool]] | None = None

@@ -101,6 +101,7 @@ class Decisions:
             hear=self.signal_intake.hear,
             credit=self._credits.give,
             retried=self.due_tries.note,
+            verdicts=parts.verdicts,
             validators=validators,
             token=config.identity.token,
             stamping=_stamping(parts),

@@ -12,6 +12,7 @@ from crawler.splitter.inbox import Inbox
 from crawler.splitter.outbox import Outbox
 from crawler.storage.commit import CommitPoint
 from crawler.storage.kv import KeyValue
+from crawler.urlfilter.kept_verdicts import KeptVerdicts
 from crawler.urlfilter.link_filter import LinkFilter
 from crawler.urls.equivalence import Equivalences
 from crawler.urls.fingerprint import Fingerprinter
@@ -24,7 +25,8 @@ if TYPE_CHECKING:
 class ProcessParts:
     """The open parts. An object that needs several of them takes this object, and keeps only those that it needs.
 
-    `refresh` is None if no page is refetched. `trace` is None if no trace is written.
+    `refresh` is None if no page is refetched. `trace` is None if no trace is written. `verdicts` is None if the user
+    has supplied no URL filter.
     """
 
     context: ProcessContext
@@ -41,4 +43,5 @@ class ProcessParts:
     point: CommitPoint
     commits: Commits
     trace: "TraceWriter | None"
+    verdicts: KeptVerdicts | None
     intake: LinkFilter

@@ -53,6 +53,7 @@ from crawler.records import (
 )
 from crawler.robots.cache import RobotsCache
 from crawler.storage.commit import Change, Making, Pause
+from crawler.urlfilter.kept_verdicts import KeptVerdicts
 from crawler.urls.canonical import authority
 
 if TYPE_CHECKING:
@@ -94,6 +95,7 @@ class ResultProcessor:
         hear: Hear,
         credit: Credit,
         retried: Retried,
+        verdicts: KeptVerdicts | None,
         validators: Validators,
         token: str,
         stamping: Stamping,
@@ -113,6 +115,7 @@ class ResultProcessor:
         self._hear = hear
         self._credit = credit
         self._retried = retried
+        self._verdicts = verdicts
 
     # -- pages -----------------------------------------------------------------
 
@@ -141,8 +144,11 @@ class ResultProcessor:
 
     def judging(self, fetch_task: FetchTask, extracted: Extracted) -> Iterator[None]:
         """Let the user's URL filter judge the links of a page in advance, one by one; see `LinkPolicy.judging`."""
-        if self._link_policy.is_hooked:
-            yield from self._link_policy.judging(fetch_task, extracted, _is_first(self._before(fetch_task)))
+        if self._verdicts is not None:
+            with self._verdicts.of_page():
+                yield from self._link_policy.judging(
+                    fetch_task, extracted, _is_first(self._before(fetch_task))
+                )
 
     def page(self, fetch_task: FetchTask, fetch: Fetch, extracted: Extracted | None, now: float) -> Making:
         """Build the `Change` for the fetch of a page. The fetch may be final, or may be repeated later."""

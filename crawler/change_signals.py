@@ -15,12 +15,13 @@ class SignalSource(NamedTuple):
     """One source of change signals.
 
     `number` is the position of the source in the stored counters. `recipe` describes how signals of this
-    source are sent.
+    source are sent. `names_any` is True if the senders may name URLs of any site.
     """
 
     name: str
     number: int
     recipe: str
+    names_any: bool = False
 
 
 # The numbers are stored with pages, sites and the links of outboxes, so a change needs an upgrade step
@@ -30,10 +31,10 @@ SIGNAL_SOURCES = (
     SignalSource("feed", 1, "entries and dates of an RSS, Atom or JSON feed that is read again"),
     SignalSource("indexnow", 2, "GET or POST /indexnow, once the site's key file is verified"),
     SignalSource("websub", 3, "deliveries of the hubs that serve.websub names"),
-    SignalSource("signal", 4, "crawler signal, POST /signal, Crawl.signal"),
-    SignalSource("headers", 5, "crawler signal --source headers: dates of header fields"),
+    SignalSource("signal", 4, "crawler signal, POST /signal, Crawl.signal", names_any=True),
+    SignalSource("headers", 5, "crawler signal --source headers: dates of header fields", names_any=True),
     SignalSource("listing", 6, "dates of a directory listing that is read again"),
-    SignalSource("other", 7, "any other name that a sender gives"),
+    SignalSource("other", 7, "any other name that a sender gives", names_any=True),
 )
 SOURCES = len(SIGNAL_SOURCES)
 # Between two fetches of a page, at most 2^COUNTER_BITS - 1 signals of each source are counted. One word of 32
@@ -66,8 +67,8 @@ class Fate(StrEnum):
 class Told(msgspec.Struct, omit_defaults=True):
     """The result for one URL that was signalled.
 
-    Depending on the result, `why` is the rule of the filter, the name of the owner, or the reason of the
-    refusal.
+    Depending on the result, `why` is the rule of the filter, the name of the owner, the reason of the refusal,
+    or the target of the URL's redirect, for which the signal counts.
     """
 
     url: str

@@ -47,9 +47,12 @@ class LinkFlag:
     RANKED = 256  # the user gave the URL a priority
     AGAIN = 512  # a known page that is queued again (`crawl.timestamping`)
     # Not a link: tells the owner that, according to a signal, this URL has changed. `redirects` is the number
-    # of the signal's source.
+    # of the signal's source, and `via` is the instant of the signal in whole seconds. `depth` is the number of
+    # processes that have passed the signal on to the owner of a redirect's target.
     SIGNAL = 1024
-    NEWS = 2048  # found on a known page that was fetched again; if the URL becomes a page, the known page gets the credit
+    # Found on a known page that was fetched again; if the URL becomes a page, the known page gets the credit. If `via`
+    # is 0, a change signal named the URL.
+    NEWS = 2048
     # not a link: tells the owner of the page `via` that a URL found on this page has become a page of the
     # crawl
     CREDIT = 4096

@@ -24,7 +24,9 @@ from crawler.storage.files import named_output
 from crawler.wording import several, words
 
 _TRAPS_SHOWN = 3  # number of parts of sites that `crawler status` names as perhaps endless
-_HUB_KINDS = {"page": "pages", "sitemap": "sitemaps", "feed": "feeds"}
+_HUB_KINDS = {
+    "page": "on pages", "sitemap": "on sitemaps", "feed": "on feeds", "signal": "named by signals",
+}  # fmt: skip
 
 
 def main(command: str, argv: list[str]) -> int:
@@ -150,13 +152,16 @@ def _refreshing(refreshing: Mapping[str, Any], hosts: int) -> list[str]:
 
 
 def _news(news: Mapping[str, Any]) -> dict[str, str]:
-    """Describe the new pages that refetches have found, their kinds of hubs, and how soon they were fetched."""
+    """Describe the new pages that refetches and signals have found, and how soon they were fetched."""
     rows = {}
     if found := news.get("found"):
         pace = "" if news["per_day"] is None else f" ({news['per_day']:,.3g} per day)"
         kinds = sorted(news["by_kind"].items(), key=lambda item: -item[1])
-        shares = ", ".join(f"{count / found:.0%} on {_HUB_KINDS.get(kind, kind)}" for kind, count in kinds)
-        rows["news"] = f"{several(found, 'new page')} found by refetching known pages{pace}: {shares}"
+        shares = ", ".join(f"{count / found:.0%} {_HUB_KINDS.get(kind, kind)}" for kind, count in kinds)
+        signals = " and by signals" * ("signal" in news["by_kind"])
+        rows["news"] = (
+            f"{several(found, 'new page')} found by refetching known pages{signals}{pace}: {shares}"
+        )
     if unfound := round(news.get("unfound") or 0.0):
         missing = f"about {several(unfound, 'page', 'are')} not found yet"
         rows["news"] = f"{rows['news']}; {missing}" if found else missing

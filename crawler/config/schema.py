@@ -158,6 +158,7 @@ class RefreshConfig(_Section, frozen=True):
     first_interval: Annotated[Seconds, Meta(extra={"least": 0.001})] = Seconds(2_592_000)
     retry_age: Seconds = Seconds(3600)
     gone_age: Seconds = Seconds(2_592_000)
+    retry_for: Seconds = Seconds(2_592_000)
     speed: Positive = 1
     conditional: bool = True
     same_answers_max: Positive = 5

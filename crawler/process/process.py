@@ -116,6 +116,8 @@ class Process:
         self._old_copies = OldCopies(cleaner, self.commits.queue, self.run_end) if cleaner.has_work else None
         self.commands = Commands(stages, self.commits.queue, self.exchange.status)
         self.last_changes: list[Callable[[], None]] = []  # the functions that queue the last changes of a run
+        if stages.verdicts is not None:
+            self.last_changes.append(partial(self.commits.queue, stages.verdicts.change))
         # called when no URL can be fetched now; if it returns True, it may have queued work, and the run
         # continues
         self.before_end: Callable[[], Awaitable[bool]] | None = None
@@ -342,7 +344,8 @@ class Process:
 def _seeds(stages: Stages, pieces: Pieces, *, shared: bool) -> Iterator[Maker]:
     """Yield functions that build changes.
 
-    First come the changes that queue known pages for a refetch, then those that queue seeds.
+    First come the changes that queue known pages for a refetch, then those that queue seeds. After the seeds come the
+    changes that queue URLs for a later try.
     """
     fingerprinter, topology = stages.fingerprinter, stages.topology
     own = partial(own_seeds, fingerprinter, topology.partition, stages.name) if shared else None
@@ -350,7 +353,16 @@ def _seeds(stages: Stages, pieces: Pieces, *, shared: bool) -> Iterator[Maker]:
     seeds = seed_changes(
         pieces, stages.decisions.admission, stages.decisions.knowledge, scope=crawl.scope, own=own
     )
-    if not crawl.timestamping:
-        return seeds
     queued = partial(queued_fingerprints, stages.store)
-    return chain(known_changes(queued, stages.pages.all_records, stages.commits.queue_again), seeds)
+    if crawl.timestamping:
+        return chain(known_changes(queued, stages.pages.all_records, stages.commits.queue_again), seeds)
+    if stages.config.refresh.endless or not stages.point.counters["urls.failed"]:
+        return seeds
+    refresh = stages.refresh
+    due = stages.decisions.due_tries.changes(
+        stages.pages.all_records,
+        lambda fingerprint: refresh is not None and fingerprint in refresh,
+        queued,
+        stages.clock.now(),
+    )
+    return chain(seeds, due)

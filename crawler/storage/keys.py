@@ -118,6 +118,8 @@ REFRESH_BIAS = _family(b"m/bias", "frontier", Travel.OWNER)
 NEWS = _family(b"m/news", "frontier", Travel.OWNER)
 # the latest run that began with a clock behind the instants of earlier runs
 REFRESH_SET_BACK = _family(b"m/setback", "frontier", Travel.ANEW)
+# verdicts of the user's URL filter on links of pages that the latest run did not finish
+VERDICTS = _family(b"m/verdicts", "urlfilter", Travel.ANEW)
 # the number of bytes of captures that are kept, as counted by the latest cleaning
 LIVE_BYTES = _family(b"m/live", "pages", Travel.ANEW)
 SCOPE_STATE = _family(b"m/scope", "urlfilter", Travel.OWNER)  # the scope of the seeds and their redirects

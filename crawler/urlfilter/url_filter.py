@@ -287,11 +287,6 @@ class UrlFilter:
         self._anywhere = scope.kind == "any"
         self._directories: dict[str, str | None] = {}
 
-    @property
-    def hooked(self) -> bool:
-        """Return whether the user has supplied a filter."""
-        return self._hook is not None
-
     def widen(self, url: str) -> bool:
         """Add a seed, or its redirect target, to the scope; return whether the scope changed."""
         widened = self.scope.add(url)

@@ -104,6 +104,25 @@ async def test_a_stop_ends_the_calls_and_the_next_run_makes_the_rest(
     assert sorted({*web.paths()}) == sorted(ROUTES)
 
 
+async def test_a_filter_that_is_slower_than_a_run_goes_on_where_the_last_run_ended(
+    tmp_path: Path, web: Web, no_grace: None
+) -> None:
+    """Each run ends after a few links of the first page. Each link is judged once, and its verdict holds."""
+    calls: list[str] = []
+    for _ in range(len(NAMES)):
+        hook = Hook(stop_at=3)
+        crawl = await hook.run(
+            config=SETTINGS, directory=tmp_path / "c", seeds=web.url("/"),
+            url_filter=lambda url, hook=hook: hook(url) and not url.endswith("/1"),
+        )  # fmt: skip
+        calls += hook.calls
+        if crawl.report["stopped_by"] == "done":
+            break
+    assert Counter(calls) - Counter([web.url("/robots.txt")]) == dict.fromkeys(map(web.url, NAMES), 1)
+    assert sorted({*web.paths()}) == sorted({*ROUTES} - {"/1"})
+    assert web.paths().count("/") >= 3
+
+
 async def test_a_limit_of_pages_passes_on_all_its_pages(tmp_path: Path, web: Web, no_grace: None) -> None:
     """The limit is reached only when the sink has taken all pages. So the stop leaves no page to the next run."""
     taken = []

@@ -255,11 +255,17 @@ def test_failed_refreshes_are_told(tmp_path: Path) -> None:
 def test_urls_whose_first_fetch_failed_are_fetched_again_after_a_signal(
     tmp_path: Path, processes: int
 ) -> None:
-    """The signals arrive between two runs. Only the URL that robots.txt forbids stays without a copy."""
+    """The signals arrive between two runs. Only the URL that robots.txt forbids stays without a copy.
+
+    Later tries are switched off, so nothing but a signal brings the URL that failed back.
+    """
     directory = tmp_path / "crawl"
     down: dict[str, Answer] = {"/missing": (404, {}, ""), "/broken": (500, {}, ""), "/refused": (403, {}, "")}
     forbidden = (200, {"Content-Type": "text/plain"}, "User-agent: *\nDisallow: /forbidden")
-    limits = ("--admin", "off", "--set", "frontier.tries=1", "--processes", str(processes))
+    limits = (
+        *("--admin", "off", "--processes", str(processes)),
+        *("--set", "frontier.tries=1", "--set", "refresh.retry_for=0"),
+    )
     often = ("--set", "refresh.retry_age=0.2", "--set", "refresh.min_age=3600", "--max-time")
     with Web({"/": page(*down, "/forbidden"), "/robots.txt": forbidden} | down) as web:
         crawl(directory, web.url("/"), *limits)

@@ -34,7 +34,7 @@ from crawler.serve.notification_handlers import NotificationHandlers
 from crawler.storage.keys import NOTICE
 from crawler.storage.kv import scan_prefix
 from tests.end_to_end.test_live import Running, free_port, serving
-from tests.end_to_end.web import Answer, ReceivedRequest, Web, page, run
+from tests.end_to_end.web import Answer, ReceivedRequest, Web, page, redirect, run
 from tests.faults.harness import TreeWeb
 from tests.waiting import WAIT_MAX
 
@@ -561,3 +561,36 @@ def test_all_interfaces_give_the_same_verdict_on_a_url(tmp_path: Path) -> None:
                 status, _, said = ask(port, f"/page?url={quote(url, safe='')}")
                 why = json.loads(run("why", url, "--json", "--dir", tmp_path / "crawl").text)
                 assert (status, said["state"], said["why"]) == (404, state, why["verdict"])
+
+
+def test_a_page_that_only_a_signal_names_counts_as_a_new_page(tmp_path: Path) -> None:
+    """The signal arrives between two runs. The status states the page, and the delay from the signal to its copy."""
+    directory = tmp_path / "crawl"
+    flags = ("--dir", directory, "-q", "--delay", "0", "--admin", "off", "--allow-network", "127.0.0.0/8")
+    with Web({"/": page(text="front"), "/news": page(text="news")}) as web:
+        assert run("crawl", web.url("/"), *flags).code == 0
+        run("refresh", *flags, "--max-time", "1")
+        assert run("signal", web.url("/news"), "--dir", directory).code == 0
+        run("refresh", *flags, "--max-time", "3")
+        assert web.paths().count("/news") == 1
+        status = run("status", "--dir", directory).text
+    assert "1 new page found by refetching known pages and by signals" in status
+    assert "100% named by signals" in status and "(1 page with a date)" in status
+
+
+def test_a_signal_about_a_url_that_redirects_reaches_its_target(tmp_path: Path) -> None:
+    """The URL that redirects is not requested again."""
+    directory = tmp_path / "crawl"
+    flags = ("--dir", directory, "-q", "--delay", "0", "--admin", "off", "--allow-network", "127.0.0.0/8")
+    calm = ("--set", "refresh.min_age=3600")
+    with Web(
+        {"/": page("/old", "/calm"), "/old": redirect("/page"), "/page": page(), "/calm": page()}
+    ) as web:
+        assert run("crawl", web.url("/"), *flags).code == 0
+        run("refresh", *flags, *calm, "--max-time", "1")
+        said = run("signal", web.url("/old"), "--dir", directory).text
+        assert "1 noted" in said or "noted: 1" in said, said
+        why = json.loads(run("why", web.url("/page"), "--dir", directory, "--json").text)
+        assert why["refresh"]["signals_by_source"] == {"signal": 1}
+        run("refresh", *flags, "--set", "refresh.min_age=1", "--max-time", "2")
+        assert web.paths().count("/page") > 1 == web.paths().count("/old")

@@ -80,8 +80,11 @@ class Intake:
         """The number of unwritten batches with new URLs."""
         return len(self._batches)
 
-    def add(self, links: Sequence[Link], batch: Batch, now: float) -> None:
-        """Put each link into its host's queue, or park it. Pass each URL only once. Several calls may fill one batch."""
+    def add(self, links: Sequence[Link], batch: Batch, now: float, *, attempt: int = 0) -> None:
+        """Put each link into its host's queue, or park it. Pass each URL only once. Several calls may fill one batch.
+
+        `attempt` is the number of failed tries that count for each URL.
+        """
         touched: dict[int, str] = {}
         registry, memo = self._registry, self._registry.memo
         keys, budget = registry.hosts.key, registry.budget
@@ -105,7 +108,7 @@ class Intake:
                 order = make_order(self._ranked(place, link), link.depth + levels, sequence)
             else:
                 order = make_order(place, link.depth + levels, sequence)
-            entry = Todo(tail, link.fingerprint, link.via, link.redirects, flags, levels=levels)
+            entry = Todo(tail, link.fingerprint, link.via, link.redirects, flags, attempt, levels=levels)
             limited = budget.binds or flags & SITEMAP
             if limited and (rule := budget.rule(slot, link.depth, link.url, name, flags)):
                 self._park(slot, order, entry, rule, batch)

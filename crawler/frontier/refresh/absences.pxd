@@ -12,6 +12,7 @@ cdef class Absences:
     cdef double _longest
     cdef double _factor
     cdef double wait(self, int rung) noexcept
+    cdef int rung_of(self, double wait) noexcept
     cdef double recall_pause(self, int host) noexcept
     cdef int next_rung(self, unsigned int state, bint denied) noexcept
     cdef void note_take(self) noexcept

@@ -65,6 +65,13 @@ class Absences:
         """Return the time that a page on this rung waits."""
         return min(self._first * self._factor ** max(rung - 1, 0), self._longest)
 
+    def rung_of(self, wait: cython.double) -> cython.int:
+        """Return the first rung whose wait is at least as long, or the last rung."""
+        rung: cython.int = 1
+        while rung < RUNGS and self.wait(rung) < wait:
+            rung += 1
+        return rung
+
     def recall_pause(self, host: cython.int) -> cython.double:
         """Return the time that a recalled page of the host waits if it may not be fetched yet.
 
@@ -118,11 +125,8 @@ class Absences:
     def note_answer(self, host: cython.int, now: cython.double) -> cython.void:
         """Record that a page of the host answered well. If this ends an outage, recall the pages of the outage."""
         if self.tables.host_rows[host].absences >= _OUTAGE_LEAST:
-            rung: cython.int = 1
-            while rung < RUNGS and self.wait(rung) < now - self.tables.host_rows[host].absent_since:
-                rung += 1
             self.add_credit(host)
-            self.recall(host, rung, 0)
+            self.recall(host, self.rung_of(now - self.tables.host_rows[host].absent_since), 0)
         self.tables.host_rows[host].absences = 0
 
     def note_return(self, host: cython.int, state: cython.uint) -> cython.void:

@@ -220,6 +220,7 @@ class ArmsRecords(_ArmsPart):
         for schedule in self._arms.schedules:
             schedule.records.bias = sums
 
+    is_away = by_page(Records, "is_away")
     page_state = by_page(Records, "page_state")
     hub_state = by_page(Records, "hub_state")
     restore_hub = by_page(Records, "restore_hub")

@@ -75,11 +75,12 @@ class Arms:
         importance: float = 1.0,
         *,
         away: bool = False,
+        absence: float = 0.0,
     ) -> int:
         self.host(host_key)
         arm = self.numbers.arm_of(fingerprint)
         number = self.schedules[arm].add(
-            fingerprint, host_key, directory_key, crawled_at, now, importance, away=away
+            fingerprint, host_key, directory_key, crawled_at, now, importance, away=away, absence=absence
         )
         return self.numbers.joined(number, arm)
 

@@ -1,13 +1,13 @@
-"""Keeps the publication dates that sitemaps, feeds and listings give for pages without a copy.
+"""Keeps the publication dates of pages without a copy, as sitemaps, feeds, listings and signals give them.
 
     e/<fingerprint>     the instant of publication, in seconds of the crawl's clock
 
 When a sitemap, feed or listing is read again, it may give a date for a URL that has no record yet, or for a
 URL that was not found so far. The date is kept until the first fetch of the URL ends or, if the URL was not
 found before, until it has a copy. Then the date shows how long after publication the copy was made
-(`news.py`). Only the first date of a URL is
-kept, because later dates refer to changes. The keys of the records move with their buckets when a crawl is
-resharded.
+(`news.py`). A page that only change signals have named was published at the time of the first signal. Only the
+first date of a URL is kept, because later dates refer to changes. The keys of the records move with their
+buckets when a crawl is resharded.
 
 A date comes from reading another document. Its record is written in the same batch as the other results of
 this reading, and deleted in the batch of the URL's fetch. So if a crash loses a date, it also loses the

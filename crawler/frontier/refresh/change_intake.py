@@ -70,7 +70,15 @@ class ChangeIntake:
         The first date of a page that is kept fresh does not say that the page has changed. But if there is no copy,
         the date may be the publication date.
         """
-        return [(url, at) for url, at in dated if self.fingerprint(url) not in self.schedule]
+        return [(url, at) for url, at in dated if self._lacks_copy(self.fingerprint(url))]
+
+    def _lacks_copy(self, fingerprint: int) -> bool:
+        """Return whether a URL is not in the schedule, or no fetch of it has found a page."""
+        page = self.schedule.find(fingerprint)
+        if page < 0:
+            return True
+        record = self.record(fingerprint) if self.schedule.records.is_away(page) else None
+        return record is not None and not record.was_found
 
     def note_dated(
         self, told_by: int, dated: Iterable[tuple[str, float]], source: str, now: float, batch: Batch
@@ -87,6 +95,8 @@ class ChangeIntake:
             page = self.schedule.find(fingerprint)
             if page < 0:
                 page = self._find_unscheduled(fingerprint, changed_at, now, batch)
+            elif self._lacks_copy(fingerprint):
+                self.births.tell(fingerprint, changed_at, batch)
             if page < 0:
                 continue
             pages.append(page)

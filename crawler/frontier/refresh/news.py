@@ -1,11 +1,13 @@
-"""Statistics of the new pages found by refetching known pages: their number, the kinds of their hubs, and delays.
+"""Statistics of the new pages found by refetching known pages and by signals: their number, their hubs, and delays.
 
     m/news     the time at which counting began, the pages found by kind of hub, the histogram of delays
 
 The hub that was the first to show a URL is credited when the URL becomes a page (`Schedule.credit_hub`). The
-hub's process counts the page under the kind of the hub. If the publication date of the page is known, the
-page's own process counts the delay from publication to copy (`delays.py`). The publication date is the date
-given by the sitemap or feed that showed the URL (`births.py`) or, if there is none, the page's Last-Modified.
+hub's process counts the page under the kind of the hub. A page that only change signals have named counts
+under the kind `signal`. If the publication date of the page is known, the page's own process counts the delay
+from publication to copy (`delays.py`). The publication date is the date given by the sitemap or feed that
+showed the URL, or the time of the first signal (`births.py`). If there is neither, it is the page's
+Last-Modified.
 A page older than `NEWS_AGE_MAX` is not counted as new.
 
 The record is written in the batch of the page that it counts, so a crash loses a count only together with the
@@ -59,7 +61,7 @@ class News:
             self._stage(batch)
 
     def found(self, kind: str, batch: Batch) -> None:
-        """Count a page that is credited to a hub of this kind."""
+        """Count a page that is credited to a hub of this kind, or that a `signal` has named."""
         self.counts.by_kind[kind] = self.counts.by_kind.get(kind, 0) + 1
         self._stage(batch)
 

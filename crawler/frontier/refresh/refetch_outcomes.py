@@ -10,10 +10,12 @@ Decisions are made in the order of the commit queue. Therefore, the stored state
 of pages.
 """
 
+import math
 from collections.abc import Callable, Iterable
 from dataclasses import KW_ONLY, dataclass
 
 from crawler import http_dates
+from crawler.frontier.later_tries import NEVER_REFRESHED, PASSING, LaterTries
 from crawler.frontier.refresh import state
 from crawler.frontier.refresh.arms import Arms
 from crawler.frontier.refresh.births import Births
@@ -30,24 +32,16 @@ from crawler.frontier.refresh.schedule import Schedule
 from crawler.frontier.refresh.settings import DAY, RefreshOutcome
 from crawler.frontier.refresh.site_clock import SiteClock
 from crawler.frontier.refresh.validators import Validators
-from crawler.records import TLS_FAILURES, FetchTask, LinkFlag, Outcome, PageRecord, PageState
+from crawler.records import FetchTask, Outcome, PageRecord, PageState
 from crawler.storage.kv import Batch
 
 _HOPS_MAX = 20  # maximum number of redirects between a hub and the page that it showed
-_NEVER_REFRESHED = LinkFlag.OWN_REQUEST | LinkFlag.EXTERNAL
 _SHOWN = (Outcome.FETCHED, Outcome.EMPTY, Outcome.UNCHANGED)
-_FAILURES = frozenset(
-    {
-        Outcome.TEMPORARY, Outcome.HOST_BUSY, Outcome.TRUNCATED, Outcome.FRAMING, Outcome.HEADER_TIMEOUT,
-        Outcome.DNS_ERROR, Outcome.CONNECT_ERROR, *TLS_FAILURES, Outcome.RESET, Outcome.PROXY_ERROR,
-        Outcome.NOT_RENDERED, Outcome.INTERNAL_ERROR,
-    }
-)  # fmt: skip
 
 
 def is_fit(record: PageRecord) -> bool:
     """Return whether the page has a copy that should be kept fresh and can be renewed by a plain GET."""
-    return record.state is PageState.STORED and not record.noarchive and not record.flags & _NEVER_REFRESHED
+    return record.state is PageState.STORED and not record.noarchive and not record.flags & NEVER_REFRESHED
 
 
 def may_have_appeared(record: PageRecord, is_disallowed: Callable[[str], bool]) -> bool:
@@ -56,7 +50,7 @@ def may_have_appeared(record: PageRecord, is_disallowed: Callable[[str], bool]) 
     The last fetch found the URL gone or failed, and the URL left its queue. Or robots.txt denied the URL then, but
     allows it now. `is_disallowed` returns whether the robots.txt that was fetched last forbids a URL.
     """
-    if record.queued or record.flags & _NEVER_REFRESHED:
+    if record.queued or record.flags & NEVER_REFRESHED:
         return False
     if record.state is PageState.DENIED:
         return not is_disallowed(record.url)
@@ -81,6 +75,7 @@ class RefetchOutcomes:
     portion: Portion
     news: News
     births: Births
+    later_tries: LaterTries
 
     @staticmethod
     def result_of(
@@ -101,7 +96,7 @@ class RefetchOutcomes:
             return RefreshOutcome.MOVED
         if outcome in (Outcome.ROBOTS_DENIED, Outcome.WITHDRAWN):
             return RefreshOutcome.DENIED
-        return RefreshOutcome.FAILED if outcome in _FAILURES else RefreshOutcome.GONE
+        return RefreshOutcome.FAILED if outcome in PASSING else RefreshOutcome.GONE
 
     def conditions(self, fetch_task: FetchTask, now: float) -> tuple[str, str]:
         """Return (ETag, Last-Modified) for a conditional request; a value is "" if it is not to be sent."""
@@ -124,13 +119,18 @@ class RefetchOutcomes:
     ) -> None:
         """Add a page that was fetched for the first time to the schedule. Learn nothing about its site and directory.
 
+        In a crawl without end, a URL is added as a page that is away if it has a later try (`frontier/later_tries.py`).
         `news` is True if a refetch of a known page found the URL of the added page. It is False if the added
         page is a redirect or a duplicate.
         """
+        page = self.schedule.find(fingerprint)
+        if self.portion.endless and self.later_tries.next_try(record) < math.inf:
+            if page < 0:
+                self.add_absent(fingerprint, record, now, batch)
+            return
         self.births.take(fingerprint, batch)
         if not is_fit(record):
             return
-        page = self.schedule.find(fingerprint)
         if page < 0:
             page = self._enter(fingerprint, record, crawled_at, now, batch)
             if news:
@@ -165,9 +165,16 @@ class RefetchOutcomes:
         return modified if modified is not None and modified <= hub.fetched_at + hub.took else None
 
     def add_absent(self, fingerprint: int, record: PageRecord, now: float, batch: Batch) -> None:
-        """Add a page that has no copy to the schedule, as a page that is away. The reason is a signal about the page."""
+        """Add a page that has no copy to the schedule, as a page that is away.
+
+        The longer the URL has been without a copy, the longer is its first wait.
+        """
         page = self._enter(fingerprint, record, record.tried_at, now, batch, away=True)
         state.stage_page(self.schedule, page, batch)
+
+    def adopt_absent(self, fingerprint: int, record: PageRecord, now: float) -> None:
+        """Add a URL to the schedule on opening, because an earlier run left it for a later try."""
+        self._place(fingerprint, record, record.tried_at, now, away=True)
 
     def expect_news(
         self, fingerprint: int, links: int, now: float, batch: Batch, *, of_site: bool = False
@@ -192,13 +199,21 @@ class RefetchOutcomes:
         *,
         away: bool = False,
     ) -> int:
+        page = self._place(fingerprint, record, crawled_at, now, away=away)
+        self.ages.bound_new(page, record, now, batch)
+        return page
+
+    def _place(
+        self, fingerprint: int, record: PageRecord, crawled_at: float, now: float, *, away: bool
+    ) -> int:
+        """Add a page to the schedule."""
         host, directory = self.keys.of(fingerprint, record.url)
         then = self.clock.at(now)
         page = self.schedule.add(
             fingerprint, host, directory, min(self.clock.at(crawled_at), then), then,
             self.importance.of(fingerprint, record, now), away=away,
+            absence=self.later_tries.wait(record) * self.clock.speed if away else 0.0,
         )  # fmt: skip
-        self.ages.bound_new(page, record, now, batch)
         self.claims.keep_shut(page, host)
         return page
 
@@ -223,6 +238,8 @@ class RefetchOutcomes:
         page = self.schedule.find(fingerprint)
         self.expectation.ended(known, result, then)
         self.schedule.facts.set_importance(page, self.importance.of(fingerprint, after, now), then)
+        if self.later_tries.is_over(after):
+            self.schedule.remove(page)
         self.schedule.record_outcome(
             page, then, self._learned_from(result, before, after), self.clock.at(until)
         )
@@ -230,7 +247,12 @@ class RefetchOutcomes:
             self.ages.readings.pass_time(fingerprint, then - known.crawled_at)
             if result is RefreshOutcome.UNCHANGED:
                 self.ages.heed_source(fingerprint, [], 0, now, batch)
-        self._stage(page, batch)
+        if fingerprint in self.schedule:
+            state.stage(self.schedule, page, batch)
+        else:
+            state.unstage_page(fingerprint, batch)
+            self.births.take(fingerprint, batch)
+        self._stage_sums(batch)
 
     def _learned_from(
         self, result: RefreshOutcome, before: PageRecord | None, after: PageRecord
@@ -282,8 +304,8 @@ class RefetchOutcomes:
             weighed += 1
         return weighed
 
-    def _stage(self, page: int, batch: Batch) -> None:
-        state.stage(self.schedule, page, batch)
+    def _stage_sums(self, batch: Batch) -> None:
+        """Put what is stored for the whole schedule into a batch."""
         state.stage_recalibration(self.expectation.recalibration, batch)
         if self.portion.balance.tilt != 1.0:
             state.stage_tilt(self.portion.balance.tilt, batch)

@@ -19,6 +19,7 @@ from itertools import islice
 import numpy as np
 
 from crawler.config import Overrides, RefreshConfig
+from crawler.frontier.later_tries import LaterTries
 from crawler.frontier.refresh import state
 from crawler.frontier.refresh.arms import Arms
 from crawler.frontier.refresh.births import Births
@@ -123,6 +124,7 @@ class Refresh:
             portion=self.portion,
             news=self.news,
             births=self.births,
+            later_tries=LaterTries.of(config),
         )
         self.views = RefreshViews(schedule, clock, self.claims, self.expectation, self.portion, self.news)
 
@@ -140,6 +142,8 @@ class Refresh:
     ) -> None:
         """Rebuild the schedule; add missing pages of `stored`, given as (fingerprint, function that reads the record).
 
+        In a crawl without end, this also adds URLs that earlier runs left for a later try.
+
         Raises:
             DamageError: a record is damaged.
         """
@@ -152,10 +156,15 @@ class Refresh:
         new = (
             (fingerprint, record)
             for fingerprint, read in stored()
-            if fingerprint not in self.schedule and is_fit(record := read())
+            if fingerprint not in self.schedule
+            and (is_fit(record := read()) or (self.portion.endless and self._has_later_try(record)))
         )
         while chunk := list(islice(new, _ADOPTED_AT_ONCE)):
-            self._adopt(chunk, now)
+            if fit := [page for page in chunk if is_fit(page[1])]:
+                self._adopt(fit, now)
+            for fingerprint, record in chunk:
+                if not is_fit(record):
+                    self.outcomes.adopt_absent(fingerprint, record, now)
         self.ages.open(store, stored, now)
 
     def _adopt(self, pages: list[tuple[int, PageRecord]], now: float) -> None:
@@ -166,6 +175,9 @@ class Refresh:
         crawled = self._clock.speed * np.minimum([record.fetched_at for _, record in pages], now)
         weights = np.array([self.importance.of(fingerprint, record, now) for fingerprint, record in pages])
         self.schedule.add_many(fingerprints, hosts, directories, crawled, weights, self._clock.at(now))
+
+    def _has_later_try(self, record: PageRecord) -> bool:
+        return self.outcomes.later_tries.next_try(record) < math.inf
 
     def _add_absent(self, fingerprint: int, record: PageRecord, now: float, batch: Batch) -> None:
         self.outcomes.add_absent(fingerprint, record, now, batch)

@@ -132,11 +132,13 @@ class Schedule:
         importance: float = 1.0,
         *,
         away: bool = False,
+        absence: float = 0.0,
     ) -> int:
         """Add a page that was crawled at `crawled_at`; return its number.
 
         Pages that were never crawled do not belong here; the discovery frontier schedules them. If `away` is
-        true, that crawl found the page gone, and the page begins with the first wait (`absences.py`).
+        true, that crawl found no page. The page then begins with the first wait that is at least `absence` seconds
+        long, or with the longest one (`absences.py`).
         """
         check_instant(now)
         check_instant(crawled_at)
@@ -147,7 +149,7 @@ class Schedule:
         self._tables.crawled[page] = crawled_at
         self._tables.set_importance(page, importance)
         if away:
-            self._tables.states[page] = AWAY | DOUBLING
+            self._tables.states[page] = AWAY | DOUBLING * self._absences.rung_of(absence)
         self._controller.set_scale()
         self._deadlines.find_level(page)
         self._queues.place(page, now)

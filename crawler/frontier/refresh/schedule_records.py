@@ -48,6 +48,11 @@ class Records:
         self.learning.rates.restore_factor(*sums[4:6])
         self.learning.restless.restore(*sums[6:])
 
+    def is_away(self, page: int) -> bool:
+        """Return whether the last fetch of a page found it away."""
+        self.flights.require_page(page)
+        return self.tables.states[page] & AWAY != 0
+
     def page_state(self, page: int) -> tuple[int, int, int, float, float, float, int, float, int]:
         """Return a page's fingerprint, keys of host and directory, last crawl, k, T, signals, importance, state."""
         self.flights.require_page(page)

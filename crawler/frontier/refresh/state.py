@@ -165,6 +165,11 @@ def stage_page(schedule: Schedule | Arms, page: int, batch: Batch) -> None:
         batch.put(keys.REFRESH_SET_BACK, seal(_SET_BACK.pack(*schedule.set_back)))
 
 
+def unstage_page(fingerprint: int, batch: Batch) -> None:
+    """Delete the record of a page that has left the schedule."""
+    batch.delete(keys.REFRESH + _key.pack(fingerprint))
+
+
 class Loaded(NamedTuple):
     """The number of loaded pages.
 

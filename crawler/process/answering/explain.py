@@ -165,10 +165,16 @@ def _stored(record: Mapping[str, Any], answer: Mapping[str, Any], answered: str)
 
 
 def _next_refresh(answer: Mapping[str, Any]) -> str:
-    """Return a clause about the next refresh of a page whose last refresh returned no copy; "" if none is planned."""
+    """Return a clause about the next try of a page whose last try returned no copy; "" if none is planned."""
     refresh = answer.get("refresh", {})
-    if answer.get("queue") == "to do" or refresh.get("state") not in ("failed", "away"):
+    if answer.get("queue") == "to do":
         return ""
+    if refresh.get("state") not in ("failed", "away"):
+        return (
+            f"; a run that begins after {answer['later_try']} will try it again"
+            if "later_try" in answer
+            else ""
+        )
     times = [refresh[name] for name in ("deadline", "host_ready") if refresh.get(name)]
     return f"; its next refresh is due at {max(times)}" if times else ""
 

@@ -1,5 +1,6 @@
 """Collects the facts known about a URL, for `crawler why` and for the decision whether the URL may be fetched."""
 
+import math
 from collections.abc import Generator, Mapping
 from itertools import islice
 from typing import Any
@@ -8,6 +9,7 @@ import msgspec
 
 from crawler.clock import iso_time
 from crawler.errors import UsageError
+from crawler.frontier.later_tries import LaterTries
 from crawler.frontier.views import EXPLAINED_MAX
 from crawler.pages.change_detection import SUCCESSES
 from crawler.pages.withdrawals import Erased, Withdrawal
@@ -93,6 +95,8 @@ class Explainer:
         answer |= self._facts(url)
         if record is not None:
             answer["record"] = _plain_record(record)
+            if (at := LaterTries.of(self._context.config.refresh).next_try(record)) < math.inf:
+                answer["later_try"] = iso_time(at)
         if (withdrawn := self._pages.withdrawn(fingerprint, url)) is not None:
             answer["withdrawn"] = self._withdrawal(fingerprint, withdrawn)
         answer["known"] = record is not None or fingerprint in self._due.known_set

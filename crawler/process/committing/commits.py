@@ -98,7 +98,11 @@ class Commits:
     def queue_again(self, links: Sequence[Link]) -> Change:
         """Build the `Change` that puts finished URLs back into the queues."""
         change = Change(sync=True)
-        change.count("urls.done", -len(links))
-        self.frontier.enqueue(links, change, self.clock.now())
-        change.after.append(lambda: self.frontier.committed(change, self.clock.now()))
+        self.requeue(links, change)
         return change
+
+    def requeue(self, links: Sequence[Link], change: Change, *, attempt: int = 0) -> None:
+        """Let a change put finished URLs back into the queues. `attempt` is the number of their failed tries."""
+        change.count("urls.done", -len(links))
+        self.frontier.enqueue(links, change, self.clock.now(), attempt=attempt)
+        change.after.append(lambda: self.frontier.committed(change, self.clock.now()))

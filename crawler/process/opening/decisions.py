@@ -9,6 +9,7 @@ from crawler.config.credentials import has_credentials
 from crawler.consent.site_book import SiteBook
 from crawler.consent.stamping import Stamping
 from crawler.frontier.frontier import Frontier
+from crawler.frontier.later_tries import LaterTries
 from crawler.frontier.refresh.validators import Validators
 from crawler.orders.order import Ranking
 from crawler.orders.order_thread import OrderThread, TimeLeft
@@ -16,6 +17,7 @@ from crawler.pages.captures import capture_key
 from crawler.process.opening.process_parts import ProcessParts
 from crawler.process.results.admission import Admission
 from crawler.process.results.credits import Credits
+from crawler.process.results.due_tries import DueTries
 from crawler.process.results.earlier_copies import EarlierCopies
 from crawler.process.results.link_policy import LinkPolicy
 from crawler.process.results.link_scoring import LinkScoring, named
@@ -35,7 +37,7 @@ _CREDIT = LinkFlag.CREDIT
 
 
 class Decisions:
-    """The objects of one process that decide: `knowledge`, `admission`, `signal_intake` and `results`."""
+    """The objects of one process that decide: `knowledge`, `admission`, `signal_intake`, `due_tries` and `results`."""
 
     def __init__(self, parts: ProcessParts) -> None:
         context, frontier, refresh = parts.context, parts.frontier, parts.refresh
@@ -86,6 +88,8 @@ class Decisions:
         self._clock = context.clock
         self._credits = Credits(refresh, topology.partition, context.name)
         validators = _validators(parts)
+        requeue = partial(parts.commits.requeue, attempt=config.frontier.tries - 1)
+        self.due_tries = DueTries(LaterTries.of(config.refresh), requeue)
         self.earlier = EarlierCopies(parts.pages, validators, refresh)
         self.results = ResultProcessor(
             context.clock,
@@ -96,6 +100,8 @@ class Decisions:
             refresh=refresh,
             hear=self.signal_intake.hear,
             credit=self._credits.give,
+            retried=self.due_tries.note,
+            verdicts=parts.verdicts,
             validators=validators,
             token=config.identity.token,
             stamping=_stamping(parts),

@@ -50,6 +50,7 @@ from crawler.storage.files import Lock, closed_on_error, is_held, reserve, sync_
 from crawler.storage.keys import CLEAN, EQUIVALENCES, RUNNING
 from crawler.storage.kv import Batch
 from crawler.storage.reshard import load_json
+from crawler.urlfilter.kept_verdicts import KeptVerdicts
 from crawler.urls.equivalence import Equivalences
 from crawler.urls.fingerprint import fingerprinter_of
 from crawler.wording import several
@@ -181,8 +182,9 @@ class Stages(ProcessParts):
         self.trace = assembly.make_trace(context)
         if self.trace is not None:
             files.callback(self.trace.abandon)
+        self.verdicts = KeptVerdicts(url_filter, store) if url_filter is not None else None
         self.intake = assembly.make_link_filter(
-            context, store, printer, url_filter, self.pages.withdrawals.stops
+            context, store, printer, self.verdicts, self.pages.withdrawals.stops
         )
         self.views = ProcessViews(self, brief=brief)
 

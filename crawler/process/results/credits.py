@@ -4,6 +4,8 @@
         H is in this process    the credit goes to f/H, with the change that has P's record
         H is in another         a link with the flag CREDIT and `via` H goes to the owner of H, through the outbox
 
+If no page has shown P, a change signal has named it. Then P is counted, and no page gets a credit.
+
 A credit is committed together with the page that earned it. So it is as durable as that page, and is applied
 exactly once, like a link (`splitter/README.md`). Only after the loss of a disk can a credit be counted twice.
 If the hub H is only a redirect to the new page P, the credit goes to the page that links to H. If the page
@@ -54,6 +56,9 @@ class Credits:
         if self._refresh is None:
             return
         via = self._refresh.outcomes.shown_by(via)
+        if not via:
+            self._refresh.news.found("signal", change)
+            return
         owner = self._partition.owner(via)
         if owner == self._me:
             change.count("hubs.credited", self._refresh.outcomes.credit_hub(via, now, change))

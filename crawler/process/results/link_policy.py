@@ -95,11 +95,6 @@ class LinkPolicy:
             return (yield from self._map(change, fetch_task, extracted, is_first))
         return (yield from self._links(change, fetch_task, extracted, is_first))
 
-    @property
-    def is_hooked(self) -> bool:
-        """True if a URL filter of the user judges links. Without one, judging is fast."""
-        return self._admission.intake.filter.hooked
-
     def judging(self, fetch_task: FetchTask, extracted: Extracted, is_first: bool) -> Iterator[None]:
         """Judge the links of a page in advance, one after each pause, so that `page` finds the verdicts in the memo.
 

@@ -53,6 +53,7 @@ from crawler.records import (
 )
 from crawler.robots.cache import RobotsCache
 from crawler.storage.commit import Change, Making, Pause
+from crawler.urlfilter.kept_verdicts import KeptVerdicts
 from crawler.urls.canonical import authority
 
 if TYPE_CHECKING:
@@ -75,6 +76,8 @@ Pauses = Generator[Pause, None, None]
 Hear = Callable[[Change, FetchTask, Extracted, float], None]
 # Arguments: the change, the page that led to a new page, the new page, now.
 Credit = Callable[[Change, int, int, float], None]
+# Arguments: the change, the name of the host, the record of a URL that was queued again, its record before.
+Retried = Callable[[Change, str, PageRecord, PageRecord | None], None]
 
 
 class ResultProcessor:
@@ -91,6 +94,8 @@ class ResultProcessor:
         refresh: "Refresh | None",
         hear: Hear,
         credit: Credit,
+        retried: Retried,
+        verdicts: KeptVerdicts | None,
         validators: Validators,
         token: str,
         stamping: Stamping,
@@ -109,6 +114,8 @@ class ResultProcessor:
         self._refresh = refresh
         self._hear = hear
         self._credit = credit
+        self._retried = retried
+        self._verdicts = verdicts
 
     # -- pages -----------------------------------------------------------------
 
@@ -137,8 +144,11 @@ class ResultProcessor:
 
     def judging(self, fetch_task: FetchTask, extracted: Extracted) -> Iterator[None]:
         """Let the user's URL filter judge the links of a page in advance, one by one; see `LinkPolicy.judging`."""
-        if self._link_policy.is_hooked:
-            yield from self._link_policy.judging(fetch_task, extracted, _is_first(self._before(fetch_task)))
+        if self._verdicts is not None:
+            with self._verdicts.of_page():
+                yield from self._link_policy.judging(
+                    fetch_task, extracted, _is_first(self._before(fetch_task))
+                )
 
     def page(self, fetch_task: FetchTask, fetch: Fetch, extracted: Extracted | None, now: float) -> Making:
         """Build the `Change` for the fetch of a page. The fetch may be final, or may be repeated later."""
@@ -167,6 +177,7 @@ class ResultProcessor:
             self._validators.answered(
                 fetch_task.fingerprint, fetch_task.host, before, capturing.record, changed, now, change
             )
+            self._retried(change, fetch_task.hostname, capturing.record, before)
         if decision.end is End.DONE and not (fetch_task.flags & _KNOWN and capturing.unchanged):
             yield from self._follow(change, capturing, extracted, is_first)
             if extracted is not None and not fetch_task.flags & _KNOWN:

@@ -69,12 +69,12 @@ def known_changes(
         if record.state in _ASKED_AGAIN and not record.flags & _OWN_REQUEST
     )
     while chunk := list(islice(asked, KNOWN_AT_ONCE)):
-        new = ~_among(queued, np.array([link.fingerprint for link in chunk], np.uint64))
+        new = ~among(queued, np.array([link.fingerprint for link in chunk], np.uint64))
         if links := list(compress(chunk, new)):
             yield partial(queue_again, links)
 
 
-def _among(ordered: NDArray[np.uint64], some: NDArray[np.uint64]) -> NDArray[np.bool_]:
+def among(ordered: NDArray[np.uint64], some: NDArray[np.uint64]) -> NDArray[np.bool_]:
     """Return which elements of `some` are in the sorted array `ordered`, as bool of shape (len(some),)."""
     if not len(ordered):
         return np.zeros(len(some), bool)

@@ -15,11 +15,14 @@ The rules, in this order:
     not a URL, or too long                                    refused
     violates a rule that also applies to known pages (`_BIND_ALL`)         out of scope, in every process alike
     owned by another process                                  sent
+    redirects, as its record says                             as the target of the redirect (`moved_urls.py`)
     known                                                     noted if it is kept fresh, or may have appeared;
                                                               queued if it waits for another try after a failure
     rejected by the filter                                    out of scope
     seen, and in no queue                                     retired
-    otherwise                                                 queued as a link, at the depth of a seed's links
+    otherwise                                                 queued as a link, at the depth of a seed's links;
+                                                              if it becomes a page, it counts as a new page, which
+                                                              was published at the time of the signal
 
 If signals were decided outside of the commit queue, URLs could be lost. The links of a page are admitted in
 portions, and other work may run between two portions. Suppose that a signal were decided between two portions
@@ -28,12 +31,13 @@ cache, so the URL would not be among the links committed with the page. If the p
 process were killed before the signal was committed, the URL would be lost.
 """
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, NamedTuple
 
 from crawler.change_signals import SOURCES, TOLD_MAX, Fate, Signalled, source_number
 from crawler.process.committing.portions import portions
 from crawler.process.results.admission import Admission, LinkContext, Pauses
+from crawler.process.results.moved_urls import moved_to
 from crawler.records import Extracted, FetchTask, Link, LinkFlag, PageRecord
 from crawler.splitter.inbox import Received
 from crawler.splitter.partition import Partition
@@ -47,11 +51,23 @@ if TYPE_CHECKING:
     from crawler.frontier.refresh.refreshing import Refresh
 
 URL_CHARS_TOLD = 200  # maximum number of characters of an invalid URL that are repeated in the answer
-_SIGNAL, _REQUISITE = LinkFlag.SIGNAL, LinkFlag.REQUISITE
+_SIGNAL, _REQUISITE, _NEWS = LinkFlag.SIGNAL, LinkFlag.REQUISITE, LinkFlag.NEWS
 _BIND_ALL = frozenset({SCOPE, EXCLUDE, PORT, traps.PATH_SEGMENTS, traps.REPEATED_SEGMENTS})
+# maximum number of processes that pass a signal on to the owner of a redirect's target
+PASSES_MAX = 5
 # A mark for each source, which is combined with the fingerprints of signals from this source. The marks are
 # needed because a compaction of the outbox keeps only one link per fingerprint.
 _MARKS = tuple(0x5157_0000_0000 + number for number in range(SOURCES))
+
+
+class _Subject(NamedTuple):
+    """The URL for which a signal counts. `record` is None if there is none, or if another process has it."""
+
+    url: str
+    fingerprint: int
+    rule: str
+    owner: str
+    record: PageRecord | None
 
 
 class SignalIntake:
@@ -95,10 +111,10 @@ class SignalIntake:
 
         Record in `said` what was decided about each URL.
         """
-        change = Change()
+        change, counted = Change(), set[int]()
         number, met = source_number(source), set[str]()
         for portion in portions(raw_urls):
-            yield from self._decide(change, self._forms(portion, met, said), number, said)
+            yield from self._decide(change, self._forms(portion, met, said), number, said, counted)
             yield None
         _count(change, said)
         return change
@@ -112,9 +128,11 @@ class SignalIntake:
         change = yield from self._admission.received(received, links)
         change.count("splitter.signals_heard", len(signals))
         said = Signalled()
+        told = {link.url: link for link in signals}
         for number in sorted({link.redirects for link in signals}):
+            counted = set[int]()
             for portion in portions([link.url for link in signals if link.redirects == number]):
-                yield from self._decide(change, portion, min(number, SOURCES - 1), said, ours=True)
+                yield from self._decide(change, portion, min(number, SOURCES - 1), said, counted, told)
                 yield None
         _count(change, said)
         return change
@@ -136,7 +154,19 @@ class SignalIntake:
 
         changes, source = self._refresh.changes, extracted.told_by
         changed = own(extracted.dated) + changes.without_copy(own(extracted.first_dated))
-        changes.note_dated(fetch_task.fingerprint, changed, source, now, change)
+        final = dict[str, float]()
+        for url, at in changed:
+            target = self._moved_on_host(url, source)
+            final[target] = max(at, final.get(target, at))
+        changes.note_dated(fetch_task.fingerprint, list(final.items()), source, now, change)
+
+    def _moved_on_host(self, url: str, source: str) -> str:
+        """Return the URL of the same host for which the date of a URL counts."""
+        subject = self._subject(url, ours=True)
+        if self._refresh is None or subject.fingerprint in self._refresh:
+            return url
+        target = self._moved_to(subject, source_number(source))
+        return target if target and hostname(target) == hostname(url) else url
 
     def _forms(self, raw_urls: Sequence[str], met: set[str], said: Signalled) -> list[str]:
         """Return the request forms of valid URLs, each once. `met` holds the forms that earlier calls have returned."""
@@ -151,45 +181,101 @@ class SignalIntake:
         return forms
 
     def _decide(
-        self, change: Change, urls: Sequence[str], number: int, said: Signalled, *, ours: bool = False
+        self,
+        change: Change,
+        urls: Sequence[str],
+        number: int,
+        said: Signalled,
+        counted: set[int],
+        told: Mapping[str, Link] | None = None,
     ) -> Pauses:
-        """Decide about URLs (request forms). If `ours` is true, all of them belong to this process."""
+        """Decide about URLs (request forms).
+
+        If another process has received the signals, all URLs belong to this process, and `told` holds the signals by
+        URL. `counted` holds the fingerprints of the URLs for which earlier URLs of the notification count.
+        """
+        now = self._now()
         known: list[int] = []
-        new: list[str] = []
+        new: dict[str, float] = {}  # URL -> instant of the signal
         sent: dict[str, list[Link]] = {}
         for url in urls:
-            _, fingerprint, rule = self._intake.one(url, self._flags)
-            if rule in _BIND_ALL:
-                said.record(url, Fate.OUT_OF_SCOPE, rule)
-            elif not ours and (owner := self._partition.owner(fingerprint)) != self._me:
-                mark = fingerprint ^ _MARKS[number]
-                sent.setdefault(owner, []).append(Link(mark, url, redirects=number, flags=_SIGNAL))
-                said.record(url, Fate.SENT, owner)
-            elif (record := self._record(fingerprint)) is not None:
-                if self._refresh is not None and self._refresh.changes.accepts(fingerprint, record):
-                    known.append(fingerprint)
-                    said.record(url, Fate.NOTED)
-                elif record.queued:
-                    said.record(url, Fate.QUEUED)
-                else:
-                    said.record(url, Fate.NOT_REFRESHED)
-            elif rule := self._intake.one(url).rule if self._flags else rule:
-                said.record(url, Fate.OUT_OF_SCOPE, rule)
-            elif len(said.urls) < TOLD_MAX and self._is_retired(url, fingerprint):
-                said.record(url, Fate.RETIRED)
-            else:
-                new.append(url)
-                said.record(url, Fate.QUEUED)
+            link = told[url] if told is not None else Link(0, url)
+            at = min(float(link.via) or now, now)
+            subject, passes = self._subject(url, ours=told is not None), link.depth
+            target = self._moved_to(subject, number) if passes < PASSES_MAX else ""
+            if target:
+                if self._refresh is not None and subject.fingerprint in self._refresh:
+                    known.append(subject.fingerprint)
+                subject, passes = self._subject(target), passes + 1
+            fate, why = self._fate(subject, asks_retired=len(said.urls) < TOLD_MAX)
+            said.record(url, fate, why or target)
+            if subject.fingerprint in counted:
+                continue
+            counted.add(subject.fingerprint)
+            if fate is Fate.NOTED:
+                known.append(subject.fingerprint)
+            elif fate is Fate.SENT:
+                mark = subject.fingerprint ^ _MARKS[number]
+                signal = Link(mark, subject.url, passes, int(at), redirects=number, flags=_SIGNAL)
+                sent.setdefault(subject.owner, []).append(signal)
+            elif fate is Fate.QUEUED and subject.record is None:
+                new[subject.url] = at
         if known and self._refresh is not None:
-            now = self._now()
             self._refresh.changes.admit(known, now, change)
             self._refresh.changes.note_changes(known, number, now)
             self._refresh.changes.stage(change)
         if new:
-            yield from self._admission.links(change, new[0], new, LinkContext(depth=1))
+            yield from self._queue(change, new)
         for owner, links in sent.items():
             change.foreign.append((owner, links))
             change.count("splitter.signals_told", len(links))
+
+    def _subject(self, url: str, *, ours: bool = False) -> _Subject:
+        """Return what is known of a URL. If `ours`, it counts as a URL of this process."""
+        _, fingerprint, rule = self._intake.one(url, self._flags)
+        owner = self._me if ours else self._partition.owner(fingerprint)
+        is_read = owner == self._me and rule not in _BIND_ALL
+        return _Subject(url, fingerprint, rule, owner, self._record(fingerprint) if is_read else None)
+
+    def _moved_to(self, subject: _Subject, number: int) -> str:
+        """Return the URL for which a signal about a URL that redirects counts; "" if there is none."""
+        if self._refresh is None or subject.record is None:
+            return ""
+        return moved_to(
+            subject.url, subject.record, number, lambda url: self._record(self._intake.one(url).fingerprint)
+        )
+
+    def _fate(self, subject: _Subject, *, asks_retired: bool) -> tuple[Fate, str]:
+        """Return the fate of a URL, and the reason that the answer states.
+
+        If `asks_retired` is false, a URL that was retired counts as queued.
+        """
+        url, fingerprint, rule, owner, record = subject
+        if rule in _BIND_ALL:
+            return Fate.OUT_OF_SCOPE, rule
+        if owner != self._me:
+            return Fate.SENT, owner
+        if record is not None:
+            if self._refresh is not None and self._refresh.changes.accepts(fingerprint, record):
+                return Fate.NOTED, ""
+            return Fate.QUEUED if record.queued else Fate.NOT_REFRESHED, ""
+        if rule := self._intake.one(url).rule if self._flags else rule:
+            return Fate.OUT_OF_SCOPE, rule
+        return Fate.RETIRED if asks_retired and self._is_retired(url, fingerprint) else Fate.QUEUED, ""
+
+    def _queue(self, change: Change, told_at: Mapping[str, float]) -> Pauses:
+        """Queue URLs that the crawl does not know, given with the instants of the signals.
+
+        If known pages are kept fresh, the URLs count as new pages.
+        """
+        urls = list(told_at)
+        if self._refresh is None:
+            yield from self._admission.links(change, urls[0], urls, LinkContext(depth=1))
+            return
+        before = len(change.links)
+        yield from self._admission.links(change, urls[0], urls, LinkContext(depth=1, flags=_NEWS))
+        for link in change.links[before:]:
+            self._refresh.births.tell(link.fingerprint, told_at.get(link.url, self._now()), change)
 
 
 def _count(change: Change, said: Signalled) -> None:

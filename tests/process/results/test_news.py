@@ -8,15 +8,17 @@ from typing import Any
 
 import pytest
 
+from crawler.change_signals import Signalled
 from crawler.frontier.refresh.delays import bin_of
 from crawler.process.answering.commands import Commands
 from crawler.process.opening.stages import Stages
-from crawler.records import Extracted, LinkFlag, Outcome, PageRecord, PageState
+from crawler.records import Extracted, Link, LinkFlag, Outcome, PageRecord, PageState
+from crawler.splitter.inbox import Received
 from crawler.storage import keys
 from crawler.storage.commit import Change
 from crawler.storage.kv import scan_prefix
-from tests.process.results.test_refreshing import crawl, explain, refresh_of
-from tests.process.support import Joint, fetch, redirect
+from tests.process.results.test_refreshing import crawl, explain, read, refresh_of
+from tests.process.support import Joint, fetch, made, redirect
 
 DAY = 86_400.0
 HUB, OTHER, ARTICLE = "http://a.org/hub", "http://a.org/other", "http://a.org/article"
@@ -252,9 +254,10 @@ def test_links_in_a_first_copy_that_a_refetch_made_earn_no_credit(on: Joint) -> 
 
 @pytest.mark.parametrize(("status", "outcome"), [(404, Outcome.GONE), (500, Outcome.TEMPORARY)])
 def test_a_page_whose_first_fetch_failed_counts_when_it_has_a_copy(
-    on: Joint, status: int, outcome: Outcome
+    open_joint: Callable[..., Joint], status: int, outcome: Outcome
 ) -> None:
     """Otherwise the statistics would leave out the longest delays, and the hub would get no credit."""
+    on = open_joint(refresh={"endless": True, "share": "auto", "min_age": 0.0, "retry_for": 0.0})
     crawl(on, OTHER)
     url = "http://a.org/map.xml"
     on.add(url, flags=LinkFlag.SITEMAP)
@@ -276,6 +279,84 @@ def test_a_page_whose_first_fetch_failed_counts_when_it_has_a_copy(
     for _ in range(3):
         show(on, ARTICLE, hub=url, told_by="sitemap")
     assert news(on)["found"] == 1, "later fetches earn no further credit"
+
+
+@pytest.mark.parametrize("told_first", [False, True])
+def test_the_birth_of_a_page_is_kept_until_a_later_try_succeeds(on: Joint, told_first: bool) -> None:
+    """The sitemap states the date before the first try, which fails, or when the URL waits for its next try."""
+    crawl(on, OTHER)
+    url, born = "http://a.org/map.xml", on.clock.now() + DAY
+    on.add(url, flags=LinkFlag.SITEMAP)
+    answer(on, url)
+    dates = {"dated": [(ARTICLE, born)]}
+    show(on, ARTICLE, hub=url, told_by="sitemap", **(dates if told_first else {}))
+    answer(on, ARTICLE, status=500, outcome=Outcome.TEMPORARY, body=b"not yet")
+    assert explain(on, ARTICLE)["state"] == "away"
+    if not told_first:
+        change, changes = Change(), refresh_of(on).changes
+        first = changes.without_copy([(ARTICLE, born), (OTHER, born)])
+        assert first == [(ARTICLE, born)], "the first date of a page with a copy is not news"
+        changes.note_dated(on.fingerprint(url), first, "sitemap", on.clock.now(), change)
+        on.stages.commits.commit_now(change)
+    on.clock.advance(DAY)
+    read(on, ARTICLE, b"at last", Extracted(ARTICLE))
+    seen = news(on)
+    assert seen["by_kind"] == {"sitemap": 1} and seen["dated"] == 1
+    assert seen["delay_median"] == pytest.approx(on.clock.now() - born, rel=0.1)
+
+
+def signal(joint: Joint, *urls: str, source: str = "signal") -> Change:
+    change: Change = made(joint.stages.decisions.signal_intake.decide(urls, source, Signalled()))[0]
+    joint.stages.commits.commit_now(change)
+    return change
+
+
+def test_a_page_that_only_a_signal_names_counts_as_new(on: Joint) -> None:
+    """It was published at the time of the first signal. The URL of the other signal is known, so it is not new."""
+    crawl(on, OTHER)
+    born = on.clock.now()
+    signal(on, ARTICLE, OTHER)
+    on.clock.advance(100.0)
+    signal(on, ARTICLE)
+    on.reopen()
+    answer(on, ARTICLE)
+    seen = news(on)
+    assert seen["by_kind"] == {"signal": 1} and seen["dated"] == 1 and is_new(on, ARTICLE)
+    assert seen["delay_median"] == pytest.approx(on.clock.now() - born, rel=0.1)
+    assert not list(scan_prefix(on.stages.store, keys.BIRTHS))
+
+
+def test_the_target_of_a_redirect_that_only_a_signal_names_counts_once(on: Joint) -> None:
+    crawl(on, OTHER)
+    signal(on, ARTICLE)
+    answer(on, ARTICLE, location="http://a.org/target")
+    assert news(on)["found"] == 0
+    answer(on, "http://a.org/target")
+    assert news(on)["by_kind"] == {"signal": 1}
+
+
+@pytest.mark.parametrize("told_at", ["before", "never", "later"])
+def test_the_owner_of_a_signalled_url_knows_the_time_of_the_signal(
+    open_joint: Callable[..., Joint], told_at: str
+) -> None:
+    """Processes of earlier versions did not state it. A time in the future comes from another clock."""
+    joint = open_joint(names=("p0", "p1"), refresh={"endless": True, "min_age": 0.0}, crawl={"scope": "any"})
+    urls = [f"http://h{n}.org/" for n in range(40)]
+    owner = joint.stages.topology.partition.owner
+    url, other = (next(url for url in urls if owner(joint.fingerprint(url)) == name) for name in ("p0", "p1"))
+    crawl(joint, url)
+    (sent,) = signal(joint, other).foreign[0][1]
+    assert sent.via == int(joint.clock.now())
+    joint.clock.advance(1000.0)
+    now = joint.clock.now()
+    via = {"before": int(now) - 500, "never": 0, "later": int(now) + 500}[told_at]
+    link = Link(joint.fingerprint(url + "new") ^ 5, url + "new", via=via, redirects=4, flags=LinkFlag.SIGNAL)
+    change = made(joint.stages.decisions.received(Received("p1", bytes(8), 1, [link], 100)))[0]
+    change.received = None
+    joint.stages.commits.commit_now(change)
+    answer(joint, url + "new")
+    waited = joint.clock.now() - now + 500.0 * (told_at == "before")
+    assert news(joint)["delay_median"] == pytest.approx(waited, rel=0.2, abs=2.0)
 
 
 def test_the_birth_of_a_page_survives_a_kill_before_its_first_fetch(on: Joint, tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from crawler.frontier.refresh.rate_balancing import LevelReport
 from crawler.frontier.refresh.refreshing import Refresh
 from crawler.records import Blame, Extracted, Fetch, FetchTask, LinkFlag, Outcome, PageState
+from crawler.storage import keys
 from crawler.storage.commit import Change
 from crawler.storage.keys import REFRESH
 from crawler.storage.kv import scan_prefix
@@ -373,9 +374,77 @@ def test_a_date_after_its_last_fetch_brings_a_url_without_a_copy_into_the_schedu
     read(on, url, b"2", Extracted(url, dated=[(early, now + 500.0), (dead, now - 500.0)], told_by="sitemap"))
     assert explain(on, early)["signals_by_source"] == {"sitemap": 1}
     assert explain(on, early)["state"] == "away"
-    assert on.fingerprint(dead) not in refresh_of(on)
+    assert explain(on, dead).get("signals_by_source", {}) == {}
     read(on, early, b"published", Extracted(early))
     assert on.record(early).state is PageState.STORED
+
+
+FAILURE: dict[str, Any] = {"status": 500, "outcome": Outcome.TEMPORARY, "blame": Blame.URL}
+DAY = 86_400.0
+
+
+def fail(joint: Joint, url: str) -> None:
+    """Crawl a URL whose tries all fail."""
+    joint.seeds(url)
+    while joint.stages.views.frontier_counts().todo:
+        joint.page(joint.fetch_task(), fetch(url, began=joint.clock.now(), **FAILURE))
+
+
+def test_a_url_whose_first_tries_failed_is_tried_for_thirty_days(on: Joint) -> None:
+    """Without a signal. Then the URL leaves the schedule, also in the store."""
+    url, key = "http://a.org/broken", keys.REFRESH + on.fingerprint("http://a.org/broken").to_bytes(8, "big")
+    fail(on, url)
+    tries = [on.clock.now()]
+    while on.fingerprint(url) in refresh_of(on):
+        assert explain(on, url)["state"] == "away" and on.stages.store.get(key)
+        task = on.fetch_task()
+        assert task.url == url and task.flags & _REFRESH
+        tries.append(on.clock.now())
+        if len(tries) == 4:
+            on.reopen()
+            task = on.fetch_task()
+        on.page(task, fetch(url, began=on.clock.now(), **FAILURE))
+        refresh_of(on)._check()
+    waits = [later - earlier for earlier, later in pairwise(tries)]
+    assert 3600.0 <= waits[0] < 3700.0 and waits == sorted(waits) and len(waits) == 7
+    assert 30 * DAY <= tries[-1] - tries[0] < 60 * DAY
+    on.reopen()
+    assert on.stages.store.get(key) is None and on.fingerprint(url) not in refresh_of(on)
+    assert not on.stages.views.problems()
+
+
+def test_a_url_that_an_earlier_run_left_for_a_later_try_enters_the_schedule(
+    open_joint: Callable[..., Joint],
+) -> None:
+    """A finite crawl does not make later tries through the schedule, even if it refreshes pages."""
+    joint = open_joint(refresh={"share": 0.5})
+    url = "http://a.org/broken"
+    fail(joint, url)
+    assert joint.fingerprint(url) not in refresh_of(joint)
+    config = replace(joint.stages.config, refresh=replace(joint.stages.config.refresh, endless=True))
+    joint.reopen(config)
+    assert explain(joint, url)["deadline"] == pytest.approx(joint.record(url).tried_at + 3600.0)
+    task = joint.fetch_task()
+    joint.page(task, fetch(url, began=joint.clock.now()))
+    assert joint.record(url).state is PageState.STORED and explain(joint, url)["state"] != "away"
+
+
+def test_a_url_that_has_failed_for_days_enters_the_schedule_with_a_long_wait(
+    open_joint: Callable[..., Joint],
+) -> None:
+    joint = open_joint()
+    url = "http://a.org/broken"
+    fail(joint, url)
+    joint.clock.advance(3 * DAY)
+    joint.commit(
+        joint.stages.commits.queue_again([joint.record(url).link(joint.fingerprint(url), LinkFlag.AGAIN)])
+    )
+    while joint.stages.views.frontier_counts().todo:
+        joint.page(joint.fetch_task(), fetch(url, began=joint.clock.now(), **FAILURE))
+    config = replace(joint.stages.config, refresh=replace(joint.stages.config.refresh, endless=True))
+    joint.reopen(config)
+    wait = explain(joint, url)["deadline"] - joint.record(url).tried_at
+    assert 6 * DAY <= wait <= 18 * DAY
 
 
 def test_a_date_without_a_time_may_mean_the_end_of_its_day(on: Joint) -> None:

@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 
 from crawler.change_signals import SOURCES, Fate, Signalled, source_number
+from crawler.frontier.later_tries import PASSING
 from crawler.process.committing.portions import PORTION_LINKS
 from crawler.process.opening.assembly import make_refresh
 from crawler.process.results.signal_intake import URL_CHARS_TOLD
 from crawler.records import Blame, Extracted, Link, LinkFlag, Outcome, PageState
 from crawler.splitter.inbox import Received
 from crawler.storage.commit import Change
-from tests.process.support import Joint, fetch, made
+from tests.process.support import Joint, fetch, made, redirect
 
 Open = Callable[..., Joint]
 HERE, THERE = "p0", "p1"
@@ -71,7 +72,7 @@ def test_each_url_has_its_fate(open_joint: Open) -> None:
     assert fates == {"noted": 1, "queued": 1, "out_of_scope": 2, "refused": 4}
     assert heard(joint, HOME) == {"signal": 1}, "a page counts once, even if it was named several times"
     fetch_task = joint.fetch_task()
-    assert (fetch_task.url, fetch_task.depth, fetch_task.via, fetch_task.flags) == (NEW, 1, 0, 0)
+    assert (fetch_task.url, fetch_task.depth, fetch_task.via, fetch_task.flags) == (NEW, 1, 0, LinkFlag.NEWS)
     assert joint.stages.views.problems() == []
 
 
@@ -104,10 +105,11 @@ def test_a_signal_for_a_page_that_is_not_refreshed_is_not_noted(
 def test_a_url_without_a_copy_is_fetched_again_after_a_signal(
     open_joint: Open, status: int, outcome: Outcome
 ) -> None:
-    """Without the signal, it would never be fetched again. The signal survives a restart."""
+    """Without the signal, it would be fetched again later, or never. The signal survives a restart."""
     joint = open_joint(**FRESH)
     joint.store(HOME, status=status, outcome=outcome)
-    assert joint.stages.refresh is not None and joint.fingerprint(HOME) not in joint.stages.refresh
+    assert joint.stages.refresh is not None
+    assert (joint.fingerprint(HOME) in joint.stages.refresh) is (outcome in PASSING)
     assert take(joint, HOME)[0] == {HOME: ("noted", "")}
     joint.reopen()
     explained = joint.stages.refresh.views.explain(joint.fingerprint(HOME), 0.0, joint.clock.now())
@@ -273,7 +275,7 @@ def test_the_owner_decides_about_a_signal_as_if_it_had_received_it_itself(open_j
     assert heard(joint, known) == {"indexnow": 1, "other": 1}
     assert [(link.url, link.depth, link.flags) for link in change.links] == [
         (linked, 3, 0),
-        (own[0] + "new", 1, 0),
+        (own[0] + "new", 1, LinkFlag.NEWS),
     ]
     assert {name: n for name, n in change.counts.items() if name.startswith(("signals", "splitter"))} == {
         "splitter.signals_heard": 4, "signals.noted": 2, "signals.queued": 1, "signals.out_of_scope": 1,
@@ -305,6 +307,101 @@ def test_a_signal_is_never_passed_on_twice(open_joint: Open) -> None:
     there = by_owner(joint)[THERE][0]
     change = received(joint, Link(joint.fingerprint(there), there, flags=SIGNAL))
     assert all(not link.flags & SIGNAL for _, links in change.foreign for link in links)
+
+
+# -- URLs that redirect
+
+
+def redirected(joint: Joint, url: str, target: str) -> None:
+    """Fetch a URL that redirects to a page, and then the page."""
+    joint.visit(redirect(url, target))
+    joint.store(target)
+
+
+def test_a_signal_about_a_url_that_redirects_counts_for_its_target_once(open_joint: Open) -> None:
+    joint = open_joint(**FRESH)
+    old, older, page = HOME + "old", HOME + "older", HOME + "page"
+    redirected(joint, old, page)
+    joint.visit(redirect(older, old))
+    said, _ = take(joint, old)
+    assert said == {old: ("noted", page)} and heard(joint, page) == {"signal": 1}
+    assert take(joint, older, page, old, old)[0] == {
+        older: ("noted", page), page: ("noted", ""), old: ("noted", page),
+    }  # fmt: skip
+    assert heard(joint, page) == {"signal": 2}, "a notification counts once"
+    joint.reopen()
+    assert heard(joint, page) == {"signal": 2}
+    assert joint.stages.views.problems() == []
+
+
+def test_a_site_cannot_signal_pages_of_another_site_by_redirecting_to_them(open_joint: Open) -> None:
+    """The sender of `crawler signal` may name any URL, so it reaches them."""
+    joint = open_joint(**FRESH, crawl={"scope": "any"})
+    redirected(joint, HOME + "bait", AWAY)
+    assert take(joint, HOME + "bait", source="indexnow:a.org")[0] == {HOME + "bait": ("not_refreshed", "")}
+    assert heard(joint, AWAY) == {}
+    assert take(joint, HOME + "bait")[0] == {HOME + "bait": ("noted", AWAY)}
+    assert heard(joint, AWAY) == {"signal": 1}
+
+
+def test_redirects_out_of_scope_are_not_followed(open_joint: Open) -> None:
+    joint = open_joint(**FRESH)
+    joint.store(HOME)
+    joint.add(HOME + "out")
+    joint.page(joint.fetch_task(), redirect(HOME + "out", AWAY))
+    assert take(joint, HOME + "out")[0] == {HOME + "out": ("out_of_scope", "scope")}
+
+
+def test_a_page_that_has_moved_is_recalled_and_its_target_is_signalled(open_joint: Open) -> None:
+    """The redirect may be over, so the page itself is fetched again, too."""
+    joint = open_joint(**FRESH)
+    joint.store(HOME + "page", HOME + "old")
+    joint.clock.advance(1000 * HOUR)
+    while joint.record(HOME + "old").state is not PageState.REDIRECTED:
+        task = joint.fetch_task()
+        moved = task.url == HOME + "old"
+        answer = redirect(task.url, "/page") if moved else fetch(task.url, began=joint.clock.now())
+        joint.page(task, answer)
+    before = heard(joint, HOME + "page").get("signal", 0)
+    assert take(joint, HOME + "old")[0] == {HOME + "old": ("noted", HOME + "page")}
+    assert heard(joint, HOME + "page") == {"signal": before + 1} and heard(joint, HOME + "old") == {
+        "signal": 1
+    }
+
+
+def test_the_owner_of_the_target_hears_of_the_signal(open_joint: Open) -> None:
+    joint = open_joint(names=(HERE, THERE), **FRESH | {"crawl": {"scope": "any"}})
+    here, there = (by_owner(joint)[name][0] for name in (HERE, THERE))
+    joint.visit(redirect(here, there))
+    said, change = take(joint, here, there, source="signal")
+    assert said == {here: ("sent", THERE), there: ("sent", THERE)}
+    ((_, (link,)),) = change.foreign
+    assert (link.url, link.depth, link.redirects, link.flags) == (there, 1, source_number("signal"), SIGNAL)
+    assert joint.stages.views.problems() == []
+    for passes, told in ((4, 1), (5, 0)):
+        signal = Link(joint.fingerprint(here) ^ 5, here, passes, 7, redirects=4, flags=SIGNAL)
+        change = received(joint, signal)
+        links = [link for _, sent in change.foreign for link in sent]
+        assert [(link.url, link.depth, link.via) for link in links] == [(there, 5, 7)][:told]
+
+
+def test_a_date_of_a_url_that_redirects_counts_for_its_target(open_joint: Open) -> None:
+    """A sitemap often lists the old URL of a page. If it lists both URLs, the page counts once.
+
+    The date does not count for a page of another host, even of the same site.
+    """
+    joint = open_joint(**FRESH, crawl={"scope": "any"})
+    redirected(joint, HOME + "old", HOME + "page")
+    redirected(joint, HOME + "bait", AWAY)
+    redirected(joint, HOME + "www", "http://www.a.org/")
+    joint.add(HOME + "map")
+    task, change, now = joint.fetch_task(), Change(), joint.clock.now()
+    for count, paths in ((1, ["/old", "/bait", "/www"]), (2, ["/old", "/page"])):
+        dated = [(path, now + 5.0) for path in paths]
+        extracted = Extracted(HOME, told_by="sitemap", dated=dated)
+        joint.stages.decisions.signal_intake.hear(change, task, extracted, now + 9.0)
+        assert heard(joint, HOME + "page") == {"sitemap": count}
+    assert heard(joint, AWAY) == heard(joint, "http://www.a.org/") == {}
 
 
 # -- dates in refetched pages

@@ -207,6 +207,55 @@ def test_a_peer_is_asked_for_a_request_across_a_broken_connection() -> None:
     run(main, use_uvloop=True)
 
 
+def test_a_request_that_must_not_be_made_twice_is_not_repeated() -> None:
+    """It is not known whether the peer had made the request before the connection broke."""
+
+    async def main() -> None:
+        p0, p1 = Process("p0", CONFIG), Process("p1", CONFIG)
+        questions: list[Ask] = []
+        p1.common.asked = lambda session, ask: questions.append(ask)
+        post = AskedRequest("http://a.org/", "POST")
+        asking = asyncio.create_task(p0.peers.questions.ask("p1", post, 30.0))
+        await start(p0, p1)
+        await reached(lambda: len(questions) == 1)
+        for connection in tuple(p1.peers._connections):
+            connection.abort()
+        assert await asking == b"" and len(questions) == 1
+        await goes_on(p0, p1)
+
+    run(main, use_uvloop=True)
+
+
+@pytest.mark.parametrize("use_uvloop", [False, True], ids=["asyncio", "uvloop"])
+def test_a_long_answer_waits_until_the_peer_reads(use_uvloop: bool) -> None:
+    """The socket of a peer that reads nothing gets only as much as its transport should hold."""
+    answer = bytes(8 << 20)
+
+    async def main() -> None:
+        p0, p1 = Process("p0", CONFIG), Process("p1", CONFIG)
+        sent: list[bool] = []
+
+        def asked(session: Listener, ask: Ask) -> None:
+            for connection in p0.peers._connections:
+                connection._transport.pause_reading()  # type: ignore[union-attr]
+            p1.peers.questions.answer(session, ask.number, answer, lambda: sent.append(True))
+
+        p1.common.asked = asked
+        await start(p0, p1)
+        asking = asyncio.create_task(p0.peers.questions.ask("p1", REQUEST, 30.0))
+        await reached(lambda: any(each._is_full for each in p1.peers._connections))
+        for _ in range(1000):
+            await asyncio.sleep(0)
+        held = [each._transport.get_write_buffer_size() for each in p1.peers._connections]  # type: ignore[union-attr]
+        assert max(held) < 1 << 20 and not sent
+        for connection in p0.peers._connections:
+            connection._transport.resume_reading()  # type: ignore[union-attr]
+        assert await asking == answer and sent == [True]
+        await goes_on(p0, p1)
+
+    run(main, use_uvloop=use_uvloop)
+
+
 def test_a_peer_that_is_gone_gives_no_answer() -> None:
     async def main() -> None:
         p0, p1 = Process("p0", CONFIG), Process("p1", CONFIG)

@@ -66,6 +66,9 @@ class LinkFlag:
     RETIRED = 1 << 24
     SNIFFED = 1 << 25  # the answer has no usable media type, but it begins like HTML, so it is a page
 
+    # With SCOPE: the URL is a seed of the sender. The receiver keeps the URL, in case the sender loses its disk.
+    KEPT = 1 << 26
+
 
 # A `Link` with one of these flags is not a link on a page, but a message to the owner of its URL.
 MESSAGE = LinkFlag.SCOPE | LinkFlag.SIGNAL | LinkFlag.CREDIT

@@ -3,7 +3,7 @@
 fetchers.py      S  the interface between a process and its fetchers, and the table of fetchers
 fetch_request.py    a request and its bytes
 redaction.py        removes credentials before anything is shown or stored
-direct_requests.py  requests outside the frontier's order, for a hub or a login
+direct_requests.py  requests outside the crawl, for a login
 client.py        S  the fetcher "http": connections, time limits, the resend rule
 connection.py    S  one connection: bytes out, bytes in, deadlines, duration of the exchange
 connector.py     S  opens connections past the address guard, direct or through a proxy

@@ -1,4 +1,4 @@
-"""Sends requests outside the frontier's order, to URLs that the configuration names: a hub or a login page.
+"""Sends requests outside the crawl, to the pages of a login (`cli/login.py`).
 
 The requests use the crawl's fetcher, so they have the same identity, address guard, proxy, limits and cookies
 as every other request.
@@ -14,7 +14,7 @@ from crawler.records import Fetch
 
 
 class DirectRequests:
-    """Sends requests at once, outside the frontier's order. `proxied` means that a proxy looks up the host names."""
+    """Sends requests at once. `proxied` means that a proxy looks up the host names."""
 
     def __init__(self, fetcher: Fetcher, resolver: NameResolver, *, proxied: bool) -> None:
         self._fetcher, self._resolver, self._proxied = fetcher, resolver, proxied

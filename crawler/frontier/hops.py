@@ -4,6 +4,8 @@ Politeness applies to hops as to any other request (`hosts/borrowed_hosts.py`). 
 for a hop, it gives up its fetch slot (`outstanding.py`).
 """
 
+from math import inf
+
 from crawler.frontier.discovery import entries
 from crawler.frontier.hosts.borrowed_hosts import ASK_AGAIN
 from crawler.frontier.hosts.dispatch_gates import DispatchGates
@@ -52,8 +54,11 @@ class Hops:
                 domains.start(host.domain, host.key, now)
             return at
         key = self._gates.registry.host_key(hostname)
-        if key in self._outstanding.held and not self._outstanding.is_aside(key):
-            return now + ASK_AGAIN
+        if (held := self._outstanding.held.get(key)) is not None:
+            if not self._outstanding.is_aside(key) or held.rests_until == inf:
+                return now + ASK_AGAIN
+            if held.rests_until > now:
+                return held.rests_until
         return self._gates.visits.borrow(hostname, now, address, self._permission.own_delay(hostname))
 
     def _take_own(self, host: FrontHost, address: str, now: float) -> float:
@@ -82,7 +87,11 @@ class Hops:
         The task takes no fetch slot for this request. Tasks that wait for a browser may hold all slots, and
         then none would become free. The request needs no turn of the domain, either.
         """
-        return self._take_own(self._outstanding.held[fetch_task.host], address, now)
+        host = self._outstanding.held[fetch_task.host]
+        at = self._take_own(host, address, now)
+        if at == 0.0:
+            host.rests_until = inf
+        return at
 
     def give_back(self, fetch: Fetch, now: float) -> None:
         """End the request for `fetch.url` on a borrowed host; the host's politeness gap starts now."""
@@ -91,9 +100,24 @@ class Hops:
 
     def pause(self, fetch_task: FetchTask, before: Fetch, now: float) -> None:
         """Start the politeness gap of the task's own host between its answer `before` and the task's next request."""
-        slot = self._outstanding.held[fetch_task.host].slot
+        host = self._outstanding.held[fetch_task.host]
         rule = self._permission.gap_rule(before.url, fetch_task.hostname)
-        self._gates.politeness.pause(slot, before, now, rule)
+        self._gates.politeness.pause(host.slot, before, now, rule)
+        host.rests_until = 0.0  # from here on, the gap of the host applies to all
+
+    def hold_off(self, fetch_task: FetchTask) -> None:
+        """Let no other task use the host of a task that is aside while its request is under way."""
+        self._outstanding.held[fetch_task.host].rests_until = inf
+
+    def rest(self, fetch_task: FetchTask, before: Fetch, now: float) -> None:
+        """Let other tasks use the host of a task that is aside only after the gap that follows the answer `before`.
+
+        The task itself may continue without a gap, for example with the subresources of its page.
+        """
+        host = self._outstanding.held[fetch_task.host]
+        rule = self._permission.gap_rule(before.url, fetch_task.hostname)
+        wait = 0.0 if before.is_cached else self._gates.politeness.wait_after(host.slot, before, rule)
+        host.rests_until = now + wait
 
     def end_site_file(self, fetch_task: FetchTask, fetch: Fetch, now: float) -> None:
         """End the request for a file of the task's own host; the host's politeness gap starts now."""
@@ -102,8 +126,12 @@ class Hops:
         self._gates.politeness.hop(slot, fetch, now, rule)
 
     def end_subresource(self, fetch_task: FetchTask, fetch: Fetch, now: float) -> None:
-        """End a request of a page in a browser to the page's own host, and free its address. No gap follows."""
+        """End a request of a page in a browser to the page's own host, and free its address.
+
+        No gap follows for the next request of the page.
+        """
         host = self._outstanding.held[fetch_task.host]
+        self.rest(fetch_task, fetch, now)
         self._gates.politeness.count_answer(host.slot, fetch, now)
         self._gates.release_address(host, now, now)
 

@@ -5,8 +5,8 @@
     denied URL     holds its host
 
 A fetch task that waits for a redirect hop is *aside*: it frees its fetch slot and address. The task keeps its
-host, but hops of other tasks may use that host; otherwise two fetch tasks that redirect to each other's hosts
-would deadlock. A request that has held its fetch slot for a long time while other tasks need a slot is
+host, but hops of other tasks may use that host, after its gap; otherwise two fetch tasks that redirect to each
+other's hosts would deadlock. A request that has held its fetch slot for a long time while other tasks need a slot is
 *slow*: it frees the slot, but keeps its host and its address. The number of slow requests is limited to
 `SLOW_SHARE` times the number of slots; further slow requests are ended.
 """
@@ -64,6 +64,7 @@ class Outstanding:
         """
         assert not host.held and host.key not in self.held, host
         host.held = True
+        host.rests_until = 0.0
         host.served += 1
         self.held[host.key] = host
         self._fetch_tasks += 1

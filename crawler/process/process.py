@@ -43,6 +43,7 @@ from crawler.signing.key_file import with_key_file
 from crawler.storage.commit import Maker
 from crawler.storage.faults import reach
 from crawler.turn_share import UserTurns
+from crawler.urls.canonical import hostname
 
 COUNTED = ("max_pages", "max_bytes")  # the limits that are checked against counters of results
 SEEDS_AHEAD = 2  # maximum number of portions of seeds that wait for their commit
@@ -137,8 +138,9 @@ class Process:
             trusts=decisions.knowledge.trusts,
             in_scope=decisions.admission.in_scope,
             user_turns=self.user_turns,
+            is_own=partial(_is_own, stages),
             # the exchange is created after the fetch tasks
-            fetch_at_owner=lambda url: self.exchange.fetch_at_owner(url),  # noqa: PLW0108
+            fetch_at_owner=lambda asked: self.exchange.fetch_at_owner(asked),  # noqa: PLW0108
             queue=self.commits.queue,
             queue_heavy=self.commits.queue_heavy,
             wake=self.run_end.wake,
@@ -155,7 +157,8 @@ class Process:
             pages_ended=lambda: self.fetch_tasks.pages_ended,
             in_background=self._background.start,
             worker=self.commits.merger,
-            fetch=self.fetch_tasks.fetch_robots_for_peer,
+            fetch=self.fetch_tasks.single.serve,
+            let_go=self.fetch_tasks.single.let_go,
         )
 
     # -- running -------------------------------------------------------------
@@ -192,7 +195,7 @@ class Process:
     async def ask(self, task: FetchRequest) -> Fetch:
         """Send a request of no fetch task. If the fetcher has not started yet, wait for it."""
         await self._fetching.wait()
-        return await self.fetch_tasks.ask(task)
+        return await self.fetch_tasks.single.ask(task)
 
     def configure(self, config: Config) -> None:
         """Apply new settings of the politeness, the rate, the slots, the share of refreshes, and the rendering."""
@@ -339,6 +342,12 @@ class Process:
         if self.commits.writing:
             self.run_end.failure = self.run_end.failure or StoreError("disk: a write did not finish")
         self.commits.commit_rest()
+
+
+def _is_own(stages: Stages, url: str) -> bool:
+    """Return whether the process owns the host of a URL (request form)."""
+    owner = stages.topology.partition.owner(stages.fingerprinter.host_key(hostname(url)))
+    return owner == stages.name
 
 
 def _seeds(stages: Stages, pieces: Pieces, *, shared: bool) -> Iterator[Maker]:

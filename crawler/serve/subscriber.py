@@ -1,8 +1,9 @@
 """Requests subscriptions from WebSub hubs and renews them before their leases end; `websub.py` decides when.
 
-A subscription is requested with a form, which the crawl's fetcher sends (`fetcher/direct_requests.py`). A
-form contains the secret with which the hub will sign its deliveries. So a redirect is followed only within
-the hub's own origin, and only if it repeats the POST (307 and 308; WebSub 5.1).
+A subscription is requested with a form, which the process that owns the hub's host sends
+(`process/fetching/single_requests.py`). A form contains the secret with which the hub will sign its
+deliveries. So a redirect is followed only within the hub's own origin, and only if it repeats the POST
+(307 and 308; WebSub 5.1).
 """
 
 import asyncio

@@ -35,7 +35,7 @@ from crawler.config.forms import Address, host_port
 from crawler.errors import BehindError, ConfigError, CrawlerError, DirectoryError, reason_of
 from crawler.records import PeerStatus
 from crawler.splitter.session import Backoff, Common, Dialler, Doorkeeper, Ending, Listener, SessionState
-from crawler.splitter.wire import WITHOUT_ASKS, Reason
+from crawler.splitter.wire import WITHOUT_ASKS, AskedRequest, Reason
 from crawler.storage.faults import reach
 from crawler.wording import several
 
@@ -43,6 +43,8 @@ logger = logging.getLogger(__name__)
 
 Listen = Callable[[str, int], socket.socket]
 _ASK_INTERVAL = 0.2  # seconds between two looks whether a peer is connected
+# A request with one of these methods may be made again if it is not known whether the first one was made.
+_REPEATABLE = ("GET", "OPTIONS")
 STRANGERS_EVERY = 60.0  # minimum seconds between two log lines about unidentified connections
 
 
@@ -166,6 +168,7 @@ class _Connection(asyncio.Protocol):
         self._timer_at = 0.0
         self._closing = False
         self._pump_scheduled = False  # whether the next `pump` is already scheduled
+        self._is_full = False  # whether the transport holds so many bytes that it should get no more for now
 
     # -- asyncio ----------------------------------------------------------------------------------
 
@@ -181,6 +184,13 @@ class _Connection(asyncio.Protocol):
             # if this session has replaced another one, write the last messages of that session
             self._peers.flush_parted()
         self._peers.tell_news()
+
+    def pause_writing(self) -> None:
+        self._is_full = True
+
+    def resume_writing(self) -> None:
+        self._is_full = False
+        self.flush()
 
     def connection_lost(self, error: BaseException | None) -> None:
         if self.closed.is_set():
@@ -211,7 +221,7 @@ class _Connection(asyncio.Protocol):
             if self.session.ending is not None:
                 self._close(transport)
                 return
-            if self.session.more and not self._pump_scheduled:
+            if self.session.more and not self._pump_scheduled and not self._is_full:
                 self._pump_scheduled = True
                 asyncio.get_running_loop().call_soon(self._pump_again)
         except (RuntimeError, OSError) as error:
@@ -287,10 +297,11 @@ class Questions:
     def __init__(self, connections: Collection[_Connection], now: Callable[[], float]) -> None:
         self._connections, self._now = connections, now
 
-    async def ask(self, peer: str, url: str, patience: float) -> bytes | None:
-        """Let a peer request a URL of its hosts. Return its answer; None if its version of the protocol has no requests.
+    async def ask(self, peer: str, request: AskedRequest, patience: float) -> bytes | None:
+        """Let a peer make a request. Return its answer; None if its version of the protocol has no requests.
 
-        Return b"" if the peer gives no answer within `patience` seconds.
+        Return b"" if the peer gives no answer within `patience` seconds, or if the connection breaks during a request
+        that must not be made twice.
         """
         until = self._now() + patience
         while (left := until - self._now()) > 0.0:
@@ -302,18 +313,18 @@ class Questions:
             if connection.session.protocol <= WITHOUT_ASKS:
                 return None
             answered = asyncio.get_running_loop().create_future()
-            connection.session.ask(url, partial(_settle, answered))
+            connection.session.ask(request, partial(_settle, answered))
             connection.flush()
             await asyncio.wait({answered}, timeout=left)
             if answered.done() and (answer := answered.result()):
                 return bytes(answer)
-            if answered.done() and connection.session.ending is None:
+            if answered.done() and (connection.session.ending is None or request.method not in _REPEATABLE):
                 return b""
         return b""
 
-    def answer(self, session: Listener, number: int, fetch: bytes) -> None:
-        """Answer the question of a peer."""
-        session.answer(number, fetch)
+    def answer(self, session: Listener, number: int, fetch: bytes, sent: Callable[[], object]) -> None:
+        """Answer the question of a peer; call `sent` when the answer has been sent or cannot be sent."""
+        session.answer(number, fetch, sent)
         for connection in tuple(self._connections):
             if connection.session is session:
                 connection.flush()

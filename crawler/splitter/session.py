@@ -11,8 +11,8 @@ for each direction, and receiving never waits for sending.
     STREAMING  Entries (at most a window unconfirmed) -->
                <-- Ack{durable, counters} after each commit and each second; Resync{accepted}
                Heartbeat{counters} each second   -->
-    Ask{url} of the listener's hosts  -->
-               <-- Fetched{fetch}, later and in any order
+    Ask{request} to a host of the listener  -->
+               <-- Fetched{part}, ..., later and in any order of the questions
 
 The caller (`peers.py`) passes received bytes to `receive`. The caller must call `tick` at the time that
 `next_wakeup()` returns, and `pump` after every commit. The caller sends the bytes that `data_to_send`
@@ -23,6 +23,7 @@ The tag of the first frame that the listener sends with its key proves that the 
 tag of the Hello proves that the dialler knows the secret. No link is sent before the Welcome.
 """
 
+from collections import deque
 from collections.abc import Callable
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -38,12 +39,14 @@ from crawler.splitter.partition import Partition
 from crawler.splitter.secret import connection_keys
 from crawler.splitter.spool import Greeting
 from crawler.splitter.wire import (
+    ANSWER_BYTES_MAX,
     FRAME_OVERHEAD,
     MAGIC,
     PROTOCOL,
     WITHOUT_ASKS,
     Ack,
     Ask,
+    AskedRequest,
     Challenge,
     Entries,
     Fetched,
@@ -384,7 +387,8 @@ class Dialler(_Session):
         self.peer = peer
         self.protocol = protocol or PROTOCOL
         self._questions = 0  # number of requests that this session has asked for
-        self._unanswered: dict[int, Callable[[bytes], object]] = {}
+        # for each question, the parts of its answer that have arrived, and the function that receives the answer
+        self._unanswered: dict[int, tuple[bytearray, Callable[[bytes], object]]] = {}
         self._accept = accept
         self._spool = common.outbox.spools[peer]
         self._epoch = self._spool.state.epoch
@@ -441,17 +445,23 @@ class Dialler(_Session):
         self._spool.acknowledge(message.durable)
         self.common.coordination.record_counters(self.peer, message.counters, now)
 
-    def ask(self, url: str, done: Callable[[bytes], object]) -> None:
-        """Ask the peer to request a URL of its hosts. Call `done` with the answer, or with b"" if the session ends."""
+    def ask(self, request: AskedRequest, done: Callable[[bytes], object]) -> None:
+        """Ask the peer to make a request. Call `done` with the answer, or with b"" if the session ends."""
         assert self.state is SessionState.STREAMING and self.protocol > WITHOUT_ASKS, self
         self._questions += 1
-        self._unanswered[self._questions] = done
-        self._send(Ask(self._questions, url))
+        self._unanswered[self._questions] = bytearray(), done
+        self._send(Ask(self._questions, request))
 
     def _on_answer(self, message: Fetched, now: float) -> None:
-        if (done := self._unanswered.pop(message.number, None)) is None:
+        answer, done = self._unanswered.get(message.number, (bytearray(), None))
+        if done is None:
             raise ProtocolError(f"splitter: an answer to question {message.number}, which was not asked")
-        done(message.fetch)
+        if len(answer) + len(message.part) > ANSWER_BYTES_MAX:
+            raise ProtocolError(f"splitter: an answer of more than {ANSWER_BYTES_MAX} bytes")
+        answer += message.part
+        if message.last:
+            del self._unanswered[message.number]
+            done(bytes(answer))
 
     def _on_resync(self, message: Resync, now: float) -> None:
         self._spool.resync(message.accepted)
@@ -475,7 +485,7 @@ class Dialler(_Session):
         if self._spool.connected:
             self._spool.disconnect()
         while self._unanswered:
-            self._unanswered.popitem()[1](b"")
+            self._unanswered.popitem()[1][1](b"")
 
 
 class Listener(_Session):
@@ -504,6 +514,8 @@ class Listener(_Session):
         self._durable_told = 0
         self._resyncing = False
         self._open_questions = 0
+        # the unsent parts of answers: question, bytes, and the function to call when the answer is sent
+        self._answers: deque[tuple[int, memoryview, Callable[[], object]]] = deque()
 
     def _on_open(self, message: Open, now: float) -> None:
         if message.magic != MAGIC or message.protocol not in (PROTOCOL, WITHOUT_ASKS):
@@ -563,11 +575,32 @@ class Listener(_Session):
             return self.answer(message.number, b"")
         self.common.asked(self, message)
 
-    def answer(self, number: int, fetch: bytes) -> None:
-        """Send the result of a request that the peer has asked for. If the session has ended, do nothing."""
+    def answer(self, number: int, fetch: bytes, sent: Callable[[], object] = lambda: None) -> None:
+        """Send the result of a request that the peer has asked for, in parts. If the session has ended, do nothing.
+
+        `sent` is called when the answer is no longer needed: it has been sent, or the session has ended.
+        """
         self._open_questions -= 1
-        if self.state is SessionState.STREAMING:
-            self._send(Fetched(number, fetch))
+        if self.state is not SessionState.STREAMING:
+            sent()
+            return
+        self._answers.append((number, memoryview(fetch), sent))
+        self._send_part()
+
+    def _send_part(self) -> None:
+        """Send a part of the oldest answer. Set `more` if there is another part."""
+        limit = min(_FRAME_BYTES, self.common.config.frame_bytes_max // 2)
+        number, rest, sent = self._answers.popleft()
+        self._send(Fetched(number, bytes(rest[:limit]), len(rest) <= limit))
+        if len(rest) > limit:
+            self._answers.appendleft((number, rest[limit:], sent))
+        else:
+            sent()
+        self.more = bool(self._answers)
+
+    def _ended(self) -> None:
+        while self._answers:
+            self._answers.popleft()[2]()
 
     def _ask_again(self) -> None:
         """Ask for a resync.
@@ -580,13 +613,18 @@ class Listener(_Session):
             self._send(Resync(self.common.inbox.accepted(self.peer)))
 
     def pump(self, now: float) -> None:
-        """Send the Welcome once the peer's older entries are durable; later, acknowledge newly durable entries."""
+        """Send the Welcome once the peer's older entries are durable; later, acknowledge newly durable entries.
+
+        Then send a part of an answer. Each call sends only one part, as the dialler sends only one frame of entries.
+        """
         if self.state is SessionState.DRAINING:
             self._welcome()
         elif (
             self.state is SessionState.STREAMING and self.common.inbox.durable(self.peer) > self._durable_told
         ):
             self._tell(now)
+        if self._answers and self.state is SessionState.STREAMING:
+            self._send_part()
 
     def _welcome(self) -> None:
         durable = self.common.inbox.greet(self.peer, self._epoch)

@@ -36,7 +36,7 @@ from crawler.errors import CrawlerError
 from crawler.records import UNDECODABLE, Link
 from crawler.storage.kv import VALUE_VERSION, seal
 
-PROTOCOL = 9  # the protocol number in the handshake
+PROTOCOL = 10  # the protocol number in the handshake
 # The earlier number that is also accepted. A process with this number knows neither `Ask` nor `Fetched`.
 WITHOUT_ASKS = 8
 TAG_BYTES = 16
@@ -79,8 +79,8 @@ class Frame(IntEnum):
     ACK = 7  # listener: the number of the last durable entry, and the listener's counters
     RESYNC = 8  # listener: an entry is missing; send the entries after this number again
     HEARTBEAT = 9  # either side: the counters of the sender; also shows that the sender is alive
-    ASK = 10  # dialler: request a URL of the listener's hosts
-    FETCHED = 11  # listener: the result of such a request
+    ASK = 10  # dialler: make a request to one of the listener's hosts
+    FETCHED = 11  # listener: a part of the result of such a request
 
 
 class Reason(StrEnum):
@@ -107,6 +107,10 @@ _Token = Annotated[bytes, Meta(max_length=64)]
 _Nonce = Annotated[bytes, Meta(min_length=32, max_length=32)]
 Epoch = Annotated[bytes, Meta(min_length=8, max_length=8)]
 URL_CHARS_MAX = 8192
+REQUEST_FIELDS_MAX = 100  # maximum number of header lines of a request that a peer is asked to make
+# Maximum length of the answer to such a request. By default, an answer has a body of 10 MiB and its decoded form
+# of 10 MiB.
+ANSWER_BYTES_MAX = 64 << 20
 ADDRESSES_PER_MESSAGE_MAX = 16
 SKETCH_BYTES_MAX = 128
 _Sketch = Annotated[bytes, Meta(max_length=SKETCH_BYTES_MAX)]
@@ -252,18 +256,46 @@ class Heartbeat(_Message, frozen=True):
     counters: Counters
 
 
+class AskedRequest(_Message, frozen=True):
+    """A request that the owner of its host makes, for itself or for a peer. The owner follows no redirect.
+
+    `obeys_robots` says whether the owner requests the URL only if robots.txt allows it. `credentials` says whether
+    the request may contain the credentials and headers that are configured for the URL. `cookies` is the Cookie
+    header; None stands for the cookies of the owner's crawl. The limits are those of a `FetchRequest`. `patience` is
+    the number of seconds that the owner waits at most until its host may be requested.
+    """
+
+    url: Annotated[str, Meta(max_length=URL_CHARS_MAX)]
+    method: Annotated[str, Meta(max_length=16)] = "GET"
+    headers: Annotated[tuple[str, ...], Meta(max_length=REQUEST_FIELDS_MAX)] = ()
+    body: bytes = b""
+    cookies: str | None = None
+    credentials: bool = True
+    obeys_robots: bool = True
+    tls: Annotated[str, Meta(max_length=16)] = ""
+    proxy: str = ""
+    body_bytes_max: _Count | None = None
+    wire_bytes_max: _Count | None = None
+    total_timeout: _Amount | None = None
+    patience: _Amount = 0.0
+
+
 class Ask(_Message, frozen=True):
-    """Asks the listener to request the robots.txt `url` of one of its hosts. `number` identifies the answer."""
+    """Asks the listener to make a request to one of its hosts. `number` identifies the answer."""
 
     number: _Count
-    url: Annotated[str, Meta(max_length=URL_CHARS_MAX)]
+    request: AskedRequest
 
 
 class Fetched(_Message, frozen=True):
-    """The result of a request for a peer: a compressed `Fetch` (`asked_fetches.py`), or b"" if there is none."""
+    """A part of the result of a request for a peer. All parts together are an encoded `Fetch` (`asked_fetches.py`).
+
+    They are b"" if there is no result.
+    """
 
     number: _Count
-    fetch: bytes
+    part: bytes
+    last: bool
 
 
 MAGIC = b"crawler\x01"

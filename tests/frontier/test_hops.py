@@ -199,6 +199,52 @@ def test_a_page_in_a_browser_waits_after_a_429_to_one_of_its_requests() -> None:
     assert crawl.frontier.record_outcome(fetch_task, fetched(fetch_task.url), now + 3.0).until == now + 62.0
 
 
+def test_other_tasks_wait_for_the_gap_of_a_host_whose_page_is_in_a_browser() -> None:
+    """The page's own requests have no gap between them. Others wait for the gap after the last one, and it for theirs."""
+    crawl, fetch_tasks = started("a.org")
+    hops, now, fetch_task = crawl.frontier.hops, crawl.now + 50.0, fetch_tasks["a.org"]
+    hops.rest(fetch_task, fetched(fetch_task.url), now)
+    hops.step_aside(fetch_task, now)
+    hops.leave_address(fetch_task, now)
+    assert hops.borrow("a.org", now + 0.5) == now + 1.0
+    assert hops.take_address(fetch_task, "", now + 0.5) == 0.0
+    assert hops.borrow("a.org", now + 1.5) == now + 1.5 + ASK_AGAIN, "a request is under way"
+    hops.end_subresource(fetch_task, fetched("https://a.org/x.js"), now + 2.0)
+    assert hops.borrow("a.org", now + 2.9) == now + 3.0
+    assert hops.borrow("a.org", now + 3.0) == 0.0
+    assert hops.take_address(fetch_task, "", now + 3.1) == now + 3.1 + ASK_AGAIN
+    hops.give_back(fetched("https://a.org/y.js"), now + 3.5)
+    assert hops.take_address(fetch_task, "", now + 4.0) == now + 4.5
+    assert hops.take_address(fetch_task, "", now + 4.5) == 0.0
+
+
+@pytest.mark.parametrize("waits", [False, True])
+def test_no_other_task_uses_a_host_whose_request_waits_for_memory(waits: bool) -> None:
+    """When the task waits for a hop later, others may use its host after the gap."""
+    crawl, fetch_tasks = started("a.org")
+    hops, now, fetch_task = crawl.frontier.hops, crawl.now + 50.0, fetch_tasks["a.org"]
+    if waits:
+        hops.hold_off(fetch_task)
+    hops.step_aside(fetch_task, now)
+    assert hops.borrow("a.org", now + 9.0) == (now + 9.0 + ASK_AGAIN if waits else 0.0)
+    if waits:
+        hops.pause(fetch_task, fetched(fetch_task.url), now + 9.0)
+        assert hops.borrow("a.org", now + 9.5) == now + 10.0
+        assert hops.borrow("a.org", now + 10.0) == 0.0
+
+
+def test_the_next_task_of_a_host_is_not_bound_by_the_rest_of_the_last_one() -> None:
+    crawl, fetch_tasks = started("a.org")
+    hops, now, fetch_task = crawl.frontier.hops, crawl.now, fetch_tasks["a.org"]
+    hops.hold_off(fetch_task)
+    crawl.add(["https://a.org/1"])
+    crawl.frontier.record_outcome(fetch_task, fetched(fetch_task.url), now)
+    after = crawl.frontier.claim_next(now + 60.0)
+    assert after is not None and after.hostname == "a.org"
+    hops.step_aside(after, now + 60.0)
+    assert hops.borrow("a.org", now + 99.0) == 0.0
+
+
 def test_hops_to_a_task_s_own_host_take_turns_of_its_domain() -> None:
     crawl, fetch_tasks = started("a.site.org")
     hops, now, fetch_task = crawl.frontier.hops, crawl.now + 100.0, fetch_tasks["a.site.org"]

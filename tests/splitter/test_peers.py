@@ -31,7 +31,7 @@ from crawler.splitter.outbox import Outbox
 from crawler.splitter.partition import Partition
 from crawler.splitter.peers import Peers, Strangers, is_loopback, listen_address, tls_contexts
 from crawler.splitter.session import Common, Identity, Listener
-from crawler.splitter.wire import WITHOUT_ASKS, Ask, Open, Reason
+from crawler.splitter.wire import WITHOUT_ASKS, Ask, AskedRequest, Open, Reason
 from crawler.storage.kv import MemoryStore
 from tests.splitter.links import make_links
 
@@ -181,7 +181,7 @@ def with_tls(folder: Path, name: str = "node") -> SplitterConfig:
     )
 
 
-URL = "http://a.org/robots.txt"
+REQUEST = AskedRequest("http://a.org/robots.txt")
 
 
 def test_a_peer_is_asked_for_a_request_across_a_broken_connection() -> None:
@@ -191,18 +191,69 @@ def test_a_peer_is_asked_for_a_request_across_a_broken_connection() -> None:
         p0, p1 = Process("p0", CONFIG), Process("p1", CONFIG)
         questions: list[tuple[Listener, Ask]] = []
         p1.common.asked = lambda session, ask: questions.append((session, ask))
-        asking = asyncio.create_task(p0.peers.questions.ask("p1", URL, 30.0))
+        asking = asyncio.create_task(p0.peers.questions.ask("p1", REQUEST, 30.0))
         await start(p0, p1)
         await reached(lambda: len(questions) == 1)
         for connection in tuple(p1.peers._connections):
             connection.abort()
         await reached(lambda: len(questions) == 2)
-        p1.peers.questions.answer(questions[0][0], questions[0][1].number, b"of the broken connection")
-        p1.peers.questions.answer(questions[1][0], questions[1][1].number, b"answer")
-        assert await asking == b"answer" and questions[1][1].url == URL
+        p1.peers.questions.answer(
+            questions[0][0], questions[0][1].number, b"of the broken connection", lambda: None
+        )
+        p1.peers.questions.answer(questions[1][0], questions[1][1].number, b"answer", lambda: None)
+        assert await asking == b"answer" and questions[1][1].request == REQUEST
         await goes_on(p0, p1)
 
     run(main, use_uvloop=True)
+
+
+def test_a_request_that_must_not_be_made_twice_is_not_repeated() -> None:
+    """It is not known whether the peer had made the request before the connection broke."""
+
+    async def main() -> None:
+        p0, p1 = Process("p0", CONFIG), Process("p1", CONFIG)
+        questions: list[Ask] = []
+        p1.common.asked = lambda session, ask: questions.append(ask)
+        post = AskedRequest("http://a.org/", "POST")
+        asking = asyncio.create_task(p0.peers.questions.ask("p1", post, 30.0))
+        await start(p0, p1)
+        await reached(lambda: len(questions) == 1)
+        for connection in tuple(p1.peers._connections):
+            connection.abort()
+        assert await asking == b"" and len(questions) == 1
+        await goes_on(p0, p1)
+
+    run(main, use_uvloop=True)
+
+
+@pytest.mark.parametrize("use_uvloop", [False, True], ids=["asyncio", "uvloop"])
+def test_a_long_answer_waits_until_the_peer_reads(use_uvloop: bool) -> None:
+    """The socket of a peer that reads nothing gets only as much as its transport should hold."""
+    answer = bytes(8 << 20)
+
+    async def main() -> None:
+        p0, p1 = Process("p0", CONFIG), Process("p1", CONFIG)
+        sent: list[bool] = []
+
+        def asked(session: Listener, ask: Ask) -> None:
+            for connection in p0.peers._connections:
+                connection._transport.pause_reading()  # type: ignore[union-attr]
+            p1.peers.questions.answer(session, ask.number, answer, lambda: sent.append(True))
+
+        p1.common.asked = asked
+        await start(p0, p1)
+        asking = asyncio.create_task(p0.peers.questions.ask("p1", REQUEST, 30.0))
+        await reached(lambda: any(each._is_full for each in p1.peers._connections))
+        for _ in range(1000):
+            await asyncio.sleep(0)
+        held = [each._transport.get_write_buffer_size() for each in p1.peers._connections]  # type: ignore[union-attr]
+        assert max(held) < 1 << 20 and not sent
+        for connection in p0.peers._connections:
+            connection._transport.resume_reading()  # type: ignore[union-attr]
+        assert await asking == answer and sent == [True]
+        await goes_on(p0, p1)
+
+    run(main, use_uvloop=use_uvloop)
 
 
 def test_a_peer_that_is_gone_gives_no_answer() -> None:
@@ -211,7 +262,7 @@ def test_a_peer_that_is_gone_gives_no_answer() -> None:
         await start(p0, p1)
         p1.common.asked = lambda session, ask: p1.news.set()
         p1.news.clear()
-        asking = asyncio.create_task(p0.peers.questions.ask("p1", URL, 0.5))
+        asking = asyncio.create_task(p0.peers.questions.ask("p1", REQUEST, 0.5))
         await reached(p1.news.is_set)
         await p1.peers.close()
         assert await asking == b""
@@ -225,7 +276,7 @@ def test_a_peer_of_the_earlier_protocol_gets_links_but_no_questions(monkeypatch:
 
     def on_open(listener: Listener, message: Open, now: float) -> None:
         if listener.common is p1.common and message.protocol != WITHOUT_ASKS:
-            listener._refuse(Reason.PROTOCOL, "expected protocol 8, got 9")
+            listener._refuse(Reason.PROTOCOL, "expected protocol 8")
         else:
             real(listener, message, now)
 
@@ -236,7 +287,7 @@ def test_a_peer_of_the_earlier_protocol_gets_links_but_no_questions(monkeypatch:
     async def main() -> None:
         await start(p0, p1)
         try:
-            assert await p0.peers.questions.ask("p1", URL, 10.0) is None
+            assert await p0.peers.questions.ask("p1", REQUEST, 10.0) is None
             p0.commit([("p1", p0.links_for("p1", 10))])
             await reached(lambda: len(p1.received) == 10)
         finally:

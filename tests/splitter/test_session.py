@@ -17,6 +17,7 @@ from crawler.splitter.wire import (
     WITHOUT_ASKS,
     Ack,
     Ask,
+    AskedRequest,
     Counters,
     Entries,
     Fetched,
@@ -281,32 +282,89 @@ def test_a_missing_entry_is_requested_once_and_resent() -> None:
     assert other.inbox.applied == 40
 
 
+REQUEST = AskedRequest("http://a/robots.txt")
+
+
 def test_a_dialler_asks_for_requests_and_gets_the_answers_in_any_order() -> None:
     _, other, ends = streaming()
     asked: list[Ask] = []
     other.asked = lambda session, ask: asked.append(ask)
     answers: dict[str, bytes] = {}
-    for url in ("http://a/robots.txt", "http://b/robots.txt"):
-        ends.dialler.ask(url, partial(answers.__setitem__, url))
+    requests = [AskedRequest("http://a/robots.txt"), AskedRequest("http://b/", "POST", ("A: b",), b"body")]
+    for request in requests:
+        ends.dialler.ask(request, partial(answers.__setitem__, request.url))
     exchange(ends)
-    assert [ask.url for ask in asked] == ["http://a/robots.txt", "http://b/robots.txt"] and not answers
+    assert [ask.request for ask in asked] == requests and not answers
     for ask in reversed(asked):
-        ends.listener.answer(ask.number, ask.url.encode())
+        ends.listener.answer(ask.number, ask.request.url.encode())
     exchange(ends)
-    assert answers == {ask.url: ask.url.encode() for ask in asked} and ends.dialler.ending is None
+    assert answers == {each.url: each.url.encode() for each in requests} and ends.dialler.ending is None
+
+
+def test_a_long_answer_is_sent_in_parts_and_other_messages_between_them() -> None:
+    """Each `pump` sends one part. When the last one is sent, the sender is told, so that it frees the memory."""
+    one, other, ends = streaming()
+    asked: list[Ask] = []
+    other.asked = lambda session, ask: asked.append(ask)
+    answers: list[bytes] = []
+    sent: list[int] = []
+    ends.dialler.ask(REQUEST, answers.append)
+    ends.dialler.ask(REQUEST, answers.append)
+    exchange(ends)
+    long = bytes(range(256)) * 64
+    ends.listener.answer(asked[0].number, long, lambda: sent.append(0))
+    ends.listener.answer(asked[1].number, b"short", lambda: sent.append(1))
+    parts = 0
+    while True:
+        data = ends.listener.data_to_send()
+        assert len(data) <= 3 * CONFIG.frame_bytes_max
+        ends.dialler.receive(data, 0.0)
+        if not ends.listener.more:
+            break
+        parts += 1
+        ends.listener.pump(0.0)
+    assert answers == [long, b"short"] and sent == [0, 1] and parts > 5
+
+
+def test_the_sender_of_an_answer_is_told_when_the_session_ends() -> None:
+    _, other, ends = streaming()
+    sent: list[int] = []
+    ends.dialler.ask(REQUEST, lambda answer: None)
+    other.asked = lambda session, ask: session.answer(ask.number, bytes(9999), lambda: sent.append(1))
+    exchange_once = ends.dialler.data_to_send()
+    ends.listener.receive(exchange_once, 0.0)
+    assert not sent
+    ends.listener.connection_lost("cut")
+    assert sent == [1]
+
+
+def test_an_answer_that_is_longer_than_announced_ends_the_session(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sessions, "ANSWER_BYTES_MAX", 1000)
+    for length, reason in ((1000, None), (1001, Reason.PROTOCOL)):
+        _, other, ends = streaming()
+        answers: list[bytes] = []
+        other.asked = lambda session, ask, length=length: session.answer(ask.number, bytes(length))
+        ends.dialler.ask(REQUEST, answers.append)
+        exchange(ends)
+        while ends.listener.more and ends.dialler.ending is None:
+            ends.listener.pump(0.0)
+            exchange(ends)
+        assert (ends.dialler.ending and ends.dialler.ending.reason) == reason
+        assert answers == [bytes(1000) if reason is None else b""]
 
 
 def test_questions_that_are_open_when_a_session_ends_are_answered_with_nothing() -> None:
     _, other, ends = streaming()
     other.asked = lambda session, ask: None
     answers: list[bytes] = []
-    ends.dialler.ask("http://a/robots.txt", answers.append)
+    ends.dialler.ask(REQUEST, answers.append)
     exchange(ends)
     ends.dialler.connection_lost("cut")
     assert answers == [b""]
     ends.listener.connection_lost("cut")
-    ends.listener.answer(1, b"late")
-    assert not ends.listener.data_to_send()
+    sent: list[int] = []
+    ends.listener.answer(1, b"late", lambda: sent.append(1))
+    assert not ends.listener.data_to_send() and sent == [1]
 
 
 def test_a_peer_cannot_ask_for_any_number_of_requests_at_once() -> None:
@@ -315,11 +373,11 @@ def test_a_peer_cannot_ask_for_any_number_of_requests_at_once() -> None:
     other.asked = lambda session, ask: asked.append(ask.number)
     answers: list[bytes] = []
     for _ in range(sessions.QUESTIONS_MAX + 3):
-        ends.dialler.ask("http://a/robots.txt", answers.append)
+        ends.dialler.ask(REQUEST, answers.append)
     exchange(ends)
     assert len(asked) == sessions.QUESTIONS_MAX and answers == [b""] * 3
     ends.listener.answer(asked[0], b"done")
-    ends.dialler.ask("http://a/robots.txt", answers.append)
+    ends.dialler.ask(REQUEST, answers.append)
     exchange(ends)
     assert len(asked) == sessions.QUESTIONS_MAX + 1 and answers[3:] == [b"done"]
 
@@ -346,7 +404,7 @@ COUNTERS = Counters(b"", 1 << 40)
 
 
 @pytest.mark.parametrize(
-    "message", [Ack(1, COUNTERS), Resync(1), Welcome(b"", 0, 0), Entries(1, []), Fetched(1, b"")]
+    "message", [Ack(1, COUNTERS), Resync(1), Welcome(b"", 0, 0), Entries(1, []), Fetched(1, b"", True)]
 )
 def test_a_listener_that_violates_the_protocol_is_disconnected(message: object) -> None:
     assert breach(message).reason is Reason.PROTOCOL
@@ -360,7 +418,7 @@ def entry_for(name: str) -> bytes:
     ("message", "reason"),
     [
         (Ack(0, COUNTERS), Reason.PROTOCOL),
-        (Fetched(1, b""), Reason.PROTOCOL),
+        (Fetched(1, b"", True), Reason.PROTOCOL),
         (Welcome(b"", 0, 0), Reason.PROTOCOL),
         (Entries(1, [b"x"]), Reason.PROTOCOL),
         (Entries(1, [entry_for("p2")]), Reason.OWNER),

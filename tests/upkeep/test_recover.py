@@ -3,11 +3,14 @@
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 import pytest
 from msgspec.structs import replace
 
 from crawler.errors import DamageError, UsageError
+from crawler.process.results.sent_seeds import SentSeeds
 from crawler.records import Extracted, LinkFlag
+from crawler.splitter.inbox import Received
 from crawler.splitter.partition import Partition
 from crawler.storage.commit import Change
 from crawler.storage.keys import SENT_SEED_URLS, SENT_SEEDS
@@ -15,7 +18,7 @@ from crawler.storage.kv import scan_prefix
 from crawler.upkeep import recover as module
 from crawler.upkeep.recover import recover_links
 from crawler.urls.fingerprint import Fingerprinter
-from tests.process.support import SEED, Joint, fetch, redirect
+from tests.process.support import SEED, Joint, fetch, made, redirect
 
 SEEDED, REDIRECTED = LinkFlag.SEED, LinkFlag.REDIRECT
 NAMES = ("p0", "p1")
@@ -63,6 +66,31 @@ def test_seeds_that_only_the_lost_process_held_are_queued_again(
         monkeypatch.undo()
 
 
+def test_seeds_that_were_given_to_the_lost_process_itself_are_queued_again(
+    open_joint: Callable[..., Joint], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`crawler seed` gave them to their owner. Another process keeps copies, which it gets once.
+
+    The copies of other processes are never links here, and the counters agree.
+    """
+    lost, here = (open_joint(names=NAMES, me=name, crawl={"scope": "any"}) for name in NAMES)
+    seeds = [OWN[0], OWN[1], LOST[0]]
+    first = made(lost.admission.seeds(seeds, copied=True))[0]
+    ((_, sent), (keeper, copies)) = first.foreign
+    assert keeper == "p1" and [each.url for each in sent] == seeds[2:]
+    assert [each.url for each in copies] == seeds[:2] and first.counts["splitter.scope_told"] == 2
+    lost.commit(first)
+    fingerprints = np.array([link.fingerprint for link in first.links], np.uint64)
+    assert not SentSeeds(lost.stages.store).take(Change(), seeds[:2], fingerprints, [0, 1])
+    received = made(here.admission.received(Received("p0", bytes(8), 1, copies, 100), copies))[0]
+    assert not received.links and received.counts["splitter.scope_heard"] == 2
+    received.received = None
+    here.commit(received)
+    (count, problems), changes = recovered(here, monkeypatch, "p0")
+    assert (count, problems) == (2, [])
+    assert {link[0]: link[3] for link in links(changes, "p0")} == dict.fromkeys(seeds[:2], SEEDED)
+
+
 def test_seeds_that_an_earlier_version_sent_are_sent_again_at_the_next_start(
     one: Joint, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -77,7 +105,9 @@ def test_seeds_that_an_earlier_version_sent_are_sent_again_at_the_next_start(
     assert not list(scan_prefix(one.stages.store, SENT_SEEDS))
 
 
-def recovered(joint: Joint, monkeypatch: pytest.MonkeyPatch) -> tuple[tuple[int, list[str]], list[Change]]:
+def recovered(
+    joint: Joint, monkeypatch: pytest.MonkeyPatch, lost: str = "p1"
+) -> tuple[tuple[int, list[str]], list[Change]]:
     changes: list[Change] = []
     commit = joint.stages.commits.commit_now
 
@@ -86,16 +116,16 @@ def recovered(joint: Joint, monkeypatch: pytest.MonkeyPatch) -> tuple[tuple[int,
         commit(change)
 
     monkeypatch.setattr(joint.stages.commits, "commit_now", noted)
-    return recover_links(joint.stages, "p1"), changes
+    return recover_links(joint.stages, lost), changes
 
 
-def links(changes: list[Change]) -> list[tuple[Any, ...]]:
+def links(changes: list[Change], lost: str = "p1") -> list[tuple[Any, ...]]:
     return [
         (link.url, link.depth, link.via, link.flags)
         for change in changes
         for peer, found in change.foreign
         for link in found
-        if peer == "p1"
+        if peer == lost and not link.flags & LinkFlag.SCOPE
     ]
 
 

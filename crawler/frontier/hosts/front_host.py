@@ -50,7 +50,8 @@ class FrontHost:
     marks the host's valid entry in the workbench's heap, and `wake` is the time of this entry. `waiting` is
     True while the host is in an address's queue or waits for a look-up. `called_by` is the address whose
     queue has just released the host. `domain` is the key of the host's registrable domain. `refetch` is a
-    known page to fetch before the host's own queue.
+    known page to fetch before the host's own queue. While the host's fetch task is aside, other tasks may request
+    the host from the instant `rests_until` on.
     """
 
     __slots__ = (
@@ -69,6 +70,7 @@ class FrontHost:
         "queue",
         "read_to",
         "refetch",
+        "rests_until",
         "served",
         "skipped",
         "skipped_from",
@@ -94,6 +96,7 @@ class FrontHost:
         self.refetch: Refetch | None = None
         self.given_out: set[int] = set()
         self.held = False
+        self.rests_until = 0.0
         self.waiting = False
         self.addresses: tuple[str, ...] = ()
         self.expires = 0.0

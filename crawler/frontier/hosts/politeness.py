@@ -131,8 +131,11 @@ class HostPoliteness:
     def pause(self, slot: int, fetch: Fetch, now: float, rule: GapRule = NO_RULE) -> None:
         """Let the host wait for its gap after a request, without counting the answer. This can only lengthen its wait."""
         if not fetch.is_cached:
-            wait = max(self._gap(slot, fetch.took, rule), self._retry_after(fetch))
-            self._wait(slot, wait, now)
+            self._wait(slot, self.wait_after(slot, fetch, rule), now)
+
+    def wait_after(self, slot: int, fetch: Fetch, rule: GapRule = NO_RULE) -> float:
+        """Return the number of seconds for which the host waits after a request that is not for its queue."""
+        return max(self._gap(slot, fetch.took, rule), self._retry_after(fetch))
 
     def count_answer(self, slot: int, fetch: Fetch, now: float) -> None:
         """Count an answer to a request outside the queue. After a 429 or 503, the host backs off."""

@@ -242,7 +242,7 @@ class Commands:
             places.restrict(directory.settings.places())
             directory.settings.note_places(places.names)
         if good:
-            self._commit(partial(self._decisions().admission.seeds, good))
+            self._commit(partial(self._decisions().admission.seeds, good, copied=True))
         return {"queued": len(good), "refused": refused}
 
     def signal(self, urls: list[str], source: str = "signal") -> Steps:

@@ -9,7 +9,7 @@ changes is committed.
 """
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Mapping
 from concurrent.futures import Executor
 from typing import Any
 
@@ -20,6 +20,7 @@ from crawler.process.opening.stages import Stages
 from crawler.records import Fetch, Outcome, PeerStatus
 from crawler.splitter.coordination import Coordination, Progress
 from crawler.splitter.peers import Address
+from crawler.splitter.wire import AskedRequest
 from crawler.storage.commit import Change, Maker
 from crawler.storage.keys import RUN
 from crawler.storage.kv import KeyValue, seal, unseal
@@ -46,7 +47,11 @@ class Member(msgspec.Struct, frozen=True):
 
 
 class Loops(msgspec.Struct, frozen=True):
-    """The parts of the process's loops that the exchange uses. `fetch` requests a robots.txt for a peer."""
+    """The parts of the process's loops that the exchange uses.
+
+    `fetch` makes a request for a peer, and charges the memory of the answer to the second argument until `let_go` is
+    called for it.
+    """
 
     queue: Callable[[Change | Maker], None]
     wake: Callable[[], None]
@@ -56,7 +61,8 @@ class Loops(msgspec.Struct, frozen=True):
     pages_ended: Callable[[], int]
     in_background: Callable[[Coroutine[Any, Any, None]], None]
     worker: Executor
-    fetch: Callable[[str], Awaitable[Fetch]]
+    fetch: Callable[[AskedRequest, Hashable], Awaitable[Fetch]]
+    let_go: Callable[[Hashable], None]
 
 
 class Exchange:
@@ -104,8 +110,8 @@ class Exchange:
     def set_address(self, name: str, address: Address) -> None:
         """Record that a peer has moved to `address`."""
 
-    async def fetch_at_owner(self, url: str) -> Fetch | None:
-        """Let the owner of a host request its robots.txt `url`; return None if this process must request it itself."""
+    async def fetch_at_owner(self, asked: AskedRequest) -> Fetch | None:
+        """Let the owner of another host make a request; return None if this process must make it itself."""
         return None
 
     def stop_listening(self) -> None:

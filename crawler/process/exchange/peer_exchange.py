@@ -18,14 +18,15 @@ from crawler.config import UrlsConfig
 from crawler.frontier.refresh.rate_balancing import LevelReport, portions
 from crawler.process.exchange.agreed_end import AgreedEnd
 from crawler.process.exchange.exchange import Exchange, Loops, Member
+from crawler.process.fetching.single_requests import is_well_formed
 from crawler.process.opening.stages import Stages
 from crawler.records import Blame, Fetch, Outcome, PeerStatus
-from crawler.splitter.asked_fetches import decode_fetch, encode_fetch
+from crawler.splitter.asked_fetches import decode_fetch, encode_fetch, is_too_long
 from crawler.splitter.compaction import Compaction
 from crawler.splitter.coordination import Progress
 from crawler.splitter.peers import Address, Peers
 from crawler.splitter.session import Common, Identity, Listener
-from crawler.splitter.wire import Ask, ProtocolError
+from crawler.splitter.wire import Ask, AskedRequest, ProtocolError
 from crawler.storage.commit import Change
 from crawler.storage.keys import INCARNATION
 from crawler.storage.kv import KeyValue, seal, unseal
@@ -38,8 +39,8 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("crawler")
 
-# Number of seconds that a fetch task waits for the owner of a host. The owner itself waits at most 120 s until its
-# host may be requested (`hop_requests.HOP_WAIT_MAX`), and a request takes at most `fetch.total_timeout`.
+# Number of seconds that a process waits for the owner of a host. The owner itself waits at most 120 s until its
+# host may be requested (`single_requests.HOST_WAIT_MAX`), and a request takes at most `fetch.total_timeout`.
 OWNER_WAIT_MAX = 300.0
 
 
@@ -180,36 +181,38 @@ class PeerExchange(Exchange):
 
     # -- requests for peers ----------------------------------------------------------
 
-    async def fetch_at_owner(self, url: str) -> Fetch | None:
-        owner = self._owner(self._host_key(hostname(url)))
-        if owner == self._common.identity.name:
-            return None
-        began = self._clock.now()
-        answer = await self.peers.questions.ask(owner, url, OWNER_WAIT_MAX)
+    async def fetch_at_owner(self, asked: AskedRequest) -> Fetch | None:
+        owner, began = self._owner(self._host_key(hostname(asked.url))), self._clock.now()
+        error = f"process {owner}, which owns {hostname(asked.url)}, gave no answer"
+        if is_too_long(asked, self._config.frame_bytes_max // 2):
+            answer: bytes | None = b""
+            error = f"the request is too long for process {owner}, which owns {hostname(asked.url)}"
+        else:
+            answer = await self.peers.questions.ask(owner, asked, OWNER_WAIT_MAX)
         if answer is None:
             return None
         with suppress(ProtocolError):
-            if answer and (fetch := decode_fetch(answer)).url == url:
+            if answer and (fetch := decode_fetch(answer)).url == asked.url:
                 return fetch
-        error = f"process {owner}, which owns {hostname(url)}, gave no answer"
-        return Fetch(url, Outcome.CONNECT_ERROR, Blame.URL, began=began, error=error)
+        return Fetch(asked.url, Outcome.CONNECT_ERROR, Blame.URL, began=began, error=error)
 
     def _asked(self, session: Listener, ask: Ask) -> None:
-        """Request a robots.txt for a peer, unless its host belongs to another process."""
-        url, own = ask.url, False
-        if canonical(url) == url:
-            own = self._owner(self._host_key(hostname(url))) == self._common.identity.name
+        """Make a request for a peer, unless it is not a request to an own host."""
+        asked, own = ask.request, False
+        if canonical(asked.url) == asked.url and is_well_formed(asked):
+            own = self._owner(self._host_key(hostname(asked.url))) == self._common.identity.name
         if own and self._taking:
             self._loops.in_background(self._fetch_for(session, ask))
         else:
-            session.answer(ask.number, b"")
+            self.peers.questions.answer(session, ask.number, b"", _do_nothing)
 
     async def _fetch_for(self, session: Listener, ask: Ask) -> None:
-        answer = b""
+        """Make a request for a peer. Its answer counts as memory in use until it has been sent."""
+        answer, charged = b"", object()
         try:
-            answer = encode_fetch(await self._loops.fetch(ask.url), self._config.frame_bytes_max // 2)
+            answer = encode_fetch(await self._loops.fetch(ask.request, charged))
         finally:
-            self.peers.questions.answer(session, ask.number, answer)
+            self.peers.questions.answer(session, ask.number, answer, partial(self._loops.let_go, charged))
 
     # -- each beat -----------------------------------------------------------------
 
@@ -264,6 +267,10 @@ class PeerExchange(Exchange):
         if self._outbox.full or not self._has_share or self.peers.is_outcast:
             return 0
         return super().room(places)
+
+
+def _do_nothing() -> None:
+    """No memory is charged to an empty answer."""
 
 
 def make_exchange(stages: Stages, member: Member, loops: Loops) -> Exchange:

@@ -32,6 +32,7 @@ from crawler.fetcher.outcome import blame_of
 from crawler.process.fetching.fetch_requests import FetchParts, FetchRequests, with_options
 from crawler.process.fetching.hop_requests import HopRequests
 from crawler.process.fetching.reader import Reader
+from crawler.process.fetching.single_requests import SingleRequests
 from crawler.process.fetching.site_files import SiteFiles
 from crawler.process.fetching.subresources import Subresources
 from crawler.process.lifecycle.shutdown import within
@@ -97,9 +98,8 @@ class FetchTasks:
         # returns the flags that the user's requests for a page add to the flags of its link
         self.flags_of: Callable[[FetchTask], int] | None = None
         self._requests = FetchRequests(parts, self._conditions)
-        self._hops = HopRequests(parts, self._requests, self._step_aside)
-        self.ask = self._hops.ask  # sends a request of no fetch task
-        self.fetch_robots_for_peer = self._hops.fetch_robots_for_peer
+        self.single = SingleRequests(parts, self._requests.allow_secrets)
+        self._hops = HopRequests(parts, self._requests, self.single, self._step_aside)
         self._jars = CookieJars(config.fetch.cookie_jars_max, config.fetch.cookie_domains_max)
         self._run = {
             TaskKind.PAGE: self._page,
@@ -108,7 +108,7 @@ class FetchTasks:
             TaskKind.DENIED: self._denied,
         }
         self._made_rendering = self._make_rendering() if renders(config) else None
-        self._site_files = SiteFiles(parts, self._hops.hop, self._subresources)
+        self._site_files = SiteFiles(parts, self._hops.hop, self._subresources, self._leave_network)
         # Only one thread computes digests at a time, because threads compete with the event loop for the
         # processors.
         self._preparing = asyncio.Lock()
@@ -156,11 +156,11 @@ class FetchTasks:
         )
 
     def _subresources(self, fetch_task: FetchTask, request: FetchRequest) -> Subresources:
-        return Subresources(fetch_task, request, self._parts, self._requests.allow_secrets)
+        return Subresources(fetch_task, request, self._parts, self.single, self._requests.allow_secrets)
 
-    def _leave_network(self, fetch_task: FetchTask) -> None:
-        """Release the slot and the address of a fetch task that waits for a browser."""
-        self._step_aside(fetch_task)
+    def _leave_network(self, fetch_task: FetchTask, before: Fetch) -> None:
+        """Release the slot and the address of a fetch task that waits for a browser or for another host."""
+        self._step_aside(fetch_task, before)
         self._frontier.hops.leave_address(fetch_task, self._clock.now())
 
     def configure(self, config: Config) -> None:
@@ -238,7 +238,7 @@ class FetchTasks:
         make = followed_by(robots, partial(self._fetcher.let_go, owner))
         if len(fetch.content) <= HEAVY_ROBOTS:
             return self._queue(make)
-        self._step_aside(fetch_task)
+        self._step_aside(fetch_task, fetch)
         self._queue_heavy(make)
 
     async def _fetch_robots(self, fetch_task: FetchTask, owner: object) -> Fetch:
@@ -261,7 +261,7 @@ class FetchTasks:
             make = followed_by(make, partial(_free, file, fetch))
         queue: Callable[[Maker], None] = self._queue
         if is_heavy(fetch, extracted):
-            self._step_aside(fetch_task)
+            self._step_aside(fetch_task, fetch)
             async with self._preparing:
                 await asyncio.to_thread(self._earlier.prepare, fetch)
             queue = self._queue_heavy
@@ -290,8 +290,13 @@ class FetchTasks:
         finally:
             self.in_sink -= 1
 
-    def _step_aside(self, fetch_task: FetchTask) -> None:
-        """Release the slot of a fetch task that waits for something other than its server."""
+    def _step_aside(self, fetch_task: FetchTask, before: Fetch | None = None) -> None:
+        """Release the slot of a fetch task that waits for something other than its server.
+
+        `before` is the answer to its request, if the next request to its host need not wait for the gap (`Hops.rest`).
+        """
+        if before is not None:
+            self._frontier.hops.rest(fetch_task, before, self._clock.now())
         self._frontier.hops.step_aside(fetch_task, self._clock.now())
         self._wake()
 
@@ -321,7 +326,7 @@ class FetchTasks:
                 fetch_task.flags |= _SITEMAP
             self._results.note_site(fetch)
             if fetch.part is not None and fetch_task.flags & _SITEMAP:
-                self._step_aside(fetch_task)
+                self._step_aside(fetch_task, fetch)
                 await self._maps_read.acquire()
                 self._maps_held.add(owner)
             extracted = await self._read(fetch_task, fetch, stream)
@@ -390,7 +395,7 @@ class FetchTasks:
                 self._reader.drop(stream)
                 return None
             extracted = await self._reader.read(
-                fetch_task, fetch, lambda: self._step_aside(fetch_task), stream
+                fetch_task, fetch, lambda: self._step_aside(fetch_task, fetch), stream
             )
             if extracted is not None and extracted.told_by and fetch_task.flags & _REFRESH:
                 await self._reader.news(extracted, fetch, lambda: self._earlier.known_content(fetch_task))

@@ -6,17 +6,22 @@ the fetch task also acquires the slot of that host. The fetch task holds no fetc
 gap or for the slot of the host.
 """
 
-import asyncio
 from collections.abc import Callable
 
 import msgspec
 
 from crawler.config.credentials import is_credential
 from crawler.fetcher.cookies import CookieJar
-from crawler.fetcher.direct_requests import DirectRequests, no_address
-from crawler.fetcher.fetch_request import HTTP, FetchRequest, split
+from crawler.fetcher.direct_requests import no_address
+from crawler.fetcher.fetch_request import FetchRequest, split
 from crawler.process.fetching.fetch_requests import FetchParts, FetchRequests, with_options
-from crawler.records import REDIRECT_LOOP, Blame, Fetch, FetchTask, Outcome, RequestOptions, TaskKind
+from crawler.process.fetching.single_requests import (
+    HOST_WAIT_MAX,
+    SingleRequests,
+    closed_host,
+    waited_too_long,
+)
+from crawler.records import REDIRECT_LOOP, Fetch, FetchTask, Outcome, RequestOptions, TaskKind
 from crawler.urls.canonical import hostname, resolve
 
 PLAIN = RequestOptions()
@@ -24,24 +29,24 @@ Requested = list[tuple[str, str]]  # the requests of a redirect chain so far: (U
 NextHop = Callable[[FetchRequest, Fetch, Requested], str]
 
 HOP_BODY_BYTES_MAX = 64 << 10  # number of bytes that are kept of each earlier body in a redirect chain
-# number of seconds that a fetch task waits for the slot of another host before it gives up the hop
-HOP_WAIT_MAX = 120.0
-HOP_ASKS_MAX = 2.0  # seconds between two attempts to take the slot of a busy host
 
 
 class HopRequests:
     """Makes the hops of the fetch tasks of a process. `step_aside` frees the slot of a waiting task."""
 
     def __init__(
-        self, parts: FetchParts, requests: FetchRequests, step_aside: Callable[[FetchTask], None]
+        self,
+        parts: FetchParts,
+        requests: FetchRequests,
+        single: SingleRequests,
+        step_aside: Callable[[FetchTask], None],
     ) -> None:
         self._fetch, self._robots_redirects_max = parts.config.fetch, parts.config.robots.redirects_max
         self._clock, self._frontier, self._results = parts.clock, parts.frontier, parts.results
         self._fetcher, self._resolver = parts.fetcher, parts.resolver
-        self._direct = DirectRequests(parts.fetcher, parts.resolver, proxied=bool(self._fetch.proxy))
+        self._single = single
         self._requests, self._step_aside = requests, step_aside
-        self._key, self._in_scope = parts.key, parts.in_scope
-        self._fetch_at_owner, self._robots_bytes_max = parts.fetch_at_owner, parts.config.robots.bytes_max
+        self._key, self._in_scope, self._is_own = parts.key, parts.in_scope, parts.is_own
 
     async def follow(
         self,
@@ -164,11 +169,8 @@ class HopRequests:
         if hostname(before.url) == fetch_task.hostname:
             self._frontier.hops.pause(fetch_task, before, self._clock.now())
         self._step_aside(fetch_task)
-        if fetch_task.kind is TaskKind.ROBOTS and name != fetch_task.hostname:
-            # Only the owner of a host knows when the host may be requested.
-            at_owner = await self._fetch_at_owner(url)
-            if at_owner is not None:
-                return at_owner
+        if fetch_task.kind is TaskKind.ROBOTS and not self._is_own(url):
+            return await self._single.fetch_robots(url, jar=request.jar)
         if self._frontier.hops.is_closed(name):
             return closed_host(url)
         addresses = request.addresses
@@ -177,7 +179,8 @@ class HopRequests:
             if not found.addresses:
                 return no_address(url, found)
             addresses = found.addresses[:1]
-        if not await self._borrow(fetch_task, name, addresses[0] if addresses else ""):
+        until = self._clock.now() + HOST_WAIT_MAX
+        if not await self._single.borrow(fetch_task, name, addresses[0] if addresses else "", until):
             return waited_too_long(url)
         fetch = Fetch(url=url, outcome=Outcome.INTERNAL_ERROR)
         try:
@@ -188,56 +191,6 @@ class HopRequests:
         finally:
             if name != fetch_task.hostname:
                 self._frontier.hops.give_back(fetch, self._clock.now())
-
-    async def ask(self, request: FetchRequest) -> Fetch:
-        """Send a request of no fetch task, such as a subscription to a hub, once its host may be requested."""
-        name = hostname(request.url)
-        if self._frontier.hops.is_closed(name):
-            return closed_host(request.url)
-        addresses: tuple[str, ...] = ()
-        if not self._fetch.proxy:
-            found = await self._resolver.resolve(name)
-            if not found.addresses:
-                return no_address(request.url, found)
-            addresses = found.addresses[:1]
-        address = addresses[0] if addresses else ""
-        if not await self._borrow(None, name, address):
-            return waited_too_long(request.url)
-        fetch = Fetch(request.url, Outcome.INTERNAL_ERROR)
-        try:
-            fetch = await self._direct.ask(request)
-            return fetch
-        finally:
-            self._frontier.hops.give_back(fetch, self._clock.now())
-
-    async def fetch_robots_for_peer(self, url: str) -> Fetch:
-        """Request a robots.txt on an own host, to which the robots.txt of a peer's host redirects."""
-        request = FetchRequest(url=url, body_bytes_max=self._robots_bytes_max, fetcher=HTTP)
-        self._requests.allow_secrets(request, hostname(url))
-        return await self.ask(request)
-
-    async def _borrow(self, fetch_task: FetchTask | None, name: str, address: str) -> bool:
-        """Wait until the request of a hop may be sent. Return False if this takes too long."""
-        give_up = self._clock.now() + HOP_WAIT_MAX
-        least = 0.01
-        while (at := self._frontier.hops.borrow(name, self._clock.now(), fetch_task, address)) > 0.0:
-            if max(at, self._clock.now()) > give_up:
-                return False
-            await asyncio.sleep(max(least, at - self._clock.now()))
-            least = min(least * 1.5, HOP_ASKS_MAX)
-        return True
-
-
-def waited_too_long(url: str) -> Fetch:
-    """Return the result of a request whose host did not become free in time. The URL is tried again."""
-    error = f"waited too long for a slot of {hostname(url)}"
-    return Fetch(url, Outcome.CONNECT_ERROR, Blame.URL, error=error)
-
-
-def closed_host(url: str) -> Fetch:
-    """Return the result of a request to a host that gets no requests. The URL is tried again."""
-    error = f"{hostname(url)} gets no requests: it is blocked or was given up"
-    return Fetch(url, Outcome.CONNECT_ERROR, Blame.URL, error=error)
 
 
 def _shortened(fetch: Fetch) -> Fetch:

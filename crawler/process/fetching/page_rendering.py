@@ -17,6 +17,7 @@ pages imports this module, and with it the modules of the browser.
 import asyncio
 import html
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import msgspec
 
@@ -50,9 +51,9 @@ MakeSubresources = Callable[[FetchTask, FetchRequest], Subresources]
 class PageRendering:
     """Renders the pages of one process.
 
-    `subresources` sends the requests of a page. `step_aside` frees the address of a fetch task, and also its
-    fetch slot unless too many tasks have stepped aside. The store contains what earlier runs have learned about
-    renderings.
+    `subresources` sends the requests of a page. `step_aside` frees the address of a fetch task that has got an
+    answer, and also its fetch slot unless too many tasks have stepped aside. The store contains what earlier runs
+    have learned about renderings.
     """
 
     def __init__(
@@ -61,7 +62,7 @@ class PageRendering:
         parts: FetchParts,
         *,
         subresources: MakeSubresources,
-        step_aside: Callable[[FetchTask], None],
+        step_aside: Callable[[FetchTask, Fetch], None],
         renderer: Renderer,
     ) -> None:
         self.configure(config)
@@ -75,7 +76,7 @@ class PageRendering:
 
     def configure(self, config: Config) -> None:
         """Apply a configuration. The configuration determines which pages a browser shows."""
-        self._when = config.render.when
+        self._when, self._wall_max = config.render.when, config.render.wall_max
         self._overrides = Overrides(config.override)
 
     async def render(
@@ -155,9 +156,11 @@ class PageRendering:
         """Return the rendering of the page, and the content extracted from its DOM. Either is None if it failed."""
         if self._renderer.given_up:
             return None, None
-        self._step_aside(fetch_task)
+        self._step_aside(fetch_task, fetch)
         subresources = self._subresources(fetch_task, request)
-        rendering = await self._renderer.render(StaticPage(fetch, subresources.ask))
+        rendering = await self._renderer.render(
+            StaticPage(fetch, partial(subresources.ask, patience=self._wall_max))
+        )
         if rendering is None:
             return None, None
         rendering.host_took = subresources.own_host_took

@@ -4,7 +4,9 @@ The files of a site are fetched after a page of the site and before the result f
 that the receipt of the page contains what the files say. Each file is fetched at most once per
 `consent.files_max_age`. robots.txt, gaps and limits apply to the requests for these files as to all other
 requests. Requests to the page's own host are hops of the page's fetch task. Requests to another host are made
-like requests for subresources: the robots.txt of the other host is fetched first.
+like requests for subresources: by the process that owns the host, which fetches the robots.txt of the host
+first. Meanwhile, the fetch task holds neither its slot nor its address, because the other host may have the same
+address.
 """
 
 from collections.abc import Awaitable, Callable
@@ -27,12 +29,14 @@ Hop = Callable[[FetchTask, FetchRequest, str, Fetch, RequestOptions], Awaitable[
 class SiteFiles:
     """Fetches tdmrep.json and licence documents for the fetch tasks of a process.
 
-    `hop` sends a request to the host of a fetch task when the gap of the host is over.
+    `hop` sends a request to the host of a fetch task when the gap of the host is over. `leave_network` releases the
+    slot and the address of a fetch task until its next hop.
     """
 
     parts: FetchParts
     hop: Hop
     subresources: Callable[[FetchTask, FetchRequest], Subresources]
+    leave_network: Callable[[FetchTask, Fetch], None]
 
     async def fetch(
         self, fetch_task: FetchTask, request: FetchRequest, page: Fetch, extracted: Extracted | None
@@ -75,6 +79,7 @@ class SiteFiles:
 
     async def _ask(self, fetch_task: FetchTask, request: FetchRequest, url: str, before: Fetch) -> Fetch:
         if hostname(url) != fetch_task.hostname:
+            self.leave_network(fetch_task, before)
             return await self.subresources(fetch_task, request).ask(url, "GET", ())
         hops, now = self.parts.frontier.hops, self.parts.clock.now
         if not hops.may_ask(url, now()):

@@ -26,7 +26,7 @@ from crawler.due.eliminator import Eliminator
 from crawler.orders.classes import with_class
 from crawler.process.committing.portions import PORTION_LINKS, portions
 from crawler.process.results.link_scoring import NO_PAGE, LinkScoring, LinkSource, Scores, classed
-from crawler.process.results.sent_seeds import SentSeeds
+from crawler.process.results.sent_seeds import SentSeeds, keeper_of
 from crawler.process.results.site_knowledge import SiteKnowledge
 from crawler.records import Extracted, FetchTask, Link, LinkFlag
 from crawler.splitter.inbox import Received
@@ -250,15 +250,24 @@ class Admission:
 
     # -- seeds -----------------------------------------------------------------
 
-    def seeds(self, urls: Sequence[str]) -> Making:
+    def seeds(self, urls: Sequence[str], *, copied: bool = False) -> Making:
         """Widen the scope by the user's seeds, and build the `Change` that queues the seeds.
 
-        `urls` are request forms, at least one.
+        `urls` are request forms, at least one. If `copied` is set, the user keeps no list of these seeds. So another
+        process keeps a copy of those that this process owns, as this process keeps those that it sends to others.
         """
         change = Change()
         yield from self.given(change, urls)
         yield from self.portions(change, urls[0], urls, LinkContext(flags=_SEED))
+        if copied and self.topology.peers and change.links:
+            keeper = keeper_of(self.topology.partition, self.topology.me)
+            self.knowledge.hand_copies(change, self._keep(change, change.links), keeper)
         return change
+
+    def _keep(self, change: Change, seeds: Sequence[Link]) -> list[str]:
+        """Store seeds, in case a process loses its disk. Return the URLs of those that were not stored yet."""
+        urls, fingerprints = [link.url for link in seeds], _fingerprints(seeds)
+        return [urls[place] for place in self.sent_seeds.take(change, urls, fingerprints, range(len(urls)))]
 
     def given(self, change: Change, urls: Sequence[str]) -> Iterator[None]:
         """Widen the scope by seeds, and count them. Pause between portions."""
@@ -281,6 +290,8 @@ class Admission:
         """Build the `Change` for an entry that another process sent. `links` are its links, without signals."""
         change = Change()
         change.received = received
+        if kept := self.knowledge.copies(links):
+            self._keep(change, kept)
         links = self.knowledge.apply_notice(change, links)
         for begin in range(0, len(links), PORTION_LINKS):
             self._take_received(change, self.knowledge.own_keys(links[begin : begin + PORTION_LINKS]))
@@ -289,7 +300,7 @@ class Admission:
 
     def _take_received(self, change: Change, links: list[Link]) -> None:
         change.count("urls.received", len(links))
-        fingerprints = np.array([link.fingerprint for link in links], np.uint64)
+        fingerprints = _fingerprints(links)
         missed = self._unseen(fingerprints)
         change.count("urls.cache_hits", len(links) - len(missed))
         change.count("urls.to_due", len(missed))
@@ -299,6 +310,10 @@ class Admission:
             classes, news = self.ordering.own(fingerprints, self.ordering.scores_in(links))
             self.ordering.improve([classed(links[i], classes[i]) for i in news], change)
             change.links += [classed(links[i], classes[i]) for i in missed]
+
+
+def _fingerprints(links: Sequence[Link]) -> np.ndarray:
+    return np.array([link.fingerprint for link in links], np.uint64)
 
 
 def _sum_of(counts: Iterable[int]) -> Counted:

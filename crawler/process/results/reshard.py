@@ -1,7 +1,7 @@
 """Moves the seeds that the old processes have sent to their owners, for `crawler reshard` (`sent_seeds.py`).
 
 A seed may be stored nowhere but with its owner and with the process that sent it. So each seed is kept by the
-process that follows its new owner in the table: if the owner loses its disk, this process still has the seed.
+keeper of its new owner (`keeper_of`): if the owner loses its disk, the keeper still has the seed.
 If there is only one new process, it keeps the seeds for the next reshard.
 """
 
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from crawler.process.results.sent_seeds import sent_seeds, stored_seeds
+from crawler.process.results.sent_seeds import keeper_of, sent_seeds, stored_seeds
 from crawler.splitter.partition import Partition
 from crawler.storage.reshard import NewProcess
 
@@ -19,9 +19,11 @@ _SEEDS_AT_ONCE = 10_000  # number of seeds per key, about 1 MB
 
 def move(to: NewProcess, name: str, table: Partition) -> None:
     """Store the seeds that the process `name` of the new table keeps, each once."""
-    keeper = (table.owner_of_bucket + 1) % len(table.names)
+    keepers = np.array([table.index(keeper_of(table, owner)) for owner in table.names])[table.owner_of_bucket]
     me = table.index(name)
-    for number, seeds in enumerate(_pieces(_kept(to, lambda fingerprints: keeper[fingerprints >> 48] == me))):
+    for number, seeds in enumerate(
+        _pieces(_kept(to, lambda fingerprints: keepers[fingerprints >> 48] == me))
+    ):
         for key, value in stored_seeds(number, [url for url, _ in seeds], [each for _, each in seeds]):
             to.put(key, value)
 

@@ -6,7 +6,9 @@ that has already left, only to send it a seed that the peer has known since the 
 
 The fingerprints and the URLs of the seeds are stored in the same batch as the outbox entries that contain the
 seeds. If the owner of a seed loses its disk, `crawler recover` sends the seed again. The seed may be stored
-nowhere else, for example because it was given by `crawler seed`. `reshard.py` moves the seeds in a reshard.
+nowhere else, for example because it was given by `crawler seed`. If it was given to its owner, the owner sends
+its URL to another process, the keeper, which stores it in the same way (`LinkFlag.KEPT`). `reshard.py` moves the
+seeds in a reshard.
 """
 
 from collections.abc import Iterator, Sequence
@@ -16,13 +18,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crawler.errors import DamageError
+from crawler.splitter.partition import Partition
 from crawler.storage.commit import Change
 from crawler.storage.keys import SENT_SEED_URLS, SENT_SEEDS
 from crawler.storage.kv import KeyValue, scan_prefix, seal, unseal
 
 
+def keeper_of(table: Partition, owner: str) -> str:
+    """Return the process that keeps copies of the seeds that `owner` owns: the next one in the table."""
+    return table.names[(table.index(owner) + 1) % len(table.names)]
+
+
 class SentSeeds:
-    """The seeds that earlier starts of this process have sent. They are read when the first seed is given."""
+    """The seeds that earlier starts of this process have sent or kept. They are read when the first seed is given."""
 
     def __init__(self, store: KeyValue) -> None:
         self._store = store

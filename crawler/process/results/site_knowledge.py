@@ -23,7 +23,10 @@ from crawler.urls.equivalence import Equivalences
 from crawler.urls.fingerprint import Fingerprinter
 
 _LOW_48 = (1 << 48) - 1
-_SCOPE, _SEED = LinkFlag.SCOPE, LinkFlag.SEED
+_SCOPE, _SEED, _KEPT = LinkFlag.SCOPE, LinkFlag.SEED, LinkFlag.KEPT
+# A notice must not have the same fingerprint as a link to the URL or another notice about it, because a compaction of
+# the outbox keeps only one link per fingerprint.
+_MARKS = {_SCOPE: _LOW_48, _SCOPE | _SEED: _LOW_48 >> 1, _SCOPE | _KEPT: _LOW_48 >> 2}
 _encode_json = msgspec.json.Encoder().encode
 
 
@@ -90,6 +93,15 @@ class SiteKnowledge:
         """
         return self._credentials and self._filter.scope.was_given(url)
 
+    def hand_copies(self, change: Change, urls: Sequence[str], keeper: str) -> None:
+        """Let the process `keeper` keep copies of seeds that this process owns."""
+        self._tell(change, urls, [keeper], _SCOPE | _KEPT)
+
+    def copies(self, links: Sequence[Link]) -> list[Link]:
+        """Return the seeds of which a peer hands copies among its `links`, with their own fingerprints."""
+        kept = [link for link in links if link.flags & _KEPT]
+        return [msgspec.structs.replace(link, fingerprint=self._fingerprint(link.url)) for link in kept]
+
     def announce(self, change: Change, peers: Sequence[str]) -> None:
         """Send the whole scope to some processes."""
         self._tell(change, self._filter.scope.urls(), peers)
@@ -97,10 +109,7 @@ class SiteKnowledge:
     def _tell(self, change: Change, urls: Sequence[str], peers: Sequence[str], flags: int = _SCOPE) -> None:
         if not urls:
             return
-        # A notice must not have the same fingerprint as a link to the URL, because a compaction of the outbox
-        # keeps only one link per fingerprint.
-        kind = _LOW_48 if flags == _SCOPE else _LOW_48 >> 1
-        notices = [Link(self._fingerprint(url) ^ kind, url, flags=flags) for url in urls]
+        notices = [Link(self._fingerprint(url) ^ _MARKS[flags], url, flags=flags) for url in urls]
         change.foreign += [(peer, list(notices)) for peer in peers]
         change.count("splitter.scope_told", len(notices) * len(peers))
 

@@ -168,6 +168,16 @@ def test_an_erasure_pauses_between_the_bytes_that_it_overwrites(
     assert total >= len(urls)
 
 
+def test_another_process_keeps_a_copy_of_the_seeds_of_a_command(open_joint: Open) -> None:
+    joint = open_joint(names=("p0", "p1"))
+    owner, seeds = joint.stages.topology.partition.owner, [f"http://h{n}.org/" for n in range(9)]
+    assert ask(joint.stages, "seed", urls=seeds)["queued"] == 9
+    sent = [link for links in joint.stages.outbox.spools["p1"].waiting() for link in links]
+    copies = {link.url for link in sent if link.flags & LinkFlag.KEPT}
+    assert copies == {url for url in seeds if owner(joint.fingerprint(url)) == "p0"}
+    assert {link.url for link in sent if not link.flags & LinkFlag.SCOPE} == set(seeds) - copies
+
+
 def test_why_tells_of_retries_pauses_and_withdrawals(open_joint: Open) -> None:
     joint = open_joint(crawl={"scope": "any"})
     joint.follow(HOME, fetch(HOME, b"", outcome=Outcome.TEMPORARY, blame=Blame.URL, status=500))

@@ -2,7 +2,7 @@
 
 import asyncio
 import math
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Hashable, Iterator
 from concurrent.futures import Executor
 from contextlib import nullcontext
 from pathlib import Path
@@ -22,14 +22,14 @@ from crawler.process.exchange import peer_exchange as module
 from crawler.process.exchange.agreed_end import GONE_PATIENCES, LAST_WORDS
 from crawler.process.exchange.exchange import Exchange, Loops, Member, _run_before, pages_of
 from crawler.process.exchange.peer_exchange import PeerExchange, make_exchange
-from crawler.process.fetching.hop_requests import HOP_WAIT_MAX
+from crawler.process.fetching.single_requests import HOST_WAIT_MAX
 from crawler.process.opening.stages import Stages
 from crawler.records import Blame, Fetch, Link, Outcome
 from crawler.splitter.asked_fetches import decode_fetch, encode_fetch
 from crawler.splitter.coordination import Progress, Weights
 from crawler.splitter.partition import Partition
 from crawler.splitter.session import Listener
-from crawler.splitter.wire import Ask, Counters, PastEnd
+from crawler.splitter.wire import REQUEST_FIELDS_MAX, Ask, AskedRequest, Counters, PastEnd
 from crawler.storage.commit import Change
 from crawler.storage.keys import OUTBOX
 from crawler.storage.kv import scan_prefix
@@ -76,12 +76,13 @@ class Here:
             pages_ended=lambda: self.pages_ended,
             in_background=lambda work: work.close(),
             worker=cast(Executor, None),
-            fetch=self.fetch_robots,
+            fetch=self.fetch_for_peer,
+            let_go=lambda charged: None,
         )
         return make_exchange(self.stages, Member("p0", **member), loops)
 
-    async def fetch_robots(self, url: str) -> Fetch:
-        raise AssertionError(url)
+    async def fetch_for_peer(self, asked: AskedRequest, charged: Hashable) -> Fetch:
+        raise AssertionError(asked)
 
     def peer_exchange(self, **member: Any) -> PeerExchange:
         exchange = self.exchange(**member)
@@ -835,29 +836,51 @@ async def test_the_owner_of_a_host_is_asked(tmp_path: Path, answer: str, outcome
     """Without an answer, the file counts as unreachable. An owner of an earlier version is not asked."""
     here = Here(tmp_path, ("p0", "p1"))
     exchange, url = here.peer_exchange(), robots_url(here, "p1")
+    asked = AskedRequest(url, patience=7.0)
     answers = {
-        "good": encode_fetch(Fetch(url, Outcome.GONE, status=404), 1 << 16),
-        "other": encode_fetch(Fetch("http://other.org/", Outcome.GONE), 1 << 16),
+        "good": encode_fetch(Fetch(url, Outcome.GONE, status=404)),
+        "other": encode_fetch(Fetch("http://other.org/", Outcome.GONE)),
         "garbage": b"garbage",
         "none": b"",
         "older": None,
     }
 
-    async def ask(peer: str, asked: str, patience: float) -> bytes | None:
-        assert (peer, asked) == ("p1", url) and patience > HOP_WAIT_MAX
+    async def ask(peer: str, request: AskedRequest, patience: float) -> bytes | None:
+        assert (peer, request) == ("p1", asked) and patience > HOST_WAIT_MAX
         return answers[answer]
 
     exchange.peers.questions.ask = ask  # type: ignore[method-assign]
-    found = await exchange.fetch_at_owner(url)
+    found = await exchange.fetch_at_owner(asked)
     assert (found and found.outcome) == outcome
     if outcome is Outcome.CONNECT_ERROR:
         assert found is not None and found.blame is Blame.URL and "p1" in found.error
-    assert await exchange.fetch_at_owner(robots_url(here, "p0")) is None
+
+
+async def test_a_request_that_is_too_long_for_a_frame_is_not_sent(tmp_path: Path) -> None:
+    here = Here(tmp_path, ("p0", "p1"))
+    exchange, url = here.peer_exchange(), robots_url(here, "p1")
+    sent: list[AskedRequest] = []
+
+    async def ask(peer: str, request: AskedRequest, patience: float) -> bytes:
+        sent.append(request)
+        return b""
+
+    exchange.peers.questions.ask = ask  # type: ignore[method-assign]
+    room = here.stages.config.splitter.frame_bytes_max // 2 - 1000
+    requests = [
+        AskedRequest(url, "POST", body=bytes(room)),
+        AskedRequest(url, "POST", body=bytes(room + 1000)),
+        AskedRequest(url, headers=("A: b",) * REQUEST_FIELDS_MAX),
+        AskedRequest(url, headers=("A: b",) * (REQUEST_FIELDS_MAX + 1)),
+    ]
+    errors = [(await exchange.fetch_at_owner(each)).error for each in requests]  # type: ignore[union-attr]
+    assert sent == [requests[0], requests[2]]
+    assert ["too long" in error for error in errors] == [False, True, False, True]
 
 
 def test_a_process_without_peers_asks_nobody(tmp_path: Path) -> None:
     here = Here(tmp_path)
-    assert asyncio.run(here.exchange().fetch_at_owner(robots_url(here, "p0"))) is None
+    assert asyncio.run(here.exchange().fetch_at_owner(AskedRequest(robots_url(here, "p0")))) is None
 
 
 class Asking:
@@ -868,31 +891,38 @@ class Asking:
     def __init__(self) -> None:
         self.answers: list[bytes] = []
 
-    def answer(self, number: int, fetch: bytes) -> None:
+    def answer(self, number: int, fetch: bytes, sent: Callable[[], object]) -> None:
         self.answers.append(fetch)
+        sent()
 
 
 @pytest.mark.parametrize("raises", [False, True])
 async def test_only_requests_to_own_hosts_are_made_for_a_peer(tmp_path: Path, raises: bool) -> None:
-    """A question always gets an answer, even if the request ends with an exception."""
+    """A question always gets an answer, even if the request ends with an exception. Then its memory is released."""
     here, session = Here(tmp_path, ("p0", "p1")), Asking()
     exchange, own = here.peer_exchange(), robots_url(here, "p0")
-    asked, made = [], []
+    asked, made, let_go = [], [], []
 
-    async def fetch(url: str) -> Fetch:
-        asked.append(url)
+    async def fetch(request: AskedRequest, charged: Hashable) -> Fetch:
+        asked.append((request, charged))
         if raises:
             raise StoreError("the disk failed")
-        return Fetch(url, Outcome.FETCHED, content=b"x")
+        return Fetch(request.url, Outcome.FETCHED, content=b"x")
 
-    exchange._loops = msgspec.structs.replace(exchange._loops, fetch=fetch, in_background=made.append)
-    for url in (robots_url(here, "p1"), "ftp://a.org/", "http://A.org/robots.txt", "", own):
-        exchange._asked(cast(Listener, session), Ask(1, url))
-    assert session.answers == [b""] * 4 and len(made) == 1
+    exchange._loops = msgspec.structs.replace(
+        exchange._loops, fetch=fetch, in_background=made.append, let_go=let_go.append
+    )
+    wrong = [AskedRequest(url) for url in (robots_url(here, "p1"), "ftp://a.org/", "http://A.org/", "")]
+    wrong += [AskedRequest(own, "BREW"), AskedRequest(own, headers=("A: b\r\nC: d",))]
+    wrong += [AskedRequest(own, headers=("A: b\nC: d",)), AskedRequest(own, cookies="a=b\r\n\r\n")]
+    for request in (*wrong, AskedRequest(own, headers=("A: b",), cookies="a=b")):
+        exchange._asked(cast(Listener, session), Ask(1, request))
+    assert session.answers == [b""] * len(wrong) and len(made) == 1 and not let_go
     with pytest.raises(StoreError) if raises else nullcontext():
         await made[0]
-    assert asked == [own]
-    assert session.answers[4] == b"" if raises else decode_fetch(session.answers[4]).content == b"x"
+    assert [request.url for request, _ in asked] == [own] and let_go == [asked[0][1]]
+    answer = session.answers[len(wrong)]
+    assert answer == b"" if raises else decode_fetch(answer).content == b"x"
     exchange.stop_listening()
-    exchange._asked(cast(Listener, session), Ask(2, own))
-    assert session.answers[5] == b"" and len(made) == 1
+    exchange._asked(cast(Listener, session), Ask(2, AskedRequest(own)))
+    assert session.answers[-1] == b"" and len(made) == 1

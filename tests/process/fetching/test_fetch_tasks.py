@@ -24,11 +24,13 @@ from crawler.process.fetching.fetch_tasks import (
     is_heavy,
     size_of,
 )
-from crawler.process.fetching.hop_requests import HOP_BODY_BYTES_MAX, HOP_WAIT_MAX, PLAIN, redirected_options
+from crawler.process.fetching.hop_requests import HOP_BODY_BYTES_MAX, PLAIN, redirected_options
 from crawler.process.fetching.reader import Reader
+from crawler.process.fetching.single_requests import HOST_WAIT_MAX
 from crawler.process.opening.assembly import make_file_bodies
 from crawler.process.opening.environment import Environment
 from crawler.records import Blame, Extracted, Fetch, FetchTask, LinkFlag, Outcome, RequestOptions, TaskKind
+from crawler.splitter.wire import AskedRequest
 from crawler.storage.commit import Change, Maker, Making, steps
 from crawler.turn_share import UserTurns
 from tests.process.support import Joint, fetch, links_of, made, redirect
@@ -97,7 +99,9 @@ class Run:
         self.makers: list[Change | Maker] = []
         self.heavy: list[Maker] = []
         self.woken = 0
-        self.at_owners: dict[str, Fetch] = {}  # the answers of peers that own the hosts
+        # the answers of peers that own the hosts; None stands for a peer of the earlier version
+        self.at_owners: dict[str, Fetch | None] = {}
+        self.asked: list[AskedRequest] = []
         stages = joint.stages
         parts = FetchParts(
             stages.config,
@@ -115,6 +119,7 @@ class Run:
             trusts=stages.decisions.knowledge.trusts,
             in_scope=joint.admission.in_scope,
             user_turns=UserTurns(),
+            is_own=lambda url: url not in self.at_owners,
             fetch_at_owner=self._fetch_at_owner,
             queue=self.makers.append,
             queue_heavy=self._queue_heavy,
@@ -122,8 +127,9 @@ class Run:
         )
         self.fetch_tasks = FetchTasks(parts, **options)
 
-    async def _fetch_at_owner(self, url: str) -> Fetch | None:
-        return self.at_owners.get(url)
+    async def _fetch_at_owner(self, asked: AskedRequest) -> Fetch | None:
+        self.asked.append(decoded(asked))
+        return self.at_owners[asked.url]
 
     def _wake(self) -> None:
         self.woken += 1
@@ -167,7 +173,7 @@ def advance_instead(monkeypatch: pytest.MonkeyPatch, joint: Joint) -> None:
         assert seconds > 0.0
         joint.clock.advance(seconds)
 
-    monkeypatch.setattr("crawler.process.fetching.hop_requests.asyncio.sleep", sleep)
+    monkeypatch.setattr("crawler.process.fetching.single_requests.asyncio.sleep", sleep)
 
 
 @pytest.fixture(autouse=True)
@@ -353,6 +359,11 @@ def test_memory_of_links_grows_with_their_number_and_length() -> None:
     assert size_of(Extracted(HOME, dated=[("ab", 1.0)])) == 150
 
 
+def decoded(asked: AskedRequest) -> AskedRequest:
+    """Return the request as it arrives at the peer."""
+    return msgspec.msgpack.decode(msgspec.msgpack.encode(asked), type=AskedRequest)
+
+
 class Lent:
     """A fake frontier that frees `frees` slots on request."""
 
@@ -360,6 +371,10 @@ class Lent:
         self.requests, self._frees = 3, frees
         self.under_way = self.hops = self
         self.aside: list[tuple[str, float]] = []
+        self.held_off: list[str] = []
+
+    def hold_off(self, fetch_task: Any) -> None:
+        self.held_off.append(fetch_task)
 
     def yields(self, fetch_task: Any, now: float) -> bool:
         self.requests -= self._frees
@@ -379,6 +394,7 @@ def test_a_released_slot_wakes_the_schedule(joint: Joint, frees: int, wakes: int
     assert place.is_needed() is bool(frees) and len(woken) == wakes
     place.give()
     assert frontier.aside == [("a fetch task", joint.clock.now())]
+    assert frontier.held_off == ["a fetch task"], "its request goes on, so its host takes no other request"
 
 
 # ---- request options of the user ----
@@ -591,7 +607,7 @@ def test_a_hop_gives_up_a_host_that_is_never_free(run: Run) -> None:
     run.canned.names["b.org"] = Resolution(("127.0.0.2",), 1e12)
     before = run.joint.clock.now()
     assert run.see_through(fetch_task).counts["robots.connect_error"] == 1
-    assert HOP_WAIT_MAX - 5.0 <= run.joint.clock.now() - before <= HOP_WAIT_MAX + 5.0
+    assert HOST_WAIT_MAX - 5.0 <= run.joint.clock.now() - before <= HOST_WAIT_MAX + 5.0
 
 
 def test_no_hop_goes_to_a_blocked_host(run: Run) -> None:
@@ -600,7 +616,7 @@ def test_no_hop_goes_to_a_blocked_host(run: Run) -> None:
     fetch_task = run.joint.fetch_task(TaskKind.ROBOTS)
     run.answer(redirect(fetch_task.url, "http://b.org/robots.txt"))
     assert run.see_through(fetch_task).counts["robots.connect_error"] == 1
-    fetch = asyncio.run(run.fetch_tasks.ask(FetchRequest("http://b.org/hub")))
+    fetch = asyncio.run(run.fetch_tasks.single.ask(FetchRequest("http://b.org/hub")))
     assert (fetch.outcome, fetch.blame) == (Outcome.CONNECT_ERROR, Blame.URL)
     assert [request.url for request in run.canned.requests] == [fetch_task.url]
 
@@ -610,11 +626,11 @@ def test_a_request_of_no_fetch_task_waits_for_its_host_and_leaves_it_its_gap(run
     url = "http://b.org/hub"
     run.canned.names["b.org"] = Resolution(("127.0.0.2",), 1e12)
     run.answer(fetch(url), fetch(url, outcome=Outcome.HOST_BUSY, status=503, retry_after=9e4))
-    answers = [asyncio.run(run.fetch_tasks.ask(FetchRequest(url))) for _ in range(3)]
+    answers = [asyncio.run(run.fetch_tasks.single.ask(FetchRequest(url))) for _ in range(3)]
     assert [each.status for each in answers] == [200, 503, 0] and "waited too long" in answers[2].error
     assert run.canned.asked_at[1] - run.canned.asked_at[0] >= 1.0
     run.canned.names["c.org"] = Resolution((), 0.0, Outcome.DNS_NOT_FOUND)
-    missing = asyncio.run(run.fetch_tasks.ask(FetchRequest("http://c.org/hub")))
+    missing = asyncio.run(run.fetch_tasks.single.ask(FetchRequest("http://c.org/hub")))
     assert missing.outcome is Outcome.DNS_NOT_FOUND
 
 
@@ -629,10 +645,10 @@ def test_a_hop_tries_less_and_less_often_for_a_busy_host(run: Run, monkeypatch: 
         waits.append(seconds)
         run.joint.clock.advance(seconds)
 
-    monkeypatch.setattr("crawler.process.fetching.hop_requests.asyncio.sleep", sleep)
+    monkeypatch.setattr("crawler.process.fetching.single_requests.asyncio.sleep", sleep)
     answers = iter([1e-9] * 16 + [0.0])
     monkeypatch.setattr(type(run.joint.frontier.hops), "borrow", lambda *_: next(answers))
-    assert asyncio.run(run.fetch_tasks._hops._borrow(run.joint.fetch_task(), "b.org", ""))
+    assert asyncio.run(run.fetch_tasks.single.borrow(run.joint.fetch_task(), "b.org", "", 1e12))
     assert waits == pytest.approx([min(0.01 * 1.5**n, 2.0) for n in range(16)]) and waits[-1] == 2.0
 
 

@@ -119,10 +119,15 @@ def test_a_document_on_another_host_is_requested_like_a_subresource(
 ) -> None:
     """The next hop to the page's own host still waits for the gap after the last answer of that host."""
     asked_elsewhere: list[tuple[str, str]] = []
+    fetch_task = run.joint.fetch_task()
+    host = run.joint.frontier.hops._outstanding.held[fetch_task.host]
 
     class Elsewhere:
         async def ask(self, url: str, method: str, headers: object) -> Fetch:
             asked_elsewhere.append((url, method))
+            assert run.joint.frontier.hops._outstanding.is_aside(fetch_task.host)
+            assert host.address is None, "the other host may have the same address"
+            assert host.rests_until > run.joint.clock.now()
             return fetch(url, b"<rsl/>", began=run.joint.clock.now() + 500.0)
 
     hopped: list[str] = []
@@ -135,7 +140,7 @@ def test_a_document_on_another_host_is_requested_like_a_subresource(
     monkeypatch.setattr(run.fetch_tasks._site_files, "subresources", lambda task, request: Elsewhere())
     monkeypatch.setattr(run.fetch_tasks._site_files, "hop", note)
     run.answer(page(ELSEWHERE, LICENCE), fetch(TDMREP, RESERVED), fetch(LICENCE, b"<rsl/>"))
-    *files, _ = all_changes(run)
+    *files, _ = all_changes(run, fetch_task)
     assert [counted(each)["site_files.fetched"] for each in files] == [1, 1, 1]
     assert asked_elsewhere == [(ELSEWHERE, "GET")]
     assert asked(run) == [HOME, TDMREP, LICENCE] and hopped == [HOME, TDMREP]

@@ -9,7 +9,9 @@ often, their change rate is not constant between two visits. So the site's time 
 
 in which the factors a (7) and b (24) have the mean 1. The mean of s over a week is then 1, apart from
 rounding, so change rates keep their meaning. In predictions, the length of an interval on this clock replaces
-its plain length. (Crawl values use plain time, see `freshness/README.md`, "Learning".)
+its plain length. Crawl values use the same clock with f = 0.5. With this f, the values of a site's pages, and with them
+the level of the schedule, vary less between day and night, and hardly any gain is lost (`freshness/README.md`,
+"Learning").
 
 Learning works as follows. Let x be the expected number of changes in the interval before a crawl, and x_i the part of x
 that falls into hour i of the day. The gradient of the log likelihood of the result with respect to log b_i, and the
@@ -19,14 +21,21 @@ information about log b_i, are
     I_i = x_i^2 e^-x / (1 - e^-x)
 
 D_i is the sum of I_i over all crawls of the site. Old crawls are gradually forgotten: each crawl multiplies D by
-1 - 1/`_MEMORY`. Let P be the precision of the prior, under which all factors are 1 and neighbouring hours are similar.
-Each crawl adds to the logarithms the solution of the equation
+1 - e, where e is the smaller of 1/`_MEMORY` and the time since the site's last crawl in units of `_MEMORY_WEEKS`. So a
+site forgets nothing within a day, even if it is crawled thousands of times a day. Let P be the precision of the prior,
+under which all factors are 1 and neighbouring hours are similar. Each crawl adds to the logarithms the solution of the
+equation
 
-    (P + diag(D)) step = g - P log(b) / `_MEMORY`
+    (P + diag(D)) step = g - e P log(b)
 
 The days of the week are learned by the same equation. The equation uses only the diagonal of the information. The whole
 matrix would take 961 numbers, and on simulated sites, its predictions were worse (a log loss of 0.335 instead of 0.330;
 0.309 is possible). Without the prior that neighbouring hours are similar, the log loss of the whole matrix was 0.357.
+
+At the start of a crawl, the rates of a site's pages may be too low or too high on average. The rhythm must not make up
+for this. Otherwise the factor of the present day would rise up to 7, and the clock would run far too fast. So x is
+multiplied by the site's own bias: the number of changes found, divided by the number expected at a constant speed.
+Earlier changes fade within about a week.
 
 Nothing is learned from intervals of more than half a week, because they cover all hours of the day. A site uses its
 rhythm only while the rhythm is the better model. The predictions with the rhythm are compared with those at a constant
@@ -49,26 +58,42 @@ from collections.abc import Sequence
 
 import cython
 import numpy as np
-from cython.cimports.libc.math import exp, expm1, floor, log
+from cython.cimports.crawler.freshness.change_rates import gain_of
+from cython.cimports.libc.math import exp, expm1, floor, log, log1p
 
 from crawler.freshness.columns import Column, rows_of
 
 _HOURS = cython.declare(cython.Py_ssize_t, 24)
 _DAYS = cython.declare(cython.Py_ssize_t, 7)
 _WEEK_HOURS = cython.declare(cython.Py_ssize_t, 168)
-COLUMNS = 63  # the factors of hours (24) and days (7), the score, and the information about each factor
-EARLIER_COLUMNS = 33  # earlier versions stored the factors, the number of changes, and the score
+# The factors of hours (24) and days (7), the score, the information about each factor, the changes found and expected,
+# and the time of the last crawl.
+COLUMNS = 66
+# Earlier versions stored the factors, the number of changes, and the score; or all but the last three columns.
+EARLIER_COLUMNS = (33, 63)
 _FACTORS = cython.declare(cython.Py_ssize_t, 31)
 _SCORE = cython.declare(cython.Py_ssize_t, 31)
 _KNOWN = cython.declare(cython.Py_ssize_t, 32)  # the first of the columns with the information
+_FOUND = cython.declare(cython.Py_ssize_t, 63)
+_TOLD = cython.declare(cython.Py_ssize_t, 64)
+_LATEST = cython.declare(cython.Py_ssize_t, 65)
 _SLOWEST = cython.declare(cython.double, 0.05)  # f: the minimum speed of the clock
+_SLOWEST_OF_VALUES = cython.declare(cython.double, 0.5)  # the minimum speed of the clock of crawl values
 _FACTOR_MIN = cython.declare(cython.double, 0.03)
 _FACTOR_MAX = cython.declare(cython.double, 24.0)
 # prior precisions of the logarithms of the factors, and of the difference between two neighbouring hours
-_PRIOR_HOUR = cython.declare(cython.double, 1.0)
+_PRIOR_HOUR = cython.declare(cython.double, 0.5)
 _PRIOR_DAY = cython.declare(cython.double, 2.0)
-_SMOOTH = cython.declare(cython.double, 2.0)
-_MEMORY = cython.declare(cython.double, 3000.0)  # crawls of a site
+_SMOOTH = cython.declare(cython.double, 1.0)
+# A site forgets what it has learned within this number of crawls or of weeks, whichever takes longer.
+_MEMORY = cython.declare(cython.double, 3000.0)
+_MEMORY_WEEKS = cython.declare(cython.double, 4.0)
+# The site's own bias: the weight of the prior, as a number of expected changes; the weeks that are remembered; its
+# maximum; and the maximum hazard that is counted.
+_BIAS_WEIGHT = cython.declare(cython.double, 5.0)
+_BIAS_WEEKS = cython.declare(cython.double, 1.0)
+_BIAS_MAX = cython.declare(cython.double, 10.0)
+_HAZARD_MAX = cython.declare(cython.double, 4.0)
 _STEP_MAX = cython.declare(cython.double, 0.5)  # the maximum change of the logarithm of a factor by one crawl
 _CRAWLS = cython.declare(cython.int, 50)  # a site's rhythm is learned only after this number of crawls
 _SCORE_KEPT = cython.declare(cython.double, 0.998)
@@ -125,10 +150,40 @@ class Seasons:
         return self._span(self.rows[site] - 1, begin, end)
 
     def _span(self, row: cython.Py_ssize_t, begin: cython.double, end: cython.double) -> cython.double:
-        return self._reading(row, end) - self._reading(row, begin)
+        return self._reading(row, end, _SLOWEST) - self._reading(row, begin, _SLOWEST)
 
-    def _reading(self, row: cython.Py_ssize_t, at: cython.double) -> cython.double:
-        """Return the integral of s from 0 to the instant."""
+    def value_span(self, site: cython.Py_ssize_t, begin: cython.double, end: cython.double) -> cython.double:
+        """Return the time between two instants on the site's clock of crawl values. Its rhythm must be in use."""
+        row: cython.Py_ssize_t = self.rows[site] - 1
+        return self._reading(row, end, _SLOWEST_OF_VALUES) - self._reading(row, begin, _SLOWEST_OF_VALUES)
+
+    def value_end(self, site: cython.Py_ssize_t, begin: cython.double, wait: cython.double) -> cython.double:
+        """Return the instant at which `wait` has passed since `begin` on the site's clock of crawl values.
+
+        The rhythm of the site must be in use.
+        """
+        row: cython.Py_ssize_t = self.rows[site] - 1
+        rhythm: cython.double[::1] = self.rhythms[row]
+        least: cython.double = _SLOWEST_OF_VALUES
+        left: cython.double = (self._reading(row, begin, least) + wait) / self.hour
+        weeks: cython.double = floor(left / _WEEK_HOURS)
+        left -= weeks * _WEEK_HOURS
+        day: cython.Py_ssize_t = 0
+        hour: cython.Py_ssize_t = 0
+        length: cython.double = _HOURS * (least + (1.0 - least) * rhythm[_HOURS])
+        while left > length and day < _DAYS - 1:
+            left -= length
+            day += 1
+            length = _HOURS * (least + (1.0 - least) * rhythm[_HOURS + day])
+        speed: cython.double = least + (1.0 - least) * rhythm[_HOURS + day] * rhythm[0]
+        while left > speed and hour < _HOURS - 1:
+            left -= speed
+            hour += 1
+            speed = least + (1.0 - least) * rhythm[_HOURS + day] * rhythm[hour]
+        return weeks * self.week + (day * _HOURS + hour + left / speed) * self.hour
+
+    def _reading(self, row: cython.Py_ssize_t, at: cython.double, least: cython.double) -> cython.double:
+        """Return the integral of s from 0 to the instant. `least` is f, the minimum speed."""
         rhythm: cython.double[::1] = self.rhythms[row]
         weeks: cython.double = floor(at / self.week)
         hours: cython.double = (at - weeks * self.week) / self.hour
@@ -143,7 +198,7 @@ class Seasons:
             within += rhythm[i]
         within += rhythm[hour - day * _HOURS] * (hours - hour)
         paced: cython.double = weeks * _WEEK_HOURS + days * _HOURS + rhythm[_HOURS + day] * within
-        return _SLOWEST * at + (1.0 - _SLOWEST) * paced * self.hour
+        return least * at + (1.0 - least) * paced * self.hour
 
     def learns(self, site: cython.Py_ssize_t, elapsed: cython.double) -> cython.bint:
         """Return whether the rhythm learns from a crawl that comes `elapsed` after the previous one.
@@ -191,15 +246,20 @@ class Seasons:
         """
         row: cython.Py_ssize_t = self.rows[site] - 1
         rhythm: cython.double[::1] = self.rhythms[row]
-        plain = min(max(plain, _SURE), 1.0 - _SURE)
-        paced = min(max(paced, _SURE), 1.0 - _SURE)
+        if hazard <= 0.0:
+            return
+        passed: cython.double = (end - rhythm[_LATEST]) / self.week if rhythm[_LATEST] != 0.0 else 0.0
+        passed = max(passed, 0.0)
+        rhythm[_LATEST] = end
+        bias: cython.double = _site_bias(rhythm, exp(-passed / _BIAS_WEEKS), plain, changed)
+        plain = _put_right(plain, bias)
+        paced = _put_right(paced, bias)
         better: cython.double = log(paced / plain) if changed else log((1.0 - paced) / (1.0 - plain))
         score: cython.double = _SCORE_KEPT * rhythm[_SCORE] + better - _SCORE_CHARGE
         rhythm[_SCORE] = min(max(score, -_SCORE_MAX), _SCORE_MAX)
         self.used[site] = rhythm[_SCORE] > (_DROP if self.used[site] else _ADOPT)
-        if hazard > 0.0:
-            self._split(row, begin, end, hazard)
-            self._learn(row, hazard, changed)
+        self._split(row, begin, end, bias * hazard)
+        self._learn(row, bias * hazard, min(passed / _MEMORY_WEEKS, 1.0 / _MEMORY), changed)
 
     def _split(
         self, row: cython.Py_ssize_t, begin: cython.double, end: cython.double, hazard: cython.double
@@ -224,21 +284,26 @@ class Seasons:
             hour = hour + 1 if hour + 1 < _WEEK_HOURS else 0
             time = self.hour
 
-    def _learn(self, row: cython.Py_ssize_t, hazard: cython.double, changed: cython.bint) -> cython.void:
-        """Change the factors by what the crawl found. `_split` has computed the parts of the hazard."""
+    def _learn(
+        self, row: cython.Py_ssize_t, hazard: cython.double, faded: cython.double, changed: cython.bint
+    ) -> cython.void:
+        """Change the factors by what the crawl found. `_split` has computed the parts of the hazard.
+
+        `faded` is the share of earlier crawls that is forgotten.
+        """
         rhythm: cython.double[::1] = self.rhythms[row]
         parts: cython.double[::1] = self._parts
         steps: cython.double[::1] = self._steps
         i: cython.Py_ssize_t
         odds: cython.double = 1.0 / expm1(max(hazard, _SURE))
         for i in range(_FACTORS):
-            kept: cython.double = rhythm[_KNOWN + i] * (1.0 - 1.0 / _MEMORY)
+            kept: cython.double = rhythm[_KNOWN + i] * (1.0 - faded)
             rhythm[_KNOWN + i] = kept + parts[i] * parts[i] * odds
             prior: cython.double = _PRIOR_HOUR if i < _HOURS else _PRIOR_DAY
-            steps[i] = (odds if changed else -1.0) * parts[i] - prior * log(rhythm[i]) / _MEMORY
+            steps[i] = (odds if changed else -1.0) * parts[i] - prior * log(rhythm[i]) * faded
         for i in range(_HOURS):
             after: cython.Py_ssize_t = i + 1 if i + 1 < _HOURS else 0
-            pull: cython.double = _SMOOTH * log(rhythm[i] / rhythm[after]) / _MEMORY
+            pull: cython.double = _SMOOTH * log(rhythm[i] / rhythm[after]) * faded
             steps[i] -= pull
             steps[after] += pull
         _smooth(rhythm, steps, self._scratch)
@@ -265,13 +330,15 @@ class Seasons:
             self._keep(site)
         row: cython.Py_ssize_t = self.rows[site] - 1
         i: cython.Py_ssize_t
-        earlier: cython.bint = len(numbers) == EARLIER_COLUMNS
-        for i in range(_FACTORS):
-            self.rhythms[row, i] = _bounded(numbers[i])
+        if len(numbers) == EARLIER_COLUMNS[0]:
             # Each change shows the factor of one hour and one day, if intervals are short.
-            share: cython.double = self.rhythms[row, i] / (_HOURS if i < _HOURS else _DAYS)
-            self.rhythms[row, _KNOWN + i] = share * numbers[_FACTORS] if earlier else numbers[_KNOWN + i]
-        self.rhythms[row, _SCORE] = numbers[EARLIER_COLUMNS - 1] if earlier else numbers[_SCORE]
+            shares = [each / (_HOURS if i < _HOURS else _DAYS) for i, each in enumerate(numbers[:_FACTORS])]
+            known = [share * numbers[_FACTORS] for share in shares]
+            numbers = [*numbers[:_FACTORS], numbers[_FACTORS + 1], *known]
+        for i in range(COLUMNS):
+            self.rhythms[row, i] = numbers[i] if i < len(numbers) else 0.0
+        for i in range(_FACTORS):
+            self.rhythms[row, i] = _bounded(self.rhythms[row, i])
         _even(self.rhythms[row], 0, _HOURS)
         _even(self.rhythms[row], _HOURS, _FACTORS)
         self.used[site] = self.rhythms[row, _SCORE] > _DROP
@@ -287,6 +354,32 @@ class Seasons:
 
     def __repr__(self) -> str:
         return f"Seasons({self.size} sites, {self.kept} with a rhythm)"
+
+
+@cython.cfunc
+@cython.exceptval(check=False)
+def _site_bias(
+    rhythm: cython.double[::1], kept: cython.double, plain: cython.double, changed: cython.bint
+) -> cython.double:
+    """Return the site's own bias before a crawl, and update it by what the crawl found.
+
+    `plain` is the probability of a change at a constant speed. `kept` is the share of earlier crawls that is kept.
+    """
+    bias: cython.double = (_BIAS_WEIGHT + rhythm[_FOUND]) / (_BIAS_WEIGHT + rhythm[_TOLD])
+    bias = min(max(bias, 1.0 / _BIAS_MAX), _BIAS_MAX)
+    hazard: cython.double = min(-log1p(-min(plain, 1.0 - _SURE)), _HAZARD_MAX)
+    rhythm[_TOLD] = kept * rhythm[_TOLD] + hazard
+    rhythm[_FOUND] = kept * rhythm[_FOUND] + (gain_of(bias * hazard) if changed else 0.0)
+    return bias
+
+
+@cython.cfunc
+@cython.inline
+@cython.exceptval(check=False)
+def _put_right(expected: cython.double, bias: cython.double) -> cython.double:
+    """Correct `expected`, the probability of a change: multiply its hazard by `bias`. Return neither 0 nor 1."""
+    right: cython.double = -expm1(bias * log1p(-min(expected, 1.0 - _SURE)))
+    return min(max(right, _SURE), 1.0 - _SURE)
 
 
 @cython.cfunc

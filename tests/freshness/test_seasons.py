@@ -56,6 +56,8 @@ def test_working_hours_are_learned_and_replace_the_neighbourhood() -> None:
     assert learning.excess(site, 0, monday) == learning.site_lead(site, monday) == 0.0
     assert learning.directory_lead(site, 0, monday) == 0.0
     assert learning.clock(site, 0, 4.0 * HOUR, monday + 15.0 * HOUR) == 4.0 * HOUR
+    value = learning.value_clock(site, 0, 4.0 * HOUR, monday + 15.0 * HOUR)
+    assert 4.0 * HOUR < value < working
 
 
 def test_the_clock_of_working_hours_is_learned_in_forty_days() -> None:
@@ -114,6 +116,42 @@ def test_a_week_has_the_length_of_a_week() -> None:
         assert seasons.span(0, begin, begin + WEEK) == pytest.approx(WEEK)
         parts = [seasons.span(0, begin + k * HOUR / 3.0, begin + (k + 1) * HOUR / 3.0) for k in range(504)]
         assert min(parts) > 0.0 and sum(parts) == pytest.approx(WEEK)
+
+
+def test_the_clock_of_crawl_values_is_inverted() -> None:
+    seasons = _learned(seasonal=True, days=20)[0].seasons
+    for begin in (0.0, 3.3 * DAY, 1.7e9 + 5.0 * HOUR):
+        for span in (0.0, 0.01 * HOUR, HOUR, 10.0 * HOUR, 2.5 * DAY, WEEK, 40.0 * DAY):
+            wait = seasons.value_span(0, begin, begin + span)
+            assert seasons.value_end(0, begin, wait) == pytest.approx(begin + span, abs=1e-3)
+
+
+@pytest.mark.parametrize("rate", [0.2, 5.0])
+def test_rates_that_are_wrong_on_average_are_not_taken_for_a_rhythm(rate: float) -> None:
+    """All rates are wrong by a factor of five on the first day. The factor of this day must not make up for it.
+
+    All pages of the site change once a day, at any hour. They are visited every two hours.
+    """
+    rng, seasons = np.random.default_rng(3), Seasons(DAY)
+    site = seasons.add()
+    for crawl in range(1200):
+        now = (crawl + 1.0) * DAY / 1200.0
+        changed = bool(rng.random() < -math.expm1(-1.0 / 12.0))
+        if seasons.learns(site, 2.0 * HOUR):
+            hazard = rate / DAY * seasons.trial(site, now - 2.0 * HOUR, now)
+            plain, paced = -math.expm1(-rate / 12.0), -math.expm1(-hazard)
+            seasons.observe(site, now - 2.0 * HOUR, now, hazard, plain, paced, changed)
+    days = seasons.state(site)[24:31]
+    assert 0.5 < days[0] < 2.0 and seasons.span(site, 0.0, DAY) == DAY
+
+
+def test_the_rhythm_of_a_site_with_thousands_of_crawls_a_day_is_remembered_for_weeks() -> None:
+    seasons = _learned(seasonal=True, days=20)[0].seasons
+    before, begin = seasons.state(0), 3.0 * WEEK
+    for crawl in range(10_000):  # all of them at night, when nothing can be learned about the day
+        now = begin + crawl * DAY / 3.0 / 10_000.0
+        seasons.observe(0, now - HOUR, now, 1e-9, 1e-9, 1e-9, False)
+    assert np.log(seasons.state(0)[:31]) == pytest.approx(np.log(before[:31]), abs=0.1)
 
 
 def test_a_rhythm_is_stored_and_many_sites_can_have_one() -> None:

@@ -155,7 +155,7 @@ class Deadlines:
             return self._azar_value(elapsed) / level
         clock: cython.double = elapsed
         if self.clocked:
-            clock = self.learning.clock(host, self.tables.page_heaps.nodes[page].owner, elapsed, now)
+            clock = self.learning.value_clock(host, self.tables.page_heaps.nodes[page].owner, elapsed, now)
         return (self.page.value(clock, n) + hub_value(self.pace(page, host, now), elapsed)) / level
 
     def pace(self, page: cython.int, host: cython.int, now: cython.double) -> cython.double:
@@ -258,7 +258,7 @@ class Deadlines:
         if wait == _INFINITY:
             return min(self.parked_key(page, host, self._again(host, now), now), latest)
         if self.clocked and self.tables.hubs.row_of(page) < 0:
-            return min(crawled + wait, latest)
+            return min(self.end_of(host, crawled, wait), latest)
         # A hub is crawled for the new pages that it shows. The number of new pages does not depend on the
         # neighbourhood clock, so the offset must not delay the hub.
         offset = self.offsets.of_page(page, host, now)
@@ -359,6 +359,8 @@ class Deadlines:
         An excess below 0 rises towards 0 until then, so the page is due earlier than at the present excess.
         """
         crawled: cython.double = self.tables.crawled[page]
+        if self.learning.seasons.used[host]:
+            return self.end_of(host, crawled, wait)
         scale: cython.double = self.controller.scale
         late: cython.double = crawled + elapsed_of(wait, excess, scale)
         if excess >= 0.0 or late <= now:
@@ -372,6 +374,12 @@ class Deadlines:
         if share <= 0.0:
             return late
         return max(late - (late - early) * (late - early) / share, now)
+
+    def end_of(self, host: cython.int, crawled: cython.double, wait: cython.double) -> cython.double:
+        """Return when a wait that began at `crawled` ends, if the neighbourhood is neither quiet nor active."""
+        if self.learning.seasons.used[host]:
+            return self.learning.seasons.value_end(host, crawled, wait)
+        return crawled + wait
 
     def find_level(self, page: cython.int) -> cython.void:
         """Set a provisional level, half the page's ceiling, if there is no level yet. `sample_level` replaces it."""

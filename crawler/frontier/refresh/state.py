@@ -44,8 +44,8 @@ _PACED_SITE = struct.Struct(f"<{_SITE_NUMBERS + RHYTHM_NUMBERS}d")
 # P[fresh] by site. In their records, the rhythm of a site follows after this many values.
 _EARLIER = (31, 33, 39)
 _EARLIER_SITES = [
-    *(8 * (numbers + rhythm) for numbers in _EARLIER for rhythm in (0, EARLIER_RHYTHM_NUMBERS)),
-    8 * (_SITE_NUMBERS + EARLIER_RHYTHM_NUMBERS),
+    *(8 * (numbers + rhythm) for numbers in _EARLIER for rhythm in (0, EARLIER_RHYTHM_NUMBERS[0])),
+    *(8 * (_SITE_NUMBERS + rhythm) for rhythm in EARLIER_RHYTHM_NUMBERS),
 ]
 # The form stored by versions that derived the recall from announced changes.
 _SITE_UNEXPOSED = struct.Struct("<28d")
@@ -238,7 +238,7 @@ def _site_numbers(payload: bytes) -> np.ndarray:
     if len(payload) == _SITE_UNEXPOSED.size:
         numbers = np.append(numbers, numbers[3:11].sum() + numbers[19])
     for earlier in _EARLIER:
-        if len(payload) in (8 * earlier, 8 * (earlier + EARLIER_RHYTHM_NUMBERS)):
+        if len(payload) in (8 * earlier, 8 * (earlier + EARLIER_RHYTHM_NUMBERS[0])):
             numbers = np.insert(numbers, earlier, np.zeros(_SITE_NUMBERS - earlier))
     return np.append(numbers, np.zeros(max(_SITE_NUMBERS - len(numbers), 0)))
 

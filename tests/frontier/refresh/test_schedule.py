@@ -175,6 +175,31 @@ def test_signals_of_a_trusted_source_change_rates_before_any_crawl() -> None:
     schedule._check()
 
 
+WORKING = [0.05] * 9 + [2.9] * 8 + [0.05] * 7
+WEEK_RHYTHM = [*WORKING, *[1.4] * 5, *[0.01] * 2]
+
+
+def test_a_page_of_a_site_with_a_rhythm_is_due_when_its_value_reaches_the_level() -> None:
+    """Its value grows faster in the working hours of the site, so the same wait is shorter in the morning than at night."""
+    day, waits, level = 86_400.0, [], 100.0
+    plainly = Schedule(Settings())
+    plainly.add(1, 1, 1, 0.0, 0.0)
+    numbers = plainly.records.site_state(0)[1]
+    for crawled in (0.4 * day, 0.8 * day, 4.8 * day):  # Monday at 9:36 and 19:12, Friday at 19:12
+        schedule = Schedule(Settings(explore=0.0, gain=1e-12), level=level)
+        rhythm = [*WEEK_RHYTHM, 20.0, *[100.0] * 31, 0.0, 0.0, crawled]
+        schedule.records.restore_site(1, np.array([*numbers, *rhythm]))
+        page = schedule.add(1, 1, 1, crawled, crawled)
+        due = schedule.overview.due_at(page, crawled)
+        assert schedule.overview.page(page, due).rhythm
+        assert schedule.next_wakeup(crawled) == pytest.approx(due, abs=60.0)
+        assert schedule.overview.page(page, due).value == pytest.approx(level, rel=0.01)
+        assert schedule.overview.page(page, crawled + 0.9 * (due - crawled)).value < 0.99 * level
+        waits.append(due - crawled)
+        schedule._check()
+    assert waits[0] < 0.75 * waits[1] and waits[1] < waits[2]
+
+
 def test_signals_during_a_flight_count_afterwards() -> None:
     schedule = plain(PageParameters(1.0, 0.4, 0.5, 0.0), level=1.0)
     assert schedule.claim_next(5.0) == 0

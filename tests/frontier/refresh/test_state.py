@@ -15,7 +15,7 @@ from crawler.storage.kv import MemoryStore, scan_prefix, seal, unseal
 DAY = 86_400.0
 STILL = Settings(explore=0.0, gain=1e-12)  # a level that does not move
 FACTORS = [0.5] * 12 + [1.5] * 12 + [1.0] * 7
-RHYTHM = [*FACTORS, 9.0, *[3.0] * 24, *[20.0] * 7]
+RHYTHM = [*FACTORS, 9.0, *[3.0] * 24, *[20.0] * 7, 60.0, 50.0, 7.0 * DAY]
 # as stored by versions that kept the number of changes, here 300, instead of the information about each factor
 EARLIER_RHYTHM = [*FACTORS, 300.0, 9.0]
 
@@ -222,7 +222,16 @@ def test_a_site_stored_with_fewer_numbers_is_read(stored: int, rhythm: list[floa
     found = dict(map(rebuilt.records.site_state, range(4)))
     assert found[key][:41] == pytest.approx([*numbers[:stored], *[0.0] * (41 - stored)])
     information = [factor * 300.0 / (24 if place < 24 else 7) for place, factor in enumerate(FACTORS)]
-    assert found[key][41:] == pytest.approx([*FACTORS, 9.0, *information] if rhythm else [])
+    assert found[key][41:] == pytest.approx([*FACTORS, 9.0, *information, *[0.0] * 3] if rhythm else [])
+
+
+def test_a_rhythm_stored_without_the_bias_of_its_site_is_read() -> None:
+    store = MemoryStore()
+    schedule, now = crawled(store)
+    key, numbers = schedule.records.site_state(0)
+    put(store, keys.REFRESH_SITE + key.to_bytes(8, "big"), [*numbers, *RHYTHM[:63]])
+    found = dict(map(rebuilt_from(store, now).records.site_state, range(4)))
+    assert found[key] == pytest.approx([*numbers, *RHYTHM[:63], *[0.0] * 3])
 
 
 @pytest.mark.parametrize(

@@ -296,11 +296,11 @@ def _group(hostname: str) -> str:
     """Return the registrable domain, or the host itself if it has none."""
     if ":" in hostname or hostname.rpartition(".")[2].isdigit():
         return hostname
-    return suffix_list().privatesuffix(hostname) or hostname
+    return suffix_list().registrable_domain(hostname)
 
 
 def _is_public(domain: str) -> bool:
-    return bool(suffix_list().is_public(domain))
+    return suffix_list().is_public(domain)
 
 
 def parse_cookie_date(text: str) -> float | None:

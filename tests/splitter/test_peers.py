@@ -128,12 +128,13 @@ def run(main: Callable[[], Awaitable[None]], *, use_uvloop: bool) -> None:
     """Run a test. If it fails, close its peers, because the loop would wait for them."""
 
     async def closed_if_it_fails() -> None:
-        Process.made.clear()
         try:
             await main()
         except BaseException:
             await asyncio.gather(*(each.peers.close() for each in Process.made), return_exceptions=True)
             raise
+        finally:
+            Process.made.clear()
 
     with asyncio.Runner(loop_factory=uvloop.new_event_loop if use_uvloop else None) as runner:
         runner.run(closed_if_it_fails())

@@ -97,8 +97,14 @@ def test_an_announced_change_counts_for_a_page_that_was_always_found_changed() -
         always, other = (schedule.overview.page(page, now).rate for page in pages)
         return always / other, other
 
-    before = rates()
+    def steady() -> float:
+        """Return 1 - P as the stated probabilities of being fresh tell it. Signals do not change it."""
+        always, other = (schedule.overview.page(page, now + 5.0 * DAY).fresh for page in pages)
+        return always / other
+
+    before, steady_before = rates(), steady()
     for page in pages:
         schedule.signals.note_change(page, now)
     after = rates()
     assert after[1] > before[1] and after[0] > before[0] > 1.0
+    assert steady() == pytest.approx(steady_before, rel=1e-6)

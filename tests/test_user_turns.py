@@ -60,6 +60,23 @@ def test_fast_calls_share_turns() -> None:
     assert max(calls.turns.count(turn) for turn in calls.turns) == 5
 
 
+def test_the_call_of_a_task_that_waited_uses_up_its_turn() -> None:
+    calls = Calls(1.0)
+
+    async def twice(number: int) -> None:
+        await calls.one(number)
+        await calls.one(number)
+
+    async def run() -> None:
+        ticking = asyncio.create_task(calls.tick())
+        async with asyncio.timeout(60):
+            await asyncio.gather(twice(1), twice(2))
+        ticking.cancel()
+
+    asyncio.run(run())
+    assert sorted(calls.numbers) == [1, 1, 2, 2] and len(set(calls.turns)) == 4
+
+
 def test_after_the_end_no_call_begins() -> None:
     """Tasks that wait, and tasks that come later, are cancelled."""
     calls = Calls(1.0)

@@ -313,12 +313,20 @@ def _again(stream: io.TextIOWrapper, mode: str) -> io.TextIOWrapper:
     )
 
 
-def read_data() -> None:
-    """Read the list of suffixes and the model of languages, which an export would read when it first needs them."""
-    from crawler.pages.formats import language
+def read_small_data() -> None:
+    """Read the list of suffixes, and let msgspec read the types of the settings, as nearly every command would."""
+    from crawler.config.checks import convert
     from crawler.urls.suffixes import suffix_list
 
     suffix_list()
+    convert({})
+
+
+def read_data() -> None:
+    """Read all data that commands read when they first need it. The model of languages takes 0.7 s."""
+    from crawler.pages.formats import language
+
+    read_small_data()
     language.load()
 
 
@@ -334,6 +342,7 @@ def main() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, ())
     for name in MODULES:
         importlib.import_module(name)
+    read_small_data()
     assert len(os.listdir("/proc/self/task")) == 1, "a module started a thread, so forking is unsafe"
     gc.collect()
     gc.freeze()

@@ -9,6 +9,9 @@ each other in random order. The links of a page are consecutive. A link is
     0.05         one of 8 popular URLs of the host
     0.74         from the host's wider set of 200 URLs, in order from a random start, none twice per page
     0.19         any URL; nine of ten are new
+
+`lab/caches/link_locality.py` has the same model with the same numbers, and fits it to traces. It needs numba, which an
+installation without extras does not have.
 """
 
 import numpy as np
@@ -19,7 +22,9 @@ _GLOBAL_URLS = 100_000
 _WIDE_URLS = 200
 _POPULAR_URLS = 8
 _PAGES_PER_HOST = 300
-_REPEAT_SHARE = 0.29
+_LINKS_MEDIAN, _LINKS_SIGMA = 23, 1.41  # of the lognormal number of links per page, whose mean is 62
+_REPEAT_SHARE, _ADJACENT = 0.29, 0.97
+_NEW = 0.9
 _GLOBAL, _POPULAR, _WIDE = 0.02, 0.05, 0.74
 
 
@@ -58,7 +63,7 @@ def _page(
     generator: np.random.Generator, zipf: np.ndarray, host: int, next_new: int
 ) -> tuple[np.ndarray, int]:
     """Return the URL numbers of the links of one page of `host`, and the number of the next new URL."""
-    count = max(1, int(generator.lognormal(np.log(23), 1.41)))  # links per page: median 23, mean 62
+    count = max(1, int(generator.lognormal(np.log(_LINKS_MEDIAN), _LINKS_SIGMA)))
     draw = generator.random(count)
     own = _GLOBAL_URLS + 256 * host
     wide = (draw >= _GLOBAL + _POPULAR) & (draw < _GLOBAL + _POPULAR + _WIDE)
@@ -69,7 +74,7 @@ def _page(
     shared = draw < _GLOBAL
     links[shared] = np.searchsorted(zipf, generator.random(int(shared.sum())) * zipf[-1])
     other = np.flatnonzero((draw >= _GLOBAL + _POPULAR + _WIDE) | (wide & (turn >= _WIDE_URLS)))
-    old = generator.random(len(other)) < 0.1
+    old = generator.random(len(other)) < 1 - _NEW
     links[other] = next_new + np.arange(len(other))
     reach = max(next_new - (1 << 40), 1)
     links[other[old]] = (1 << 40) + generator.integers(reach, size=int(old.sum()))
@@ -78,6 +83,6 @@ def _page(
     # 97 % of the repeats copy the last link before them that is not a repeat. The other 3 % of the
     # repeats copy a random earlier link of the page.
     source = np.maximum.accumulate(np.where(repeated, 0, np.arange(count)))
-    far = repeated & (generator.random(count) < 0.03)
+    far = repeated & (generator.random(count) < 1 - _ADJACENT)
     source[far] = (generator.random(int(far.sum())) * np.flatnonzero(far)).astype(int)
     return links[source].astype(np.uint64), next_new + len(other)

@@ -82,6 +82,8 @@ def read_page_names(
 @lru_cache(MEANINGS_MAX)
 def usage_meaning(text: str) -> Preferences:
     """Return the meaning of a Content-Usage dictionary."""
+    if not text:
+        return NOTHING_SAID
     import http_sf  # imported here because few sites send the field
 
     try:

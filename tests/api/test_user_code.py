@@ -11,8 +11,10 @@ import pytest
 import crawler
 from crawler.api import delivery
 from crawler.process.fetching import fetch_slots
+from crawler.process.lifecycle.limits import STOP_GRACE
 from tests.end_to_end.web import SETTINGS, Web, page
 
+STEPS = 2  # number of times that the callback yields; each step to the next yield is a call of user code
 NAMES = [f"/{number}" for number in range(12)]
 ROUTES = {"/": page(*NAMES)} | {name: page(text=name) for name in NAMES}
 
@@ -32,18 +34,18 @@ def no_grace(monkeypatch: pytest.MonkeyPatch) -> None:
 class Hook:
     """User code that is called with something, and stops the crawl at the call number `stop_at`."""
 
-    def __init__(self, stop_at: int = 0) -> None:
+    def __init__(self, stop_at: int = 0, **stop: float) -> None:
         self.calls: list[str] = []
         self.turns: list[int] = []
         self.turn = 0
-        self._stop_at = stop_at
+        self._stop_at, self._stop = stop_at, stop
         self.crawl: crawler.Crawl | None = None
 
     def __call__(self, given: Any) -> Any:
         self.calls.append(given if isinstance(given, str) else given.url)
         self.turns.append(self.turn)
         if len(self.calls) == self._stop_at and self.crawl is not None:
-            self.crawl.stop()
+            self.crawl.stop(**self._stop)
         return [] if self.crawl is None else True
 
     async def tick(self) -> None:
@@ -67,7 +69,11 @@ def sinks(hook: Hook) -> dict[str, Any]:
 
 
 def callbacks(hook: Hook) -> dict[str, Any]:
-    return {"parse": lambda page: iter([hook(page) and {"url": page.url}] * 3), "items": "items.jsonl"}
+    def parse(page: crawler.Page) -> Iterator[Any]:
+        for _ in range(STEPS):
+            yield hook(page) and {"url": page.url}
+
+    return {"parse": parse, "items": "items.jsonl"}
 
 
 def extractors(hook: Hook) -> dict[str, Any]:
@@ -78,14 +84,15 @@ def filters(hook: Hook) -> dict[str, Any]:
     return {"url_filter": hook}
 
 
-@pytest.mark.parametrize("kind", [sinks, callbacks, extractors, filters])
+@pytest.mark.parametrize(("kind", "steps"), [(sinks, 1), (callbacks, STEPS), (filters, 1)])
 async def test_calls_that_block_have_a_turn_each(
-    kind: Any, tmp_path: Path, web: Web, monkeypatch: pytest.MonkeyPatch
+    kind: Any, steps: int, tmp_path: Path, web: Web, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """`tests/process/fetching/test_reader.py` tests link extractors, because the pages of a host are read in turn."""
     monkeypatch.chdir(tmp_path)
     hook = Hook()
     await hook.run(config=SETTINGS, directory=tmp_path / "c", seeds=web.url("/"), **kind(hook))
-    assert len(hook.calls) in (12, 13) and Counter(hook.calls).most_common(1)[0][1] == 1
+    assert sorted(hook.calls) == sorted([*{*hook.calls}] * steps) and len(hook.calls) == 13 * steps
     assert len(set(hook.turns)) == len(hook.turns)
 
 
@@ -123,8 +130,17 @@ async def test_a_filter_that_is_slower_than_a_run_goes_on_where_the_last_run_end
     assert web.paths().count("/") >= 3
 
 
+async def test_a_longer_grace_period_holds_for_the_users_code_too(
+    tmp_path: Path, web: Web, no_grace: None
+) -> None:
+    """The filter judges the other links of the page after the stop."""
+    hook = Hook(stop_at=3, grace=STOP_GRACE + 60)
+    await hook.run(config=SETTINGS, directory=tmp_path / "c", seeds=web.url("/"), **filters(hook))
+    assert {*map(web.url, NAMES)} <= {*hook.calls}
+
+
 async def test_a_limit_of_pages_passes_on_all_its_pages(tmp_path: Path, web: Web, no_grace: None) -> None:
-    """The limit is reached only when the sink has taken all pages. So the stop leaves no page to the next run."""
+    """A sink that runs when the limit is reached may end. So the stop leaves no page to the next run."""
     taken = []
 
     async def sink(page: crawler.Page) -> None:

@@ -110,7 +110,7 @@ def test_an_order_that_never_returns_holds_up_neither_the_crawl_nor_a_signal(
         _, err = program.communicate(timeout=120)
         assert program.returncode == 0, err
         assert sorted(web.paths()) == sorted([*SITE, "/last"])
-    assert err.count("order hanging took") == 1
+    assert err.count("order hanging took") == 1 and "thread order did not end" not in err
     report = msgspec.json.decode((tmp_path / "c" / "report.json").read_bytes())
     assert report["stopped_by"] == "signal" and report["urls"]["unscored"] >= 8
 

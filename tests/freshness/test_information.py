@@ -4,7 +4,6 @@ import math
 
 import numpy as np
 import pytest
-from scipy.stats import gamma
 
 from crawler.freshness.change_rates import ChangeRates
 from crawler.freshness.information import information, net_gain
@@ -36,6 +35,10 @@ def test_information_is_the_expected_increase_of_the_net_gain(
     shape: float, elapsed: float, price: float
 ) -> None:
     span = 1.3
+    from scipy.stats import (
+        gamma,
+    )  # imported here, because the import takes longer than those of all tests beside it
+
     rates = gamma.ppf(QUANTILES, shape, scale=1.0 / span)
     stay = np.exp(-rates * elapsed)
     after = [np.average(rates, weights=weights) for weights in (stay, 1.0 - stay)]

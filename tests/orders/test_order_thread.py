@@ -127,6 +127,23 @@ def test_after_a_stop_the_wait_is_short(caller: Caller) -> None:
     assert caller.begin("a").left() == 0.0
 
 
+def test_a_long_rest_lets_no_decision_wait_longer_than_the_limit(caller: Caller) -> None:
+    assert caller.scored("a") == [0.25]
+    caller.clock.advance(1000.0)
+    scoring = caller.begin("block")
+    assert scoring.left() == pytest.approx(1.0)
+    caller.thread.end(scoring)
+    caller.unblock()
+
+
+def test_after_the_end_no_further_link_is_scored(caller: Caller) -> None:
+    caller.begin("block", "late")
+    assert caller.order.entered.wait(LIMIT)
+    caller.thread.close()
+    caller.unblock()
+    assert caller.order.urls == ["block"]
+
+
 def test_an_order_that_exits_ends_neither_the_thread_nor_the_run(caller: Caller) -> None:
     assert caller.scored("a", "exit", "b") == [0.25]
     assert caller.scored("a") == [0.25]

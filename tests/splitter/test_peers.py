@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from types import SimpleNamespace
+from typing import ClassVar
 
 import msgspec
 import pytest
@@ -39,7 +40,12 @@ NAMES = ["p0", "p1"]
 
 
 class Process:
-    """A process without a crawl, which commits received entries immediately, in the event loop."""
+    """A process without a crawl, which commits received entries immediately, in the event loop.
+
+    `made` lists the processes of the test.
+    """
+
+    made: ClassVar[list["Process"]] = []
 
     def __init__(
         self,
@@ -84,6 +90,7 @@ class Process:
             on_failure=self.failures.append,
             on_older=self.newer.append,
         )
+        self.made.append(self)
 
     def on_news(self) -> None:
         self.news.set()
@@ -118,8 +125,19 @@ async def reached(condition: Callable[[], bool], limit: float = 10.0) -> None:
 
 
 def run(main: Callable[[], Awaitable[None]], *, use_uvloop: bool) -> None:
+    """Run a test. If it fails, close its peers, because the loop would wait for them."""
+
+    async def closed_if_it_fails() -> None:
+        try:
+            await main()
+        except BaseException:
+            await asyncio.gather(*(each.peers.close() for each in Process.made), return_exceptions=True)
+            raise
+        finally:
+            Process.made.clear()
+
     with asyncio.Runner(loop_factory=uvloop.new_event_loop if use_uvloop else None) as runner:
-        runner.run(main())
+        runner.run(closed_if_it_fails())
 
 
 async def start(*processes: Process) -> list[tuple[str, int]]:
@@ -271,6 +289,23 @@ def test_a_peer_that_is_gone_gives_no_answer() -> None:
     run(main, use_uvloop=True)
 
 
+def test_a_peer_that_does_not_answer_in_time_gives_no_answer() -> None:
+    """The peer stays connected. Its answer comes too late and is ignored."""
+
+    async def main() -> None:
+        p0, p1 = Process("p0", CONFIG), Process("p1", CONFIG)
+        questions: list[tuple[Listener, Ask]] = []
+        p1.common.asked = lambda session, ask: questions.append((session, ask))
+        await start(p0, p1)
+        async with asyncio.timeout(10.0):
+            assert await p0.peers.questions.ask("p1", REQUEST, 0.3) == b""
+        [(session, ask)] = questions
+        p1.peers.questions.answer(session, ask.number, b"late", lambda: None)
+        await goes_on(p0, p1)
+
+    run(main, use_uvloop=True)
+
+
 def test_a_peer_of_the_earlier_protocol_gets_links_but_no_questions(monkeypatch: pytest.MonkeyPatch) -> None:
     """The earlier version refuses the newer number, so the next connection uses its number."""
 
@@ -286,12 +321,8 @@ def test_a_peer_of_the_earlier_protocol_gets_links_but_no_questions(monkeypatch:
 
     async def main() -> None:
         await start(p0, p1)
-        try:
-            assert await p0.peers.questions.ask("p1", REQUEST, 10.0) is None
-            p0.commit([("p1", p0.links_for("p1", 10))])
-            await reached(lambda: len(p1.received) == 10)
-        finally:
-            await asyncio.gather(p0.peers.close(), p1.peers.close())
+        assert await p0.peers.questions.ask("p1", REQUEST, 10.0) is None
+        await goes_on(p0, p1)
 
     run(main, use_uvloop=True)
 

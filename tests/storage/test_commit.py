@@ -230,6 +230,9 @@ def test_a_change_that_waits_for_a_thread_goes_on_when_its_wait_is_over(left: fl
             self.ended: Future[None] = Future()
 
         def left(self) -> float:
+            """End the wait as soon as somebody waits."""
+            if left:
+                Timer(0.0, self.ended.set_result, [None]).start()
             return left
 
     point, _, _ = make(group_entries_max=9)
@@ -241,7 +244,5 @@ def test_a_change_that_waits_for_a_thread_goes_on_when_its_wait_is_over(left: fl
 
     point.add(making)
     assert point.wait is None and point.step() and point.wait is wait and point.made == 0
-    if left:
-        Timer(0.0, wait.ended.set_result, [None]).start()
     assert point.step() and point.wait is None and point.made == 1
     assert wait.ended.done() == bool(left)

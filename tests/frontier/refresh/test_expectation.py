@@ -74,3 +74,37 @@ def test_pages_of_a_site_with_a_weekly_rhythm_are_not_corrected() -> None:
         expectation.ended(plain, RefreshOutcome.CHANGED, DAY)
     assert expectation.fresh(paced) == 0.6
     assert expectation.fresh(plain) < 0.5
+
+
+def test_an_announced_change_counts_for_a_page_that_was_always_found_changed() -> None:
+    """Until the next crawl, a signal adds to the number of changes of a page, which is stored as -k for such a page.
+
+    So the page is more surely restless than before. The other page differs only in that its k is positive.
+    """
+    schedule, now = Schedule(STILL, level=1e-3), 0.0
+    told = schedule.add(1, 1, 1, 0.0, 0.0)
+    for _ in range(60):  # the site's signals are true
+        now += 5.0 * DAY
+        schedule.signals.note_change(told, now)
+        schedule.acquire(told, now)
+        schedule.record_outcome(told, now, RefreshOutcome.CHANGED)
+    keys, site = np.array([2, 3], np.uint64), np.ones(2, np.uint64)
+    signed = np.array([-20.0, 20.0])
+    pages = schedule.add_many(keys, site, site, now, 1.0, now, changes=signed, watched=np.full(2, 50 * DAY))
+
+    def rates() -> tuple[float, float]:
+        """Return 1 / (1 - P), where P is the probability that the first page is restless, and the rate of the second."""
+        always, other = (schedule.overview.page(page, now).rate for page in pages)
+        return always / other, other
+
+    def steady() -> float:
+        """Return 1 - P as the stated probabilities of being fresh tell it. Signals do not change it."""
+        always, other = (schedule.overview.page(page, now + 5.0 * DAY).fresh for page in pages)
+        return always / other
+
+    before, steady_before = rates(), steady()
+    for page in pages:
+        schedule.signals.note_change(page, now)
+    after = rates()
+    assert after[1] > before[1] and after[0] > before[0] > 1.0
+    assert steady() == pytest.approx(steady_before, rel=1e-6)

@@ -180,7 +180,7 @@ WEEK_RHYTHM = [*WORKING, *[1.4] * 5, *[0.01] * 2]
 
 
 def test_a_page_of_a_site_with_a_rhythm_is_due_when_its_value_reaches_the_level() -> None:
-    """Its value grows faster in the working hours of the site, so the same wait is shorter in the morning than at night."""
+    """Its value grows faster in the working hours of the site, so a page is due sooner in the morning than at night."""
     day, waits, level = 86_400.0, [], 100.0
     plainly = Schedule(Settings())
     plainly.add(1, 1, 1, 0.0, 0.0)

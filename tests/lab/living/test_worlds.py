@@ -51,12 +51,13 @@ def test_seasonal_changes_come_in_working_hours() -> None:
     assert (hour >= 9.0).all() and (hour < 17.0).all() and (day < 5).all()
 
 
-@pytest.mark.parametrize("rounds", [10.0, 24.0, 40.0])
+@pytest.mark.parametrize("rounds", [10.0, 13.0, 24.0, 40.0, 38.0 + 14.0 / 24.0])
 def test_seasonal_changes_last_until_the_end(rounds: float) -> None:
-    """A run of one fetch per change and day ends after `rounds` days, in working hours or not."""
+    """A run of one fetch per change and day ends after `rounds` days: at night, at a weekend or in working hours."""
     world = draw(spec("seasonal", visits=1.0, rounds=rounds), 3)
     at = np.sort(np.concatenate(world.changes))
     hours = np.arange(0.0, world.horizon, HOUR)
+    assert at[-1] < world.horizon
     working = hours[(hours % DAY >= 9 * HOUR) & (hours % DAY < 17 * HOUR) & (hours % WEEK < 5 * DAY)]
     last = working[-8:]
     found = np.searchsorted(at, last + HOUR) - np.searchsorted(at, last)

@@ -5,6 +5,7 @@ import gc
 import math
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ from crawler.process.committing.committer import SIBLINGS, Step
 from crawler.process.lifecycle.run_end import RunEnd
 from crawler.process.opening.stages import Stages
 from crawler.records import Fetch, FetchTask, Link, Outcome, TaskKind
-from crawler.storage.commit import Change
+from crawler.storage.commit import Change, Making
 from tests.process.support import hosts, new_links
 
 
@@ -375,6 +376,32 @@ def test_decisions_hold_the_loop_for_a_moment_only(loop: Loop, monkeypatch: pyte
         monkeypatch.undo()
     assert naps == [0, 0]
     assert loop.stages.point.made == 5 and loop.told == ["decided"]
+    loop.stages.point.take()
+
+
+def test_a_change_that_waits_for_a_thread_leaves_the_loop_free(loop: Loop) -> None:
+    """The wait ends when the loop runs a callback. Without it, the wait would take until its limit."""
+
+    class Waiting:
+        def __init__(self) -> None:
+            self.ended: Future[None] = Future()
+
+        def left(self) -> float:
+            if not self.ended.done():
+                asyncio.get_running_loop().call_soon(self.ended.set_result, None)
+            return 0.5
+
+    ended_in_time: list[bool] = []
+
+    def make_one() -> Making:
+        wait = Waiting()
+        yield wait
+        ended_in_time.append(wait.ended.done())
+        return Change()
+
+    loop.commits.queue(make_one)
+    loop.do(loop.commits._decide)
+    assert ended_in_time == [True] and loop.stages.point.made == 1
     loop.stages.point.take()
 
 

@@ -13,6 +13,7 @@ from crawler.extract.sitemap import Entry
 from crawler.process.fetching import reader as module
 from crawler.process.fetching.reader import INLINE_BYTES_MAX, Reader, fork_parser, new_dates
 from crawler.records import Extracted, Fetch, FetchTask, LinkFlag, Outcome, TaskKind
+from crawler.turn_share import UserTurns
 from tests.process.support import fetch
 
 HOME = "http://a.org/"
@@ -125,6 +126,32 @@ def test_a_users_extractor_replaces_only_the_links() -> None:
     found = read(fetch(HOME, PAGE), extractor=extractor)
     assert found is not None and (found.hrefs, found.title) == (["/1", "/2"], "T") and seen == [HOME + HOME]
     assert read(fetch(HOME, MAP), flags=SITEMAP, extractor=extractor) is not None and len(seen) == 1
+
+
+def test_calls_of_a_users_extractor_have_a_turn_each() -> None:
+    """Pages that arrive together are parsed in one turn. The calls use up all the time of a turn."""
+    turn, turns = 0, []
+
+    async def tick() -> None:
+        nonlocal turn
+        while True:
+            turn += 1
+            await asyncio.sleep(0)
+
+    def extractor(_: FetchTask, __: Fetch) -> list[str]:
+        turns.append(turn)
+        return []
+
+    async def read_together() -> None:
+        reader = Reader(convert({}), extractor, user_turns=UserTurns(0.0))
+        fetch_task = FetchTask(TaskKind.PAGE, 1, "a.org", HOME)
+        ticking = asyncio.create_task(tick())
+        await asyncio.gather(*(reader.read(fetch_task, fetch(HOME, PAGE)) for _ in range(12)))
+        ticking.cancel()
+        await reader.close()
+
+    asyncio.run(read_together())
+    assert len(turns) == len({*turns}) == 12
 
 
 def test_a_trace_keeps_every_mention() -> None:

@@ -24,8 +24,8 @@ from crawler.storage.manifest import lost_by_leveldb
 
 def _text(error: BaseException) -> str:
     """Return LevelDB's error message as text. In plyvel's exceptions, the message is bytes."""
-    if isinstance(error, OSError):
-        return error.strerror or str(error)
+    if isinstance(error, OSError) and error.strerror:
+        return error.strerror
     what = error.args[0] if error.args else error
     return what.decode("utf-8", "replace") if isinstance(what, bytes) else str(what)
 

@@ -89,6 +89,13 @@ def test_written_data_is_there_after_reopening(tmp_path: Path, engine: str) -> N
     again.close()
 
 
+def test_the_engine_says_in_words_why_a_store_cannot_be_opened(tmp_path: Path, engine: str) -> None:
+    """The message of plyvel's exceptions is bytes, also if they are instances of OSError."""
+    (tmp_path / "LOCK").mkdir()
+    with pytest.raises(DirectoryError, match=r"cannot be opened: IO error: .*/LOCK: Is a directory$"):
+        open_store(tmp_path, engine)
+
+
 def test_after_a_failed_write_every_write_fails(
     tmp_path: Path, engine: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

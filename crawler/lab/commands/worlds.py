@@ -15,8 +15,9 @@ NCIS with the true parameters of each page. Errors are standard errors over the 
 the share of the fetches that the most fetched host got, and `span` is the largest such share in any twentieth
 of the time. A policy LOSES if it is below uniform by more than twice the error.
 
-The policy `bayes` knows the distribution of the change rates, but no page's rate. The gain of `bayes` shows
-how much a crawl can gain if it must learn the rates (crawler/lab/living/bayes.py). With `bayes` among the
+The policy `bayes` knows the distribution of the change rates and the share of restless pages, but no page's
+rate, nor which pages are restless. The gain of `bayes` shows how much a crawl can gain if it must learn these
+(crawler/lab/living/bayes.py). With `bayes` among the
 policies, --check accepts a gain below the aim if it is not below the gain of `bayes`. `bayes-gamma` knows only
 the mean of the rates, and assumes that they have a Gamma distribution, as the crawler does.
 
@@ -89,8 +90,7 @@ def run(args: argparse.Namespace) -> int:
     references = [name for name in asked if name in (BAYES, BAYES_GAMMA)]
     if references and (barred := [name for name in names if not can_play(WORLDS[name])]):
         raise UsageError(
-            f"{references[0]} needs independent changes, no signals, no restless pages and free hosts: "
-            f"not {', '.join(barred)}"
+            f"{references[0]} needs independent changes, no signals and free hosts: not {', '.join(barred)}"
         )
     seeds = range(1, args.seeds + 1)
     report = ProgressLine("worlds", SystemClock())

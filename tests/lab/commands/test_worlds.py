@@ -46,6 +46,8 @@ def test_calibration_and_list(capsys: pytest.CaptureFixture[str]) -> None:
         "nowhere",
         "issue --policies cho",
         "issue --seeds 0",
+        "day-honest --policies bayes",
+        "issue-busy --policies bayes",
         "issue --policies greedy --check --seeds 1 --processes 1",
     ],
 )

@@ -144,9 +144,10 @@ def test_the_bayesian_reference_is_the_true_schedule_where_all_rates_are_known()
     assert bayes == pytest.approx(true, abs=0.1 * (true - uniform))
 
 
-def test_the_bayesian_reference_takes_the_page_with_the_greatest_value() -> None:
+@pytest.mark.parametrize("restless", [0.0, 0.25])
+def test_the_bayesian_reference_takes_the_page_with_the_greatest_value(restless: float) -> None:
     """`claim_next` skips pages whose bound is too low. The result is the same as if all values were computed."""
-    world = draw(small(), 5)
+    world = draw(small(restless=restless), 5)
     policy = Bayes(world)
     for page in range(len(world)):
         policy.add(page, 600.0 * page)
@@ -169,6 +170,32 @@ def test_the_bayesian_reference_learns_rates() -> None:
     posterior = prior * np.exp(-20 * DAY * rate) * -(np.expm1(-0.5 * DAY * rate) ** 10)
     assert policy._chances[0] @ policy._rates[0] == pytest.approx(
         (posterior * rate).sum() / posterior.sum(), rel=0.05
+    )
+
+
+def test_the_bayesian_reference_learns_which_pages_are_restless() -> None:
+    """After eight changes, the odds are those of the prior, divided by an integral over the log-normal prior.
+
+    If a page is found unchanged, it is not restless, and all crawls show its rate.
+    """
+    restless, other = draw(small(restless=0.1), 5), draw(small(), 5)
+    policy, plain = Bayes(restless), Bayes(other)
+    for each in (policy, plain):
+        each.add(0, 0.0)
+        for step in range(1, 9):
+            each.record_outcome(0, step * 0.5 * DAY, True)
+    rate = np.exp(np.linspace(-5.0, 5.0, 20_001))
+    prior = np.exp(-0.5 * (np.log(rate) + 0.5) ** 2)
+    likelihood = (prior * (-np.expm1(-0.5 * rate)) ** 8).sum() / prior.sum()
+    now, page = 4.5 * DAY, np.array([0])
+    steady = policy._values(page, now)[0] / restless.importance[0]
+    steady /= plain._values(page, now)[0] / other.importance[0]
+    assert steady == pytest.approx(0.9 * likelihood / (0.1 + 0.9 * likelihood), rel=0.05)
+    for each in (policy, plain):
+        each.record_outcome(0, now, False)
+    later = now + DAY
+    assert policy._values(page, later)[0] / restless.importance[0] == pytest.approx(
+        plain._values(page, later)[0] / other.importance[0]
     )
 
 

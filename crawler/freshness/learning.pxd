@@ -43,7 +43,6 @@ cdef class Learning:
     cpdef double directory_lead(self, Py_ssize_t site, Py_ssize_t directory, double now) noexcept
     cpdef double site_lead(self, Py_ssize_t site, double now) noexcept
     cpdef double clock(self, Py_ssize_t site, Py_ssize_t directory, double elapsed, double now) noexcept
-    cpdef double value_clock(self, Py_ssize_t site, Py_ssize_t directory, double elapsed, double now) noexcept
     cpdef double paced_clock(self, Py_ssize_t site, Py_ssize_t directory, double elapsed, double now) noexcept
     cpdef void assign(self, Parameters page, Py_ssize_t site, double k, double t, double importance,
         double trust=*) noexcept

@@ -161,21 +161,6 @@ class Learning:
             return elapsed
         return clock_of(elapsed, self.excess(site, directory, now), self.scale)
 
-    def value_clock(
-        self,
-        site: cython.Py_ssize_t,
-        directory: cython.Py_ssize_t,
-        elapsed: cython.double,
-        now: cython.double,
-    ) -> cython.double:
-        """Return the time on the clock from which crawl values are computed.
-
-        If the site's weekly rhythm is in use, this is a clock of the rhythm. Otherwise it is `clock`.
-        """
-        if self.seasons.used[site]:
-            return self.seasons.value_span(site, now - elapsed, now)
-        return self.clock(site, directory, elapsed, now)
-
     def paced_clock(
         self,
         site: cython.Py_ssize_t,

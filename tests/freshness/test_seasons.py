@@ -56,7 +56,7 @@ def test_working_hours_are_learned_and_replace_the_neighbourhood() -> None:
     assert learning.excess(site, 0, monday) == learning.site_lead(site, monday) == 0.0
     assert learning.directory_lead(site, 0, monday) == 0.0
     assert learning.clock(site, 0, 4.0 * HOUR, monday + 15.0 * HOUR) == 4.0 * HOUR
-    value = learning.value_clock(site, 0, 4.0 * HOUR, monday + 15.0 * HOUR)
+    value = learning.seasons.value_span(site, monday + 11.0 * HOUR, monday + 15.0 * HOUR)
     assert 4.0 * HOUR < value < working
 
 

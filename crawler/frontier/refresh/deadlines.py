@@ -28,7 +28,12 @@ from cython.cimports.crawler.freshness.discovery import hub_value, hub_wait
 from cython.cimports.crawler.freshness.learning import Learning
 from cython.cimports.crawler.freshness.neighbourhood import elapsed_of
 from cython.cimports.crawler.freshness.value_kernel import Parameters
-from cython.cimports.crawler.frontier.refresh.level_controller import RATIO_MAX, STANDS, LevelController
+from cython.cimports.crawler.frontier.refresh.level_controller import (
+    IDLE_SHARE,
+    RATIO_MAX,
+    STANDS,
+    LevelController,
+)
 from cython.cimports.crawler.frontier.refresh.offsets import Offsets
 from cython.cimports.crawler.frontier.refresh.tables import AWAY, EXPLORED, FAILED, HELD, Tables
 from cython.cimports.libc.math import sqrt
@@ -154,8 +159,10 @@ class Deadlines:
         if self.policy == BY_AZAR:
             return self._azar_value(elapsed) / level
         clock: cython.double = elapsed
-        if self.clocked:
-            clock = self.learning.value_clock(host, self.tables.page_heaps.nodes[page].owner, elapsed, now)
+        if self.is_paced(page, host):
+            clock = self.learning.seasons.value_span(host, now - elapsed, now)
+        elif self.clocked:
+            clock = self.learning.clock(host, self.tables.page_heaps.nodes[page].owner, elapsed, now)
         return (self.page.value(clock, n) + hub_value(self.pace(page, host, now), elapsed)) / level
 
     def pace(self, page: cython.int, host: cython.int, now: cython.double) -> cython.double:
@@ -258,7 +265,7 @@ class Deadlines:
         if wait == _INFINITY:
             return min(self.parked_key(page, host, self._again(host, now), now), latest)
         if self.clocked and self.tables.hubs.row_of(page) < 0:
-            return min(self.end_of(host, crawled, wait), latest)
+            return min(self.end_of(page, host, crawled, wait), latest)
         # A hub is crawled for the new pages that it shows. The number of new pages does not depend on the
         # neighbourhood clock, so the offset must not delay the hub.
         offset = self.offsets.of_page(page, host, now)
@@ -359,8 +366,8 @@ class Deadlines:
         An excess below 0 rises towards 0 until then, so the page is due earlier than at the present excess.
         """
         crawled: cython.double = self.tables.crawled[page]
-        if self.learning.seasons.used[host]:
-            return self.end_of(host, crawled, wait)
+        if self.is_paced(page, host):
+            return self.end_of(page, host, crawled, wait)
         scale: cython.double = self.controller.scale
         late: cython.double = crawled + elapsed_of(wait, excess, scale)
         if excess >= 0.0 or late <= now:
@@ -375,9 +382,24 @@ class Deadlines:
             return late
         return max(late - (late - early) * (late - early) / share, now)
 
-    def end_of(self, host: cython.int, crawled: cython.double, wait: cython.double) -> cython.double:
+    def is_paced(self, page: cython.int, host: cython.int) -> cython.bint:
+        """Return whether the value of a page follows the weekly rhythm of its site.
+
+        It does not on a host that is rarely idle: by day, more of its pages would be due than may be requested. The
+        values of hubs do not follow the rhythm either, because they depend on new pages.
+        """
+        return (
+            self.clocked
+            and self.learning.seasons.used[host]
+            and self.tables.host_rows[host].idle > IDLE_SHARE
+            and self.tables.hubs.row_of(page) < 0
+        )
+
+    def end_of(
+        self, page: cython.int, host: cython.int, crawled: cython.double, wait: cython.double
+    ) -> cython.double:
         """Return when a wait that began at `crawled` ends, if the neighbourhood is neither quiet nor active."""
-        if self.learning.seasons.used[host]:
+        if self.is_paced(page, host):
             return self.learning.seasons.value_end(host, crawled, wait)
         return crawled + wait
 

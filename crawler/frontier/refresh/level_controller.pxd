@@ -1,6 +1,6 @@
 from crawler.frontier.refresh.tables cimport Tables
 
-cdef double STANDS, RATIO_MAX
+cdef double STANDS, RATIO_MAX, IDLE_SHARE
 
 cdef class LevelController:
     cdef Tables tables

@@ -38,10 +38,8 @@ _HOST_STEP_MAX = cython.declare(cython.double, 0.2)
 _FALL_MAX = cython.declare(cython.double, 0.5)
 # a host is saturated if it is idle for less than this share of the time
 _SATURATED = cython.declare(cython.double, 0.05)
-# A host that is idle for more than this share of the time needs no level of its own.
-_IDLE_SHARE = cython.declare(cython.double, 0.25)
 _IDLE_WEIGHT = cython.declare(cython.double, 1.0 / 128.0)  # weight of one fetch in a host's mean idle share
-# If a host is idle for more than _IDLE_SHARE, its own level falls faster by this factor.
+# If a host is idle for more than IDLE_SHARE, its own level falls faster by this factor.
 _IDLE_STEP = cython.declare(cython.double, 16.0)
 # the time between takes is averaged over this number of takes
 _TICK_TAKES = cython.declare(cython.double, 1000.0)
@@ -55,7 +53,9 @@ _INFINITY = cython.declare(cython.double, float("inf"))
 
 _FIRST_REVISIT = cython.declare(cython.double, 28.0 * 86_400.0)  # revisit interval until a rate is known
 
-# The queues use the following two constants, too.
+# The queues or the deadlines use the following constants, too.
+# A host that is idle for more than this share of the time needs no level of its own.
+IDLE_SHARE = 0.25
 # A page whose value is at least this share of the level is due. The share is less than 1, because keys have
 # errors of up to 1e-3.
 STANDS = 0.97
@@ -156,7 +156,7 @@ class LevelController:
             not jumped
             and above >= STANDS
             and now - deadline > tick
-            and (now - ready > tick or self.tables.host_rows[host].idle > _IDLE_SHARE)
+            and (now - ready > tick or self.tables.host_rows[host].idle > IDLE_SHARE)
         ):
             self._turn(1, above, now)
         idle: cython.double = min(max((now - ready) / gap, 0.0), 1.0) if 0.0 < gap < _INFINITY else 1.0
@@ -165,7 +165,7 @@ class LevelController:
         if not jumped and deadline < ready and worth > 1.0 and idle < _SATURATED:
             self._boost(host, 1, 1.0)
         elif self.tables.host_rows[host].boost > 1.0:
-            self._boost(host, -1, _IDLE_STEP if idle > _IDLE_SHARE else 1.0)
+            self._boost(host, -1, _IDLE_STEP if idle > IDLE_SHARE else 1.0)
             if worth < 1.0:
                 fallen: cython.double = self.tables.host_rows[host].boost * max(worth, _FALL_MAX)
                 self.tables.host_rows[host].boost = max(1.0, fallen)

@@ -153,8 +153,8 @@ class Signals:
             return
         more: cython.double = self.deadlines.signals_of(host, after)
         key: cython.double = self.tables.page_heaps.nodes[page].key
-        rhythm: cython.bint = self.deadlines.clocked and self.deadlines.learning.seasons.used[host]
-        if beta < _INFINITY and not rhythm and key - (more - n) * beta > now:
+        paced: cython.bint = self.deadlines.is_paced(page, host)
+        if beta < _INFINITY and not paced and key - (more - n) * beta > now:
             # If the new key minus the offsets of directory and host is in the past, the page may be due. The
             # exact deadline of the page is computed when the page is at the top of its heap.
             key -= (more - n) * beta

@@ -200,6 +200,25 @@ def test_a_page_of_a_site_with_a_rhythm_is_due_when_its_value_reaches_the_level(
     assert waits[0] < 0.75 * waits[1] and waits[1] < waits[2]
 
 
+@pytest.mark.parametrize("rests", [False, True])
+def test_the_values_of_a_host_that_is_rarely_idle_do_not_follow_its_rhythm(rests: bool) -> None:
+    schedule, now, day = Schedule(Settings(explore=0.0)), 0.0, 86_400.0
+    page = schedule.add(1, 1, 1, now, now)
+    for _ in range(400):  # the page is fetched as soon as its host may be requested, or much later
+        now += 600.0
+        schedule.acquire(page, now)
+        schedule.record_outcome(page, now, RefreshOutcome.UNCHANGED, now + (1.0 if rests else 600.0))
+    key, numbers = schedule.records.site_state(0)
+    rhythm = [*WEEK_RHYTHM, 20.0, *[100.0] * 31, 0.0, 0.0, now]
+    schedule.records.restore_site(key, np.array([*numbers[:41], *rhythm]))
+    values = []
+    for hour in (10.0, 20.0):
+        schedule.acquire(page, now := 7.0 * day + hour * 3600.0)
+        schedule.record_outcome(page, now, RefreshOutcome.UNCHANGED, now)
+        values.append(schedule.overview.page(page, now + 3600.0).value)
+    assert schedule.overview.page(page, now).rhythm and (values[0] > 4.0 * values[1]) == rests
+
+
 def test_signals_during_a_flight_count_afterwards() -> None:
     schedule = plain(PageParameters(1.0, 0.4, 0.5, 0.0), level=1.0)
     assert schedule.claim_next(5.0) == 0

@@ -38,7 +38,6 @@ cdef class Deadlines:
     cdef double key(self, int page, int host, double n, double now) noexcept
     cdef double due(self, int page, int host, double n, double elapsed, double now) noexcept
     cdef bint is_paced(self, int page, int host) noexcept
-    cdef double end_of(self, int page, int host, double crawled, double wait) noexcept
     cdef void find_level(self, int page) noexcept
     cdef void sample_level(self, double now) noexcept
     cdef double _azar_value(self, double elapsed) noexcept

@@ -265,7 +265,7 @@ class Deadlines:
         if wait == _INFINITY:
             return min(self.parked_key(page, host, self._again(host, now), now), latest)
         if self.clocked and self.tables.hubs.row_of(page) < 0:
-            return min(self.end_of(page, host, crawled, wait), latest)
+            return min(self._reach(page, host, wait, 0.0, now), latest)
         # A hub is crawled for the new pages that it shows. The number of new pages does not depend on the
         # neighbourhood clock, so the offset must not delay the hub.
         offset = self.offsets.of_page(page, host, now)
@@ -367,7 +367,7 @@ class Deadlines:
         """
         crawled: cython.double = self.tables.crawled[page]
         if self.is_paced(page, host):
-            return self.end_of(page, host, crawled, wait)
+            return self.learning.seasons.value_end(host, crawled, wait)
         scale: cython.double = self.controller.scale
         late: cython.double = crawled + elapsed_of(wait, excess, scale)
         if excess >= 0.0 or late <= now:
@@ -394,14 +394,6 @@ class Deadlines:
             and self.tables.host_rows[host].idle > IDLE_SHARE
             and self.tables.hubs.row_of(page) < 0
         )
-
-    def end_of(
-        self, page: cython.int, host: cython.int, crawled: cython.double, wait: cython.double
-    ) -> cython.double:
-        """Return when a wait that began at `crawled` ends, if the neighbourhood is neither quiet nor active."""
-        if self.is_paced(page, host):
-            return self.learning.seasons.value_end(host, crawled, wait)
-        return crawled + wait
 
     def find_level(self, page: cython.int) -> cython.void:
         """Set a provisional level, half the page's ceiling, if there is no level yet. `sample_level` replaces it."""

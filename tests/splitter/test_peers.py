@@ -299,7 +299,7 @@ def test_a_peer_that_does_not_answer_in_time_gives_no_answer() -> None:
         await start(p0, p1)
         async with asyncio.timeout(10.0):
             assert await p0.peers.questions.ask("p1", REQUEST, 0.3) == b""
-        [(session, ask)] = questions
+        session, ask = questions[-1]  # if the connection broke, the question was asked again
         p1.peers.questions.answer(session, ask.number, b"late", lambda: None)
         await goes_on(p0, p1)
 

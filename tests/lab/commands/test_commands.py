@@ -30,6 +30,21 @@ def test_usage(capsys: pytest.CaptureFixture[str]) -> None:
         main("lab", ["nonsense"])
 
 
+@pytest.mark.parametrize(
+    "command", ["worlds", "order", "league --data DATA", "refresh", "cluster", "figures all", "import x"]
+)
+def test_results_that_could_not_be_written_are_refused_before_the_experiment(
+    tmp_path: Path, command: str
+) -> None:
+    (tmp_path / "file").write_text("")
+    words = command.replace("DATA", str(tmp_path)).split()
+    takes_folder = words[0] in ("worlds", "league", "figures")
+    for out in ("file/results", "file" if takes_folder else "."):
+        with pytest.raises(UsageError, match="irectory"):
+            main("lab", [*words, "--out", str(tmp_path / out)])
+    assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
 def test_simulation_prints_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     out = tmp_path / "result.csv"
     words = "refresh --policies baseline,ncis --size 10 --bandwidth 0:5,10:8 --time 20 --instances 2 --out"

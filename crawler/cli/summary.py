@@ -56,10 +56,13 @@ def summary(report: dict[str, Any], directory: Path, command: str = "crawl") -> 
     ]
     if refreshed := run.get("refresh", {}):
         same = refreshed.get("content_same", 0) + refreshed.get("unchanged", 0)
+        first = refreshed.get("first_copies", 0)
         lines.append(
-            f"refreshed: {several(refreshed.get('done', 0), 'page')} fetched again; "
+            f"refreshed: {several(refreshed.get('done', 0) - first, 'page')} fetched again; "
             f"{refreshed.get('content_changed', 0):,} had changed, {same:,} had not"
         )
+        if first:
+            lines.append(f"fetched after failures in earlier runs: {several(first, 'page')}")
         without_copy = {
             name: refreshed.get(name, 0) for name in sorted(_FAILURES | {"redirect", "truncated"})
         }

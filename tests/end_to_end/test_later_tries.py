@@ -1,5 +1,6 @@
 """Test over HTTP, by the server's log, that URLs whose first tries failed are tried again later, without a signal."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -31,6 +32,8 @@ def test_a_later_run_tries_urls_again_whose_first_tries_failed(tmp_path: Path, p
         )
         web.routes |= dict.fromkeys(DOWN, WHOLE)
         crawl(directory, *flags, *DUE)
+        told = json.loads((directory / "report.json").read_bytes())["run"]["refresh"]
+        assert told["first_copies"] == len(DOWN) and not told.get("content_changed")
         for path in DOWN:
             assert run("get", web.url(path), "--dir", directory).text == WHOLE
         crawl(directory, *flags, *DUE)

@@ -65,13 +65,18 @@ def count_page(change: Change, fetch: Fetch, end: End) -> None:
             change.count("urls.failed")
 
 
-def count_refresh(change: Change, capturing: Capturing, end: End) -> None:
-    """Count the refetch of a known page: `refresh.<outcome>`, and whether its content changed, if that is known."""
+def count_refresh(change: Change, capturing: Capturing, end: End, *, is_first: bool) -> None:
+    """Count the refetch of a known page: `refresh.<outcome>`, and whether its content changed, if that is known.
+
+    If no earlier fetch has found the page (`is_first`), count its first copy instead of a change.
+    """
     fetch = capturing.fetch
     _count_fetch(change, "refresh", fetch, end)
     if end is End.DONE:
         change.count("refresh.done")
-        if fetch.outcome in _SHOWS_CONTENT and not capturing.new_form:
+        if is_first:
+            change.count("refresh.first_copies", fetch.outcome in _SHOWS_CONTENT)
+        elif fetch.outcome in _SHOWS_CONTENT and not capturing.new_form:
             change.count("refresh.content_same" if capturing.unchanged else "refresh.content_changed")
 
 

@@ -189,7 +189,7 @@ class ResultProcessor:
                     fetch_task.fingerprint, count, now, change, of_site=_lists_site(fetch_task, extracted)
                 )
         if fetch_task.flags & _KNOWN:
-            counters.count_refresh(change, capturing, decision.end)
+            counters.count_refresh(change, capturing, decision.end, is_first=is_first)
             change.count("urls.done", bool(fetch_task.flags & _AGAIN and decision.end is End.DONE))
         else:
             counters.count_page(change, fetch, decision.end)

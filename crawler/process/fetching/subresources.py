@@ -29,10 +29,8 @@ from crawler.records import Fetch, FetchTask, Outcome
 from crawler.robots.cache import VerdictKind
 from crawler.urls.canonical import authority, canonical, hostname
 
-ASKS_MIN, ASKS_MAX = (
-    0.05,
-    2.0,
-)  # number of seconds between two attempts to acquire the address of the page's host
+# number of seconds between two attempts to acquire the address of the page's host
+ASKS_MIN, ASKS_MAX = 0.05, 2.0
 
 
 class Subresources:

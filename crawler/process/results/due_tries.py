@@ -20,9 +20,8 @@ from crawler.storage.commit import Change, Maker
 from crawler.urls.canonical import hostname
 
 PROBES = 8  # number of due URLs of a host that are tried before one of them has been answered well
-HELD_MAX = (
-    100_000  # maximum number of URLs that are held, about 300 bytes each; others are left to the next run
-)
+# maximum number of URLs that are held, about 300 bytes each; others are left to the next run
+HELD_MAX = 100_000
 RECORDS_AT_ONCE = 2000  # number of records examined per commit, which takes a few milliseconds
 _AGAIN = LinkFlag.AGAIN
 _FAILED = PageState.FAILED

@@ -427,7 +427,10 @@ def _get(argv: list[str]) -> int:
 
             lines.append(f"X-Consent: {header_text(page['consent'])}")
         _write(["\n".join(map(printable, lines)).encode() + b"\n"], args.output)
-    elif page["place"]:
+        return 0
+    if target := _redirect_target(page):
+        print(f"crawler: {printable(args.url)} redirects to {printable(target)}", file=sys.stderr)
+    if page["place"]:
         from crawler.pages.stored_bodies import decoded_content
 
         _write(decoded_content(page["place"]), args.output)
@@ -440,6 +443,13 @@ def _get(argv: list[str]) -> int:
             _check_picture(args, body)
         _write([body], args.output)
     return 0
+
+
+def _redirect_target(page: Mapping[str, Any]) -> str:
+    """Return what the Location of a stored redirect names; "" if the copy is no redirect."""
+    if not 300 <= page["status"] < 400:
+        return ""
+    return next((value for name, value in page["headers"] if name.lower() == "location"), "")
 
 
 def _check_picture(args: argparse.Namespace, picture: bytes) -> None:

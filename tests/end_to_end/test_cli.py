@@ -95,6 +95,11 @@ def test_commands_that_read_a_directory_at_rest(crawled: tuple[Path, Web]) -> No
     assert run("get", web.url("/a"), *at).text == SITE["/a"]
     headers = run("get", web.url("/a"), *at, "--headers").text
     assert headers.startswith("HTTP 200") and "\nX-Crawled-At: 20" in headers
+    moved = run("get", web.url("/moved"), *at)
+    assert (
+        moved.err == f"crawler: {web.url('/moved')} redirects to /a\n"
+        and not run("get", web.url("/a"), *at).err
+    )
     assert run("check", *at).text.endswith("no problems found\n")
     assert run("config", "show", *at).code == 0
     assert run("config", "check", directory / "crawl.toml").code == 0

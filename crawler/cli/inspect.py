@@ -446,7 +446,7 @@ def _get(argv: list[str]) -> int:
 
 
 def _redirect_target(page: Mapping[str, Any]) -> str:
-    """Return what the Location of a stored redirect names; "" if the copy is no redirect."""
+    """Return the Location of a stored redirect; "" for other copies."""
     if not 300 <= page["status"] < 400:
         return ""
     return next((value for name, value in page["headers"] if name.lower() == "location"), "")

@@ -138,7 +138,10 @@ def test_a_store_is_rebuilt_though_its_archive_has_a_response_of_another_process
         assert crawl(directory, f"http://127.2.0.1:{web.port}/", *settings()).code == 0
         reshard(directory, "3")
         everywhere = sorted(stored(directory))
-        for name in ("p0", "p1", "p2"):
+        # a process that owns none of the eight hosts may have no archive to rebuild its store from
+        names = [name for name in ("p0", "p1", "p2") if any((directory / name).glob("warc/*.warc.gz"))]
+        assert len(names) >= 2
+        for name in names:
             shutil.rmtree(directory / name / "store")
             repaired = command(directory, "check", "--repair")
             assert repaired.code == 0, repaired

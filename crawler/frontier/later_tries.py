@@ -52,6 +52,10 @@ class LaterTries:
         """Return whether a URL has been without a copy for so long that it is not tried again."""
         return not record.was_found and _absent_for(record) >= self.retry_for
 
+    def has_next(self, record: PageRecord) -> bool:
+        """Return whether a URL has a later try."""
+        return self.next_try(record) < math.inf
+
     def next_try(self, record: PageRecord) -> float:
         """Return the instant from which a URL is tried again; infinite if it has no later try.
 

@@ -168,7 +168,7 @@ class _Connection(asyncio.Protocol):
         self._timer_at = 0.0
         self._closing = False
         self._pump_scheduled = False  # whether the next `pump` is already scheduled
-        self._is_full = False  # whether the transport holds so many bytes that it should get no more for now
+        self._is_full = False  # whether the transport's buffer is full
 
     # -- asyncio ----------------------------------------------------------------------------------
 

@@ -10,6 +10,8 @@ reaches the level. The deadline does not change until the page's next crawl or s
     key             base deadline; for a due page with signals: by how far its value exceeds the level
     offset          how far the neighbourhood clock is ahead of plain time
 
+On a site with a weekly rhythm, V^-1 is a time on the clock of its rhythm (`is_paced`).
+
 The base deadline does not take into account that a page's clock runs faster while its neighbours change. The
 offsets in `offsets.py` add the effect of the neighbours. A page that was crawled lately has only a part of the
 offset (`first_pages.py`).

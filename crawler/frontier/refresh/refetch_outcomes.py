@@ -10,7 +10,6 @@ Decisions are made in the order of the commit queue. Therefore, the stored state
 of pages.
 """
 
-import math
 from collections.abc import Callable, Iterable
 from dataclasses import KW_ONLY, dataclass
 
@@ -124,7 +123,7 @@ class RefetchOutcomes:
         page is a redirect or a duplicate.
         """
         page = self.schedule.find(fingerprint)
-        if self.portion.endless and self.later_tries.next_try(record) < math.inf:
+        if self.portion.endless and self.later_tries.has_next(record):
             if page < 0:
                 self.add_absent(fingerprint, record, now, batch)
             return

@@ -157,7 +157,10 @@ class Refresh:
             (fingerprint, record)
             for fingerprint, read in stored()
             if fingerprint not in self.schedule
-            and (is_fit(record := read()) or (self.portion.endless and self._has_later_try(record)))
+            and (
+                is_fit(record := read())
+                or (self.portion.endless and self.outcomes.later_tries.has_next(record))
+            )
         )
         while chunk := list(islice(new, _ADOPTED_AT_ONCE)):
             if fit := [page for page in chunk if is_fit(page[1])]:
@@ -175,9 +178,6 @@ class Refresh:
         crawled = self._clock.speed * np.minimum([record.fetched_at for _, record in pages], now)
         weights = np.array([self.importance.of(fingerprint, record, now) for fingerprint, record in pages])
         self.schedule.add_many(fingerprints, hosts, directories, crawled, weights, self._clock.at(now))
-
-    def _has_later_try(self, record: PageRecord) -> bool:
-        return self.outcomes.later_tries.next_try(record) < math.inf
 
     def _add_absent(self, fingerprint: int, record: PageRecord, now: float, batch: Batch) -> None:
         self.outcomes.add_absent(fingerprint, record, now, batch)

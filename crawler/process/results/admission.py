@@ -253,8 +253,8 @@ class Admission:
     def seeds(self, urls: Sequence[str], *, copied: bool = False) -> Making:
         """Widen the scope by the user's seeds, and build the `Change` that queues the seeds.
 
-        `urls` are request forms, at least one. If `copied` is set, the user keeps no list of these seeds. So another
-        process keeps a copy of those that this process owns, as this process keeps those that it sends to others.
+        `urls` are request forms, at least one. Set `copied` if the user keeps no list of these seeds. Then each seed is
+        stored by two processes: its owner and another one.
         """
         change = Change()
         yield from self.given(change, urls)
@@ -265,7 +265,7 @@ class Admission:
         return change
 
     def _keep(self, change: Change, seeds: Sequence[Link]) -> list[str]:
-        """Store seeds, in case a process loses its disk. Return the URLs of those that were not stored yet."""
+        """Store the URLs of seeds, so that `crawler recover` finds them. Return the URLs that are new."""
         urls, fingerprints = [link.url for link in seeds], _fingerprints(seeds)
         return [urls[place] for place in self.sent_seeds.take(change, urls, fingerprints, range(len(urls)))]
 

@@ -1,8 +1,30 @@
-"""Words for people: a number with its noun in singular or plural, and the name of a state or an outcome.
+"""Words for people: a number with its noun in singular or plural, a state, an outcome of a fetch.
 
 `several(1, "page", "have")` is "1 page has", and `several(2, "page", "have")` is "2 pages have".
 """
 
+from collections.abc import Mapping
+
+# Outcomes of fetches, and causes of waits, whose names need an explanation; other names are shown as words.
+_OUTCOMES = {
+    "bad_redirect": "redirects badly",
+    "license_required": "demands a licence",
+    "client_error": "request refused",
+    "temporary": "server error",
+    "host_busy": "server busy",
+    "truncated": "answer cut short",
+    "header_timeout": "no answer in time",
+    "dns_error": "no answer from DNS",
+    "dns_not_found": "the host name does not exist",
+    "connect_error": "connection refused or timed out",
+    "certificate_expired": "its certificate has expired or is not valid yet",
+    "certificate_mismatch": "its certificate is for another name",
+    "certificate_untrusted": "its certificate is self-signed or of an unknown authority",
+    "tls_error": "no TLS connection",
+    "reset": "connection closed without an answer",
+    "proxy_error": "the proxy does not answer or refuses (see fetch.proxy)",
+    "refusals": "refused too often",
+}
 _SINGULAR_VERBS = {"are": "is", "have": "has", "were": "was"}
 _PLURALS = {"copy": "copies", "process": "processes", "refresh": "refreshes", "try": "tries"}
 
@@ -24,5 +46,15 @@ def several(count: int, noun: str, verb: str = "") -> str:
 
 
 def words(name: str) -> str:
-    """Return the name of a state, an outcome or a counter as words: `robots_denied` becomes "robots denied"."""
+    """Return the name of a state or a counter as words: `in_flight` becomes "in flight"."""
     return name.replace("_", " ")
+
+
+def describe_outcome(outcome: str) -> str:
+    """Describe in words an outcome of a fetch (`records.Outcome`), or a cause of `HostStatus`."""
+    return _OUTCOMES.get(outcome, words(outcome))
+
+
+def count_outcomes(counts: Mapping[str, int]) -> str:
+    """Return how often each outcome occurred, as in "gone 1, server error 3"; "" if there was none."""
+    return ", ".join(f"{describe_outcome(name)} {n:,}" for name, n in counts.items() if n)

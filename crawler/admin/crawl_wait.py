@@ -3,10 +3,9 @@
 from typing import NamedTuple
 
 from crawler.admin.status import Status
-from crawler.admin.wait_causes import describe_cause
 from crawler.clock import iso_time
 from crawler.records import HostStatus
-from crawler.wording import several
+from crawler.wording import describe_outcome, several
 
 LONG_WAIT = 2.0  # seconds; shorter waits of a crawl are not shown
 
@@ -64,11 +63,11 @@ def _refresh_wait(status: Status) -> CrawlWait | None:
 
 
 def _reason(host: HostStatus) -> str:
-    cause = f" ({describe_cause(host.cause)})" if host.cause else ""
+    cause = f" ({describe_outcome(host.cause)})" if host.cause else ""
     if host.state in _STATES:
         return _STATES[host.state] + cause
     if host.slowdown > 1.0:
         return "slowed by 429 or 503"
     if host.failures:
         return (f"failed {host.failures} times in a row" if host.failures > 1 else "it failed") + cause
-    return describe_cause(host.cause) or f"its gap of {host.gap:,.3g} s between requests"
+    return describe_outcome(host.cause) or f"its gap of {host.gap:,.3g} s between requests"

@@ -19,9 +19,8 @@ from typing import Any, Protocol
 
 import msgspec
 
-from crawler.admin.wait_causes import describe_cause
 from crawler.records import TLS_FAILURES, FrontierCounts, Outcome, PeerStatus
-from crawler.wording import several
+from crawler.wording import describe_outcome, several
 
 # Outcomes of pages and robots.txt that show trouble with a server or with the network of the crawl.
 TROUBLE = (
@@ -144,7 +143,7 @@ def failures(counters: Mapping[str, int], nameless: int = 0) -> list[dict[str, A
     """
     counts = [(_over(counters, outcome), str(outcome)) for outcome in TROUBLE]
     counts = sorted([*counts, (nameless, str(Outcome.DNS_NOT_FOUND))], reverse=True)
-    return [{"outcome": name, "said": describe_cause(name), "count": n} for n, name in counts if n]
+    return [{"outcome": name, "said": describe_outcome(name), "count": n} for n, name in counts if n]
 
 
 # -- the rules: each returns a severity and a sentence if something is wrong, else ""
@@ -211,7 +210,7 @@ def _mostly(recent: Mapping[str, float]) -> str:
     counts = {name.removeprefix(_PREFIX): n for name, n in recent.items() if name.startswith(_PREFIX) and n}
     if not counts:
         return ""
-    return f"; most frequent failure: {describe_cause(max(counts, key=lambda name: counts[name]))}"
+    return f"; most frequent failure: {describe_outcome(max(counts, key=lambda name: counts[name]))}"
 
 
 def _peers(status: CrawlSigns) -> Finding:

@@ -4,7 +4,7 @@ import heapq
 from collections.abc import Sequence
 from typing import Any
 
-from crawler.admin.wait_causes import describe_cause
+from crawler.wording import describe_outcome
 
 _TOTALS = ("hosts", "matched", "failing", "unsearched")
 
@@ -14,8 +14,8 @@ def described(host: dict[str, Any]) -> dict[str, Any]:
 
     The texts `said` tell why the host waits and how the fetch of each robots.txt ended.
     """
-    robots = [each | {"said": describe_cause(each["outcome"])} for each in host.get("robots", [])]
-    return host | {"said": describe_cause(host.get("cause", "")), "robots": robots}
+    robots = [each | {"said": describe_outcome(each["outcome"])} for each in host.get("robots", [])]
+    return host | {"said": describe_outcome(host.get("cause", "")), "robots": robots}
 
 
 def merged(answers: Sequence[dict[str, Any]], limit: int, missing: Sequence[str]) -> dict[str, Any]:
@@ -26,6 +26,6 @@ def merged(answers: Sequence[dict[str, Any]], limit: int, missing: Sequence[str]
     """
     rows = list(heapq.merge(*(answer["rows"] for answer in answers), key=lambda row: -row["rank"]))[:limit]
     for row in rows:
-        row["said"] = describe_cause(row["cause"])
+        row["said"] = describe_outcome(row["cause"])
     totals = {name: sum(answer[name] for answer in answers) for name in _TOTALS}
     return totals | {"missing": list(missing), "rows": rows}

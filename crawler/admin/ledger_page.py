@@ -5,7 +5,7 @@ from html import escape
 from typing import Any
 from urllib.parse import quote
 
-from crawler.wording import several, words
+from crawler.wording import describe_outcome, several
 
 
 def page(found: Mapping[str, Any]) -> bytes:
@@ -14,7 +14,7 @@ def page(found: Mapping[str, Any]) -> bytes:
     gap = f", at least {found['least_gap']:g} s apart" if found["least_gap"] is not None else ""
     said = f"{several(found['requests'], 'request')}{gap}." if found["rows"] else "No request is in the log."
     robots = "".join(
-        f"<p>The robots.txt of {escape(each['of'])}: {escape(words(each['outcome']))}.</p>"
+        f"<p>The robots.txt of {escape(each['of'])}: {escape(describe_outcome(each['outcome']))}.</p>"
         for each in found["robots"]
     )
     missing = f"<p>Without {escape(', '.join(found['missing']))}.</p>" if found["missing"] else ""
@@ -37,5 +37,12 @@ def page(found: Mapping[str, Any]) -> bytes:
 
 def _row(row: Mapping[str, Any]) -> str:
     gap = "" if row["gap"] is None else f"{row['gap']:.1f} s"
-    cells = (row["ts"], row["url"], row["status"] or "", words(row["outcome"]), f"{row['bytes'] or 0:,}", gap)
+    cells = (
+        row["ts"],
+        row["url"],
+        row["status"] or "",
+        describe_outcome(row["outcome"]),
+        f"{row['bytes'] or 0:,}",
+        gap,
+    )
     return f"<tr>{''.join(f'<td>{escape(str(cell))}</td>' for cell in cells)}</tr>"

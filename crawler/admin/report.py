@@ -2,17 +2,17 @@
 
 import resource
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
 from crawler.admin.status import group, nested
-from crawler.admin.wait_causes import describe_cause
 from crawler.clock import iso_time
 from crawler.records import DueCounts, FrontierCounts, HostStatus, SplitterCounts
 from crawler.urlfilter.rule_names import RULES
 from crawler.version import __version__
-from crawler.wording import several, words
+from crawler.wording import describe_outcome, several
 
 _NO_COUNTERS: dict[str, Any] = {"pages": {}, "bytes": {}, "urls": {}, "robots": {}}  # always present
 # Outcomes that show that fetching works.
@@ -52,17 +52,9 @@ def _network(host: str) -> str:
     return f"{bare}/32" if bare.replace(".", "").isdigit() else "ADDRESS/32"
 
 
-_WORDS = {
-    "proxy_error": "the proxy does not answer or refuses (see fetch.proxy)",
-    "host_busy": "the host asks for a pause (429 or 503)",
-}
-
-
-def _said(outcome: str, n: int) -> str:
-    """Describe an outcome and its count in words."""
-    kind = outcome.removeprefix("robots.txt ")
-    plain = words(outcome)
-    return f"{plain.removesuffix(words(kind))}{_WORDS.get(kind, words(kind))} {n}"
+def _said(outcomes: Mapping[str, int], of: str = "") -> list[str]:
+    """Describe each outcome of requests and its count in words; `of` says what was requested, if not the URLs."""
+    return [f"{of}{describe_outcome(name)} {n}" for name, n in sorted(outcomes.items()) if name != "retried"]
 
 
 class Report(msgspec.Struct, kw_only=True):
@@ -128,19 +120,18 @@ class Report(msgspec.Struct, kw_only=True):
         """Return a short reason why no seed could be fetched. `refused` is the number of seeds that were not URLs."""
         reasons = [f"{several(refused, 'seed', 'are')} not http(s)"] if refused else []
         for host in self.hosts[:REASONS_SHOWN]:
-            cause = describe_cause(host.cause) or ("no answer" if host.failures else "")
+            cause = describe_outcome(host.cause) or ("no answer" if host.failures else "")
             hint = (
                 f" (network.allow_networks={_network(host.host)} allows it)"
                 if host.cause == "address_denied"
                 else ""
             )
             reasons += [f"{host.host}: {cause}{hint}"] if cause else []
-        outcomes = group(self.run_counters, "pages")
-        if not outcomes:  # only robots.txt was requested
+        said = _said(group(self.run_counters, "pages"))
+        if not group(self.run_counters, "pages"):  # only robots.txt was requested
             told = {host.cause for host in self.hosts[:REASONS_SHOWN]}
             robots = group(self.run_counters, "robots")
-            outcomes = {f"robots.txt {name}": n for name, n in robots.items() if name not in told}
-        said = [_said(name, n) for name, n in sorted(outcomes.items()) if name != "retried"]
+            said = _said({name: n for name, n in robots.items() if name not in told}, "robots.txt ")
         if not said:  # nothing was requested
             filtered = group(self.run_counters, "urls.filtered")
             said = [
@@ -156,8 +147,7 @@ class Report(msgspec.Struct, kw_only=True):
 
     def _nothing_left(self) -> str:
         """Return the reason why the run requested nothing: earlier runs have tried all URLs, without success."""
-        earlier = group(self.counters, "pages")
-        said = [_said(name, n) for name, n in sorted(earlier.items()) if name != "retried"]
+        said = _said(group(self.counters, "pages"))
         if not said:
             return "no URL is left to fetch; see `crawler status`"
         return (

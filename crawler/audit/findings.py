@@ -22,7 +22,7 @@ from crawler.audit.on_page import SOURCES_MAX, Finding, PageFacts
 from crawler.records import NO_PAGE, REDIRECT_LOOP, LinkFlag, Outcome, PageState
 from crawler.urls.canonical import hostname
 from crawler.urls.media_type import is_html
-from crawler.wording import several, words
+from crawler.wording import describe_outcome, several
 
 TO_DO = "to do"  # the key of `Audit.unfetched` for URLs that just wait
 LISTED_MAX = 1000  # default number of findings that are listed per section
@@ -32,25 +32,6 @@ _HOPS_MAX = 50  # maximum length of a redirect chain
 
 _EXTERNAL, _REDIRECT = LinkFlag.EXTERNAL, LinkFlag.REDIRECT
 _NOT_ASKED = frozenset({Outcome.ROBOTS_DENIED, Outcome.ADDRESS_DENIED})
-# A description of each outcome that makes a link dead.
-_OUTCOMES = {
-    Outcome.GONE: "not found",
-    Outcome.CLIENT_ERROR: "refused",
-    Outcome.LICENSE_REQUIRED: "demands a licence",
-    Outcome.TEMPORARY: "server error",
-    Outcome.HOST_BUSY: "server busy",
-    Outcome.BAD_REDIRECT: "redirects badly",
-    Outcome.DNS_ERROR: "name not resolved",
-    Outcome.DNS_NOT_FOUND: "no such host",
-    Outcome.CONNECT_ERROR: "no connection",
-    Outcome.CERTIFICATE_EXPIRED: "certificate expired or not valid yet",
-    Outcome.CERTIFICATE_MISMATCH: "certificate for another name",
-    Outcome.CERTIFICATE_UNTRUSTED: "certificate self-signed or of an unknown authority",
-    Outcome.TLS_ERROR: "no TLS connection",
-    Outcome.HEADER_TIMEOUT: "no answer in time",
-    Outcome.RESET: "connection closed",
-    Outcome.TRUNCATED: "answer cut short",
-}
 # Why the checks that need a source cannot be made.
 _MISSING = {
     Source.PAGES: "no HTML page is stored (--spider)",
@@ -455,10 +436,8 @@ def _found_on(url: str, via: str | None, value: str = "") -> Finding:
 
 def unreachable(cause: str, tries: int) -> str:
     """Return the verdict on a URL whose server does not answer: the reason, and the number of tries."""
-    reason = _CAUSES.get(cause) or (
-        answer_in_words(None, Outcome(cause)) if cause in _OUTCOMES else cause or "no answer"
-    )
-    return f"{words(reason)} after {several(tries, 'try')}"
+    reason = _CAUSES.get(cause) or describe_outcome(cause) or "no answer"
+    return f"{reason} after {several(tries, 'try')}"
 
 
 def _is_dead(row: Mapping[str, Any]) -> bool:
@@ -471,7 +450,7 @@ def _dead(row: Mapping[str, Any]) -> _Dead:
 
 def answer_in_words(status: int | None, outcome: Outcome) -> str:
     """Return the answer to a request that returned no page, such as "404 not found"."""
-    reason = "gone" if status == 410 else _OUTCOMES.get(outcome, words(outcome.value))
+    reason = "not found" if outcome is Outcome.GONE and status != 410 else describe_outcome(outcome)
     return f"{status} {reason}" if status else reason
 
 

@@ -15,13 +15,12 @@ from crawler.admin.eta import duration
 from crawler.admin.explanation import SEARCHED_MAX, explanation, may_be_unfollowed
 from crawler.admin.render_reasons import REASONS
 from crawler.admin.status import Status, group, whole
-from crawler.admin.wait_causes import describe_cause
 from crawler.cli import access, options
 from crawler.errors import NoCopyError, UsageError
 from crawler.printable import printable
 from crawler.records import CACHED
 from crawler.storage.files import named_output
-from crawler.wording import several, words
+from crawler.wording import count_outcomes, describe_outcome, several, words
 
 _TRAPS_SHOWN = 3  # number of parts of sites that `crawler status` names as perhaps endless
 _HUB_KINDS = {
@@ -275,7 +274,7 @@ def _rendered(counts: Mapping[str, int]) -> str:
 def _numbers(values: dict[str, int]) -> str:
     """Return the values that are not 0, the largest first."""
     ranked = sorted(values.items(), key=lambda item: -item[1])
-    return ", ".join(f"{words(name)} {n:,}" for name, n in ranked if n)
+    return count_outcomes(dict(ranked))
 
 
 def _every_number(status: Status) -> list[str]:
@@ -297,7 +296,7 @@ def _host_lines(status: Status, hosts: int) -> list[str]:
     for host in ranked[:hosts]:
         wait = f", ready in {host.wait:.1f} s" if host.wait > 0 else ""
         failed = f", {several(host.failures, 'failure')} in a row" if host.failures else ""
-        cause = f" ({describe_cause(host.cause)})" if host.cause else ""
+        cause = f" ({describe_outcome(host.cause)})" if host.cause else ""
         best = f" (best {host.best:.2g})" if host.best else ""
         lines.append(f"  {host.host}: {host.todo:,} to do{best}, {words(host.state)}{cause}{failed}{wait}")
     return lines

@@ -12,7 +12,7 @@ from crawler.admin.health import DEGRADED, missing_words
 from crawler.admin.status import Status, group
 from crawler.printable import printable, raw_stream
 from crawler.records import HostStatus
-from crawler.wording import several, words
+from crawler.wording import count_outcomes, several, words
 
 if TYPE_CHECKING:
     from rich.console import RenderableType  # imported only for a terminal
@@ -164,7 +164,7 @@ def _totals(status: Status) -> "RenderableType":
     others = sorted(((n, name) for name, n in outcomes if name != "fetched" and n), reverse=True)
     rows = {
         "pages": f"{fetched(status)}, {status.received_bytes / 1e6:,.1f} MB",
-        "others": ", ".join(f"{words(name)} {n:,}" for n, name in others) or "none",
+        "others": count_outcomes({name: n for n, name in others}) or "none",
         "links": f"{count('urls.links', 0):,} found, {several(status.due.new, 'new URL')}",
         "to do": f"{frontier.todo:,} on {several(frontier.hosts, 'host')}, "
         f"{frontier.in_flight:,} in flight, {frontier.parked:,} parked",

@@ -6,7 +6,7 @@ from typing import Any
 from crawler.cli.parsing import quoted
 from crawler.errors import StoreError
 from crawler.records import CACHED
-from crawler.wording import several, words
+from crawler.wording import count_outcomes, several
 
 # the exit codes 14 and 15 are those of Browsertrix
 LIMIT_CODES = {"disk": StoreError.exit_code, "max_bytes": 14, "max_time": 15}
@@ -67,7 +67,7 @@ def summary(report: dict[str, Any], directory: Path, command: str = "crawl") -> 
             name: refreshed.get(name, 0) for name in sorted(_FAILURES | {"redirect", "truncated"})
         }
         if any(without_copy.values()):
-            lines.append(f"not refreshed: {_by_outcome(without_copy)}")
+            lines.append(f"not refreshed: {count_outcomes(without_copy)}")
     if cached := run.get("connections", {}).get(CACHED, 0):
         lines.append(f"from earlier runs: {several(cached, 'answer')}, without a request")
     if command == "crawl" and _nothing_new(report):
@@ -75,7 +75,7 @@ def summary(report: dict[str, Any], directory: Path, command: str = "crawl") -> 
             "complete; known pages are not fetched again (use crawler refresh, or --fresh to start over)"
         )
     if any(failed.values()):
-        lines.append(f"not fetched: {_by_outcome(failed)}")
+        lines.append(f"not fetched: {count_outcomes(failed)}")
     if unwritten := run.get("bodies", {}).get("unwritten"):
         lines.append(
             f"stored without their bodies because of an error in the crawler (see the log): {unwritten:,}"
@@ -87,10 +87,6 @@ def summary(report: dict[str, Any], directory: Path, command: str = "crawl") -> 
     if frontier["todo"] or command == "refresh":
         lines.append(f"continue with: crawler {command} --dir {where}")
     return "\n".join(lines)
-
-
-def _by_outcome(counts: dict[str, int]) -> str:
-    return ", ".join(f"{words(name)} {count:,}" for name, count in counts.items() if count)
 
 
 _FAILURES = {

@@ -89,11 +89,11 @@ def test_a_report_without_pages_explains_why() -> None:
     nothing = report(run_counters={"pages.dns_error": 2, "pages.retried": 4})
     assert (
         not nothing.any_success
-        and nothing.why_nothing(1) == "1 seed is not http(s); dns error 2 (see `crawler why URL`)"
+        and nothing.why_nothing(1) == "1 seed is not http(s); no answer from DNS 2 (see `crawler why URL`)"
     )
     assert "no URL is left" in report(counters={"urls.seeds": 1}).why_nothing(0)
     again = report(counters={"urls.seeds": 1, "pages.client_error": 1, "pages.retried": 2}).why_nothing(0)
-    assert "in earlier runs: client error 1. To request" in again and "crawl.timestamping=true" in again
+    assert "in earlier runs: request refused 1. To request" in again and "crawl.timestamping=true" in again
     refused = HostStatus(
         host="a", state="waiting", cause="connect_error", ready_at=0.0, wait=0.0, next_retry_at=0.0, gap=1.0,
         failures=1, refusals=0, slowdown=1.0, todo=1, parked=0, known=1,

@@ -69,7 +69,7 @@ def test_dead_links_name_the_pages_that_link_to_them() -> None:
     assert found.total == 3
     assert found.listed[0] == Finding("/y", "404 not found", tuple(f"/p{i}" for i in range(20)), 30)
     assert found.listed[1] == Finding("/x", "404 not found", ("/v",), 1)
-    assert found.listed[2] == Finding("/z", "no connection", (), 0)
+    assert found.listed[2] == Finding("/z", "connection refused or timed out", (), 0)
 
 
 def test_redirect_chains_and_loops() -> None:
@@ -193,13 +193,13 @@ def test_a_page_with_another_canonical_is_no_duplicate() -> None:
 
 def test_urls_of_an_unreachable_server_are_dead_links() -> None:
     auditor = Auditor()
-    auditor.waiting("http://dead/x", 7, "no connection after 3 tries", "/a")
+    auditor.waiting("http://dead/x", 7, "connection refused or timed out after 3 tries", "/a")
     auditor.waiting("http://h/later", 8, "", "/a")
     auditor.page(PageFacts(1, "/a", "t", _links(7, 8)))
     audit = auditor.audit()
     assert audit.unfetched == {"unreachable": 1, "to do": 1}
     assert audit.sections["dead_links"].listed == [
-        Finding("http://dead/x", "no connection after 3 tries", ("/a",), 1)
+        Finding("http://dead/x", "connection refused or timed out after 3 tries", ("/a",), 1)
     ]
     assert "unreachable 1, to do 1" in render.text(audit)
 

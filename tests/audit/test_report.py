@@ -98,7 +98,11 @@ def test_the_output_of_why_starts_with_a_verdict(crawled: tuple[Path, Web]) -> N
 
 @pytest.mark.parametrize(
     ("spider", "listens", "verdict"),
-    [((), False, "no connection"), (("--spider",), False, "no connection"), ((), True, "no answer in time")],
+    [
+        ((), False, "connection refused or timed out"),
+        (("--spider",), False, "connection refused or timed out"),
+        ((), True, "no answer in time"),
+    ],
 )
 def test_links_to_a_dead_server_have_a_verdict(
     tmp_path: Path, spider: tuple[str, ...], listens: bool, verdict: str

@@ -63,7 +63,7 @@ def test_bytes_of_a_large_file_count_while_it_arrives() -> None:
         ({"ready_at": 1060.0, "cause": "address_denied"}, "address denied"),
         (
             {"ready_at": 1030.0, "state": "retries", "cause": "temporary"},
-            "until 00:17:10 UTC (30 s) for a.test: a URL is tried again (5xx or 408)",
+            "until 00:17:10 UTC (30 s) for a.test: a URL is tried again (server error)",
         ),
         ({"ready_at": 1030.0, "state": "waits_for_robots"}, "a.test: its robots.txt could not be fetched"),
         ({"ready_at": 1010.0, "gap": 30.0}, "its gap of 30 s between requests"),

@@ -235,7 +235,7 @@ def test_failed_refreshes_are_told(tmp_path: Path) -> None:
         web.routes["/busy"] = (503, {}, "")
         flags = (*FAST[: FAST.index("--progress")], "--admin", "off", "--max-pages", "1")
         ran = run("refresh", "--dir", directory, *flags, "--set", "refresh.min_age=0")
-        assert "\nnot refreshed: host busy 1\n" in ran.text
+        assert "\nnot refreshed: server busy 1\n" in ran.text
         busy = "Stored: 200 at T, fetched once; the last try at T failed: 503; "
         assert first_line(web.url("/busy")) == f"{busy}its next refresh is due at T."
         web.routes |= dict.fromkeys(["/busy", *failing], WHOLE)
@@ -243,9 +243,10 @@ def test_failed_refreshes_are_told(tmp_path: Path) -> None:
         web.routes |= failing
         once = ("--timestamping", "--set", "frontier.tries=1")
         ran = run("crawl", "--dir", directory, *FAST, *once)
-        assert "\nnot refreshed: gone 1, redirect 1, truncated 1\n" in ran.text
+        assert "\nnot refreshed: gone 1, redirect 1, answer cut short 1\n" in ran.text
         assert first_line(web.url("/gone")) == "Gone: 404 at T."
-        cut = "Stored: 200 at T, fetched once; the last try at T failed: truncated (closed before the end of the body)."
+        cut = "Stored: 200 at T, fetched once; the last try at T failed: "
+        cut += "answer cut short (closed before the end of the body)."
         assert first_line(web.url("/cut")) == cut
     run("crawl", "--dir", directory, *FAST, "--patience", "0", "--timestamping")
     assert all("; queued again: " in first_line(web.url(path)) for path in failing)

@@ -118,7 +118,7 @@ def _check_host(running: Running, web: Web) -> None:
     assert why["waiting"]["cause"] == told["waiting"]["cause"] == facts["cause"] != ""
     (copy,) = facts["robots"]
     assert copy["of"] == f"http://{SILENT}:{web.port}" and copy["status"] == 500 and copy["failures"] >= 1
-    assert copy.pop("said") == "5xx or 408"
+    assert copy.pop("said") == "server error"
     assert json.loads(ask(running.admin, f"/bot/ledger?host={SILENT}")[2])["robots"] == facts["robots"]
     good = json.loads(ask(running.admin, "/hosts/h0.localhost")[2])["robots"]
     assert [(each["of"], each["status"]) for each in good] == [(f"http://h0.localhost:{web.port}", 404)]

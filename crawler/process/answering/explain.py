@@ -8,12 +8,11 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from crawler.admin.render_reasons import REASONS
-from crawler.admin.wait_causes import describe_cause
 from crawler.pages.change_detection import SUCCESSES
 from crawler.records import Outcome, PageState
 from crawler.serve.interfaces import Ahead, AheadState
 from crawler.urlfilter.rule_names import WITHDRAWN
-from crawler.wording import several
+from crawler.wording import describe_outcome, several
 
 # What each state of a host means for a URL that waits in the host's queue.
 _HOSTS = {
@@ -159,7 +158,7 @@ def _stored(record: Mapping[str, Any], answer: Mapping[str, Any], answered: str)
     good = _good_copies(answer)
     copy = f"{good[0]['status']} at {good[0]['fetched_at']}, " if good else ""
     status, at = record["status"], record["fetched_at"] if record["status"] else record["unanswered_at"]
-    failure = str(status) if status >= 400 else describe_cause(record["outcome"])
+    failure = str(status) if status >= 400 else describe_outcome(record["outcome"])
     when = f" at {at}" if at else ""
     return f"{copy}{content}; the last try{when} failed: {failure}{_why(record['error'])}{_wants(record)}"
 
@@ -274,9 +273,9 @@ def _waits(answer: Mapping[str, Any]) -> str:
             f"its host failed{f' {failures} times in a row' * (failures > 1)}, and is tried again in its turn"
         )
     if cause and state != "given_up":
-        text += f" ({describe_cause(cause)})"
+        text += f" ({describe_outcome(cause)})"
     elif state == "given_up":
-        text += f"{': ' * bool(cause)}{describe_cause(cause)}; the next run tries it again"
+        text += f"{': ' * bool(cause)}{describe_outcome(cause)}; the next run tries it again"
     if until:
         text += f"; next try {until}"
     if paused := answer.get("paused"):

@@ -9,10 +9,9 @@ request in flight are skipped, because the result of the request decides how lon
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from crawler.admin.wait_causes import describe_cause
 from crawler.clock import iso_time
 from crawler.records import HostStatus
-from crawler.wording import several, words
+from crawler.wording import describe_outcome, several, words
 
 HOSTS_MAX = 200  # maximum number of hosts examined per pass; the hosts in memory come first
 # A gap, or a wait for an address or a look-up, is logged if it lasts at least this many seconds.
@@ -77,7 +76,7 @@ def _long_wait(host: HostStatus) -> tuple[object, ...]:
 
 
 def _line(host: HostStatus) -> str:
-    reasons = [describe_cause(host.cause)] if host.cause else []
+    reasons = [describe_outcome(host.cause)] if host.cause else []
     for count, noun in ((host.failures, "failure"), (host.refusals, "refusal")):
         reasons += [several(count, noun) + " in a row" * (count > 1)] if count else []
     reasons += [f"slowed {host.slowdown:.1f} times by 429 or 503"] if host.slowdown > 1.0 else []

@@ -39,7 +39,7 @@ from crawler.process.lifecycle.shutdown import within
 from crawler.records import Extracted, Fetch, FetchTask, LinkFlag, Outcome, RequestOptions, TaskKind
 from crawler.storage.commit import Change, Maker, Making, followed_by
 from crawler.storage.faults import reach
-from crawler.wording import words
+from crawler.wording import describe_outcome
 
 if TYPE_CHECKING:
     from crawler.process.fetching.page_rendering import PageRendering
@@ -447,5 +447,5 @@ def _say(fetch: Fetch) -> None:
         status = f" {fetch.status}" if fetch.status else ""
         error = f": {fetch.error}" if fetch.error else ""
         fields = {"url": fetch.url, "outcome": fetch.outcome, "status": fetch.status, "error": fetch.error}
-        text = f"{fetch.url or 'look-up'}: {words(fetch.outcome)}{status}{error}"
+        text = f"{fetch.url or 'look-up'}: {describe_outcome(fetch.outcome)}{status}{error}"
         log.debug("%s", text, extra={"fields": {name: value for name, value in fields.items() if value}})

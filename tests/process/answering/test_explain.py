@@ -83,7 +83,7 @@ def _withdrawn(**values: Any) -> dict[str, Any]:
         ),
         (
             _record(outcome="truncated", fetched_at="U", noarchive=False) | {"captures": [BROKEN, *COPIES]},
-            "Stored: 299 at T, fetched once; the last try at U failed: truncated.",
+            "Stored: 299 at T, fetched once; the last try at U failed: answer cut short.",
         ),
         (
             _record(status=0, outcome="reset") | {"captures": []},
@@ -174,11 +174,12 @@ def _withdrawn(**values: Any) -> dict[str, Any]:
         ),
         (
             ACCEPTED | _todo(state="waits_for_robots", cause="host_busy", todo=1, ready_at="T"),
-            "To do: the robots.txt of its host could not be fetched (429 or 503); next try T; this host has 1 URL to do.",
+            "To do: the robots.txt of its host could not be fetched (server busy); next try T; "
+            "this host has 1 URL to do.",
         ),
         (
             _record(state="failed", status=500) | {"retry_at": "U"} | _todo(cause="temporary", todo=2),
-            "Failed: 500 at T; queued again: it will be retried (5xx or 408); next try U; this host has 2 URLs to do.",
+            "Failed: 500 at T; queued again: it will be retried (server error); next try U; this host has 2 URLs to do.",
         ),
         (
             ACCEPTED | {"paused": ["user"]} | _todo(todo=2),

@@ -50,13 +50,13 @@ def test_each_back_off_is_logged_once() -> None:
     ("host", "text"),
     [
         (replace(FAILING, failures=1, cause="dns_error"), "backing off (no answer from DNS, 1 failure)"),
-        (replace(FAILING, failures=0, state="waits_for_robots", cause="temporary"), "waits for robots (5xx or 408)"),
+        (replace(FAILING, failures=0, state="waits_for_robots", cause="temporary"), "waits for robots (server error)"),
         (replace(FAILING, failures=0, state="waits_for_robots", cause="reset"), "waits for robots (connection closed"),
         (replace(FAILING, failures=0, state="retries", cause="header_timeout"), "retries (no answer in time)"),
         (replace(FAILING, failures=0, state="waits_for_address", cause=""), "waits for address"),
         (replace(FAILING, failures=0, state="waits_for_look_up", cause=""), "waits for look up"),
         (replace(FAILING, failures=0, state="waits", cause="", gap=20.0), "waits (20 s between requests)"),
-        (replace(FAILING, cause="host_busy", slowdown=2.0), "backing off (429 or 503, 2 failures in a row, slowed 2.0"),
+        (replace(FAILING, cause="host_busy", slowdown=2.0), "backing off (server busy, 2 failures in a row, slowed 2.0"),
     ],
 )  # fmt: skip
 def test_each_waiting_host_has_its_cause_and_next_try(host: HostStatus, text: str) -> None:

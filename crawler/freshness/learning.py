@@ -10,7 +10,8 @@
 
 On a site with a trusted source of change signals, a change that the source announced is not evidence about
 neighbours, because the source would have announced their changes as well. So the clock of such a site learns only
-from crawls of pages for which the source has announced no change.
+from crawls of pages for which the source has announced no change. A page is *silent* if no used source has sent a
+signal about it (`source_precision.py`); the signals of ignored sources do not count.
 
 Rates are per unit of plain time, not of the neighbourhood clock's time. A change that many pages of a directory share
 speeds up the clock of this directory. If T were measured by the clock, such a change would add to the number
@@ -45,7 +46,7 @@ from cython.cimports.crawler.freshness.neighbourhood import (
 )
 from cython.cimports.crawler.freshness.restless import Restless
 from cython.cimports.crawler.freshness.seasons import Seasons
-from cython.cimports.crawler.freshness.signal_evidence import SignalEvidence, is_unannounced
+from cython.cimports.crawler.freshness.signal_evidence import SignalEvidence
 from cython.cimports.crawler.freshness.signal_quality import SignalQuality
 from cython.cimports.crawler.freshness.value_kernel import Parameters
 from cython.cimports.libc.math import exp, expm1, log1p
@@ -240,7 +241,7 @@ class Learning:
         """Set `hazard` and `signalled` to -ln P[no silent change] and -ln P[no true signal] since the last crawl."""
         w: cython.double = self.kinds.reliability(site, trust)
         k += self.quality.interim_changes(site, counts, trust)
-        t += self.quality.interim_watched(site, trust, is_unannounced(counts)) * clock
+        t += self.quality.interim_watched(site, trust, self.quality.sources.silent(site, counts)) * clock
         silent: cython.double = self.rates.expected(
             site, k, t, (1.0 - self.quality.recall_of(site, w)) * clock
         )
@@ -280,7 +281,7 @@ class Learning:
         k = abs(k)
         clock: cython.double = self.clock(site, directory, elapsed, now)
         span: cython.double = self.seasons.span(site, now - elapsed, now)
-        unannounced: cython.bint = is_unannounced(counts)
+        unannounced: cython.bint = self.quality.sources.silent(site, counts)
         recall: cython.double = self.quality.recall_of(site, self.kinds.reliability(site, trust))
         told: cython.double = self.quality.share_watched(site)
         # the weight of the model in which the number of signals is evidence of the rate

@@ -17,5 +17,3 @@ cdef class SignalEvidence:
     cdef void count(
         self, Py_ssize_t site, double k, double t, double elapsed, double clock, double[::1] counts,
         bint changed) noexcept
-
-cdef bint is_unannounced(double[::1] counts) noexcept

@@ -13,9 +13,6 @@ from cython.cimports.crawler.freshness.false_signals import precision_at
 from cython.cimports.crawler.freshness.signal_quality import SignalQuality
 from cython.cimports.libc.math import exp, expm1, log, log1p
 
-from crawler.change_signals import SOURCES
-
-_SOURCES = cython.declare(cython.Py_ssize_t, SOURCES)
 _SURE = cython.declare(cython.double, 1e-9)  # smaller probabilities count as this one in logarithms
 
 
@@ -52,7 +49,7 @@ class SignalEvidence:
         if self.quality.sources.heard(site):
             evidence = self._compare(site, k, t, elapsed, watched, counts, changed, trust)
         n: cython.double = counted * self.quality.sources.counted_signals(site, counts)
-        quiet: cython.double = (1.0 - counted) * watched if is_unannounced(counts) else 0.0
+        quiet: cython.double = (1.0 - counted) * watched if self.quality.sources.silent(site, counts) else 0.0
         good_time: cython.double = t + quiet * self.quality.recalls[site]
         bad_time: cython.double = t + quiet * self.kinds.bad_recalls[site]
         good_time += counted * self.quality.per_change(site) * elapsed
@@ -152,12 +149,3 @@ class SignalEvidence:
             self.gain += (1.0 - w) * self.rates.gain
             bad_silent = self.rates.watched
         self.watched = w * (good_seen + good_silent) + (1.0 - w) * (bad_seen + bad_silent)
-
-
-def is_unannounced(counts: cython.double[::1]) -> cython.bint:
-    """Return whether no signal came since the page's last crawl."""
-    source: cython.Py_ssize_t
-    told: cython.double = 0.0
-    for source in range(_SOURCES):
-        told += counts[source]
-    return told <= 0.0

@@ -24,6 +24,7 @@ cdef class SourcePrecision:
     cdef double recall_prior(self, Py_ssize_t site) noexcept
     cpdef double announced_changes(self, Py_ssize_t site, double[::1] counts) noexcept
     cpdef double counted_signals(self, Py_ssize_t site, double[::1] counts) noexcept
+    cpdef bint silent(self, Py_ssize_t site, double[::1] counts) noexcept
     cdef double used_signals(self, Py_ssize_t site) noexcept
     cpdef double staleness(self, Py_ssize_t site, double[::1] counts) noexcept
     cdef double explain(self, Py_ssize_t site, double[::1] counts, double rate) noexcept

@@ -161,6 +161,10 @@ class SourcePrecision:
                 total += counts[source]
         return total
 
+    def silent(self, site: cython.Py_ssize_t, counts: cython.double[::1]) -> cython.bint:
+        """Return whether no used source has sent a signal."""
+        return self.counted_signals(site, counts) <= 0.0
+
     def used_signals(self, site: cython.Py_ssize_t) -> cython.double:
         """Return the sum of S_all over the used sources."""
         total: cython.double = 0.0

@@ -11,10 +11,13 @@ from crawler.freshness.learning import Learning
 DAY = 86_400.0
 
 
-def watched(spread: float, *, gap: float = 12.0, rounds: int = 14) -> tuple[Learning, list[float], float]:
+def watched(
+    spread: float, *, gap: float = 12.0, rounds: int = 14, signals: float = 0.0
+) -> tuple[Learning, list[float], float]:
     """Crawl 300 independent Poisson pages on four sites every `gap` days.
 
-    On average, each page changes once per `gap`. Return the learned state, some ratios and the mean of the
+    On average, each page changes once per `gap`. Between two crawls, a page gets `signals` signals, whether it
+    changes or not. Return the learned state, some ratios and the mean of the
     learned rates. A ratio is the time that a page's clock shows, divided by the elapsed time. In the second
     half of the rounds, each fetch that finds no change adds one ratio.
     """
@@ -24,7 +27,7 @@ def watched(spread: float, *, gap: float = 12.0, rounds: int = 14) -> tuple[Lear
     directories = [learning.add_directory() for _ in range(20)]
     rates = [rng.lognormvariate(-spread * spread / 2.0, spread) / gap for _ in range(300)]
     k, t = [0.0] * 300, [0.0] * 300
-    none = np.zeros(8)
+    counts = np.array([signals, *[0.0] * 7])
     faster = []
     for turn in range(rounds):
         for page, rate in enumerate(rates):
@@ -33,7 +36,7 @@ def watched(spread: float, *, gap: float = 12.0, rounds: int = 14) -> tuple[Lear
             changed = rng.random() < -math.expm1(-rate * gap)
             if turn >= rounds // 2 and not changed:
                 faster.append(learning.clock(site, directory, gap * DAY, now) / (gap * DAY))
-            k[page] = learning.observe(site, directory, k[page], t[page], gap * DAY, now, none, changed)
+            k[page] = learning.observe(site, directory, k[page], t[page], gap * DAY, now, counts, changed)
             t[page] = float(np.float32(t[page] + learning.watched))
         for site in sites:
             learning.renew(site)
@@ -53,6 +56,18 @@ def test_wrong_rates_are_not_mistaken_for_changing_neighbours() -> None:
     assert 0.93 < np.mean(faster) < 1.1
     assert 0.7 < rate * 12.0 < 1.15
     learning._check()
+
+
+def test_signals_of_an_ignored_source_hide_no_evidence() -> None:
+    """The variation of rates and the influence of neighbours are learned from crawls of pages without signals.
+
+    Where a source sends false signals all the time, there are no other pages. So its signals do not count here.
+    """
+    deaf, _, _ = watched(1.0)
+    deceived, _, _ = watched(1.0, signals=15.0)
+    assert not any(deceived.quality.sources.used(site, 0) for site in range(4))
+    assert deceived.rates.factor_state() == pytest.approx(deaf.rates.factor_state(), rel=0.1)
+    assert np.asarray(deceived.credence.credences)[:4] == pytest.approx(deaf.credence.credences[:4], abs=0.1)
 
 
 def test_changes_that_signals_announce_do_not_lower_the_stated_freshness() -> None:

@@ -9,6 +9,7 @@ runs            one run on disk, about 5 bytes per fingerprint
 run_list        the list of valid runs in the store
 compactor       merges runs, one merge at a time
 merging         merge several runs into one stream
+run_layout      the layout of the blocks of a run
 
 The modules with the inner loops are compiled where a compiler is available: `sorting`, `pending_set` and
 `elias_fano` (the coding of runs and look-ups in coded runs). They share inline.pxd.

@@ -1,12 +1,11 @@
 # cython: boundscheck=False, wraparound=False
 """Elias-Fano coding of runs. A block stores `FENCE_STEP` keys, relative to the first key of the block (Vigna 2013).
 
-    layout             compute the bit width and the start of each block from the fences
     encode, decode     convert keys to words and back
     join               look up keys without decoding a block, unless many queries fall into it
 
-The compiled form (Cython's pure-Python mode) releases the interpreter lock. The interpreted form uses numpy
-and returns the same results, but its `join` decodes every block into which a query falls.
+The compiled form (Cython's pure-Python mode) releases the interpreter lock. The interpreted form is in
+`coding_by_numpy.py` and returns the same results.
 """
 
 import cython
@@ -14,12 +13,13 @@ import numpy as np
 
 if cython.compiled:
     from cython.cimports.crawler.due.inline import behind_one, gallop, lowest_one, ones_of, prefetch
+else:
+    from crawler.due import coding_by_numpy
+
+from crawler.due.run_layout import FENCE_STEP
 
 COMPILED: bool = cython.compiled
 
-# Number of keys per block. The first key of each block is its fence. The fences of a run stay in memory, and show
-# which block may hold a key. Without coding, the keys of a block take 4 KiB, which is one page of memory.
-FENCE_STEP = 512
 # FENCE_STEP as a C constant, because code without the interpreter lock cannot read a Python variable
 _STEP = cython.declare(cython.Py_ssize_t, FENCE_STEP)
 # If at least this many queries fall into a block, decoding the whole block (1.8 us) is faster than single
@@ -27,38 +27,13 @@ _STEP = cython.declare(cython.Py_ssize_t, FENCE_STEP)
 _DENSE = cython.declare(cython.Py_ssize_t, 48)
 
 
-def layout(posts, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """Compute the layout of the blocks of `count` keys from their fences.
-
-    Args:
-        posts: the fences of the m blocks, followed by the last key: uint64 (m + 1,).
-
-    Returns:
-        widths: the number of low bits stored per key of each block, uint8 (m,).
-        starts: the index of the first word of each block, followed by the total number of words, intp (m + 1,).
-    """
-    spans = posts[1:] - posts[:-1]
-    counts = np.full(len(spans), FENCE_STEP, np.uint64)
-    counts[-1:] = count - FENCE_STEP * (len(spans) - 1)
-    rest = spans // counts
-    widths = np.zeros(len(spans), np.uint64)
-    for step in (32, 16, 8, 4, 2, 1):
-        large = rest >> np.uint64(step) > 0
-        widths[large] += np.uint64(step)
-        rest[large] >>= np.uint64(step)
-    bits = counts * (widths + np.uint64(1)) + (spans >> widths) + np.uint64(1)
-    starts = np.zeros(len(spans) + 1, np.intp)
-    np.cumsum((bits + np.uint64(63)) >> np.uint64(6), out=starts[1:])
-    return widths.astype(np.uint8), starts
-
-
 def encode(keys, posts, widths, starts, words) -> None:
     """Encode `keys`, uint64 (n,), into `words`, uint64 (starts[-1],), which must be all 0.
 
-    The other arguments are described in `layout`.
+    The other arguments are described in `run_layout.layout`.
     """
     if not cython.compiled:
-        _encode_by_numpy(keys, posts, widths, starts, words)
+        coding_by_numpy.encode(keys, posts, widths, starts, words)
         return
     source: cython.const[cython.ulonglong][::1] = keys
     fences: cython.const[cython.ulonglong][::1] = posts
@@ -109,7 +84,7 @@ def decode(words, posts, widths, starts, first: cython.Py_ssize_t, keys) -> None
     """Decode whole blocks, from block number `first` on, until `keys` is full."""
     if not cython.compiled:
         blocks = np.arange(first, first - (-len(keys) // FENCE_STEP))
-        keys[:] = _decode_by_numpy(words, posts, widths, starts, blocks, len(keys))
+        keys[:] = coding_by_numpy.decode(words, posts, widths, starts, blocks, len(keys))
         return
     source: cython.const[cython.ulonglong][::1] = words
     fences: cython.const[cython.ulonglong][::1] = posts
@@ -179,12 +154,12 @@ def join(queries, words, posts, widths, starts, count: cython.Py_ssize_t, known)
 
     Args:
         queries: uint64 (n,), ascending; queries that are already marked in `known` are skipped.
-        words, posts, widths, starts: the blocks and their layout; see `encode` and `layout`.
+        words, posts, widths, starts: the blocks and their layout; see `encode` and `run_layout.layout`.
         count: the number of keys in the run.
         known: uint8 (n,), changed in place.
     """
     if not cython.compiled:
-        _join_by_numpy(queries, words, posts, widths, starts, count, known)
+        coding_by_numpy.join(queries, words, posts, widths, starts, count, known)
         return
     if len(queries):
         joining = _CodedJoin(queries, words, posts, widths, starts, count, known)
@@ -423,63 +398,3 @@ def _block_holds(
         place += 1
         at += width
     return False
-
-
-def _encode_by_numpy(keys, posts, widths, starts, words) -> None:
-    one = np.uint64(1)
-    for block, width in enumerate(widths.astype(np.uint64)):
-        above = keys[block * FENCE_STEP : (block + 1) * FENCE_STEP] - posts[block]
-        order = np.arange(len(above), dtype=np.uint64)
-        target = words[starts[block] : starts[block + 1]]
-        places = (above >> width) + order
-        np.bitwise_or.at(target, places >> np.uint64(6), one << (places & np.uint64(63)))
-        if not width:
-            continue
-        low = above & (one << width) - one
-        places = order * width + np.uint64(len(above)) + (posts[block + 1] - posts[block] >> width) + one
-        shift = places & np.uint64(63)
-        np.bitwise_or.at(target, places >> np.uint64(6), low << shift)
-        split = shift + width > np.uint64(64)
-        following = (places[split] >> np.uint64(6)) + one
-        np.bitwise_or.at(target, following, low[split] >> (np.uint64(64) - shift[split]))
-
-
-def _decode_by_numpy(words, posts, widths, starts, blocks, count) -> np.ndarray:
-    """Return the `count` keys of the blocks with the numbers `blocks`, which are ascending.
-
-    Only the last block may hold fewer than FENCE_STEP keys.
-    """
-    keys = np.zeros(count, np.uint64)
-    for number, block in enumerate(blocks):
-        target = keys[number * FENCE_STEP : (number + 1) * FENCE_STEP]
-        source = words[starts[block] : starts[block + 1]]
-        width = np.uint64(widths[block])
-        high_bits = len(target) + int(posts[block + 1] - posts[block] >> width) + 1
-        bits = np.unpackbits(source[: -(-high_bits // 64)].view(np.uint8), bitorder="little")[:high_bits]
-        ones = np.flatnonzero(bits)[: len(target)]
-        order = np.arange(len(target), dtype=np.uint64)
-        target[: len(ones)] = ones
-        target[:] = posts[block] + (target - order << width)
-        if width:
-            places = order * width + np.uint64(high_bits)
-            shift = places & np.uint64(63)
-            low = source[places >> np.uint64(6)] >> shift
-            split = shift + width > np.uint64(64)
-            following = source[(places[split] >> np.uint64(6)) + np.uint64(1)]
-            low[split] |= following << (np.uint64(64) - shift[split])
-            target[:] += low & (np.uint64(1) << width) - np.uint64(1)
-    return keys
-
-
-def _join_by_numpy(queries, words, posts, widths, starts, count, known) -> None:
-    """Look up the queries by decoding every block that a query falls into."""
-    which = np.flatnonzero((known == 0) & (queries >= posts[0]) & (queries <= posts[-1]))
-    blocks = np.unique(np.searchsorted(posts[:-1], queries[which], side="right") - 1)
-    if not len(blocks):
-        return
-    held = len(blocks) * FENCE_STEP
-    if blocks[-1] == len(widths) - 1:
-        held -= len(widths) * FENCE_STEP - count
-    keys = _decode_by_numpy(words, posts, widths, starts, blocks, held)
-    at = np.minimum(np.searchsorted(keys, queries[which]), len(keys) - 1)
-    known[which[keys[at] == queries[which]]] = 1

@@ -21,8 +21,8 @@ from typing import Protocol
 import numpy as np
 
 from crawler.due import sorting
-from crawler.due.elias_fano import FENCE_STEP
 from crawler.due.merging import merge
+from crawler.due.run_layout import FENCE_STEP
 from crawler.due.runs import Fingerprints, Run
 from crawler.errors import DamageError
 

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from crawler.due import sorting
-from crawler.due.elias_fano import FENCE_STEP
+from crawler.due.run_layout import FENCE_STEP
 from crawler.due.runs import Fingerprints, Run
 from crawler.errors import DamageError
 

@@ -29,7 +29,7 @@ from isal import isal_zlib
 
 from crawler import bus_errors
 from crawler.due import elias_fano, sorting
-from crawler.due.elias_fano import FENCE_STEP
+from crawler.due.run_layout import FENCE_STEP, layout
 from crawler.errors import DamageError
 from crawler.storage.files import closed_on_error, new_file, write_all
 
@@ -108,7 +108,7 @@ class Run:
         self.fences = self._posts[:-1]
         self._checks = np.frombuffer(index, "<u4", blocks, 8 * blocks)
         del index
-        self._widths, self._starts = elias_fano.layout(self._posts, entry.count)
+        self._widths, self._starts = layout(self._posts, entry.count)
         self._words = np.frombuffer(self._data, "<u8")[1:]
         expected = len(MAGIC) + 8 * int(self._starts[-1]) + index_bytes
         if (found := len(self._data)) != expected or self._data[: len(MAGIC)] != MAGIC:
@@ -328,7 +328,7 @@ def write_keys(
         count += len(keys)
         posts = np.append(keys[::FENCE_STEP], following)
         fences.append(posts[:-1])
-        widths, starts = elias_fano.layout(posts, len(keys))
+        widths, starts = layout(posts, len(keys))
         words = np.zeros(starts[-1], np.uint64)
         elias_fano.encode(keys, posts, widths, starts, words)
         data = memoryview(words.astype("<u8", copy=False).view(np.uint8))  # type: ignore[arg-type]

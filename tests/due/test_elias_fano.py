@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 
-from crawler.due.elias_fano import FENCE_STEP
+from crawler.due.run_layout import FENCE_STEP, layout
 from tests.due.arrays import ARRAYS, LAST, spread
 from tests.due.forms import ELIAS_FANO
 
@@ -16,7 +16,7 @@ elias_fano = pytest.fixture(params=list(ELIAS_FANO.values()), ids=list(ELIAS_FAN
 def coded(elias_fano, keys: np.ndarray) -> tuple[np.ndarray, ...]:
     """Encode `keys` as a run; return its words, posts, widths and starts."""
     posts = np.append(keys[::FENCE_STEP], keys[-1])
-    widths, starts = elias_fano.layout(posts, len(keys))
+    widths, starts = layout(posts, len(keys))
     words = np.zeros(starts[-1], np.uint64)
     elias_fano.encode(keys, posts, widths, starts, words)
     return words, posts, widths, starts

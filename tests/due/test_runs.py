@@ -9,8 +9,8 @@ import msgspec
 import numpy as np
 import pytest
 
-from crawler.due.elias_fano import FENCE_STEP
 from crawler.due.merging import merge
+from crawler.due.run_layout import FENCE_STEP
 from crawler.due.runs import DiskRuns
 from crawler.errors import DamageError, StoreError
 from tests.due.arrays import spread

@@ -105,7 +105,10 @@ class Exchange:
         return self.address
 
     async def close(self) -> None:
-        """Close all connections. Messages that are not confirmed will be sent again later."""
+        """Close all connections. Messages that are not confirmed will be sent again later.
+
+        Confirmations that arrived after the last commit are queued.
+        """
 
     def set_address(self, name: str, address: Address) -> None:
         """Record that a peer has moved to `address`."""

@@ -103,6 +103,9 @@ class PeerExchange(Exchange):
             await asyncio.gather(self._beating, return_exceptions=True)
         self.peers.flush(self._outbox.spools)
         await self.peers.close()
+        # The confirmations that came after the last commit are stored, so that a crawl at rest does not report
+        # that these links wait.
+        self._loops.queue(Change())
 
     def set_address(self, name: str, address: Address) -> None:
         self.peers.set_address(name, address)

@@ -36,7 +36,7 @@ from crawler.records import LinkFlag, PageState, PeerStatus
 from crawler.robots.cache import RobotsCopy
 from crawler.storage.commit import Change, Maker
 from crawler.urls.canonical import hostname
-from crawler.urls.typed_url import LOGIN_REFUSED, looked_up, split_login, typed_host, whole_host
+from crawler.urls.typed_url import LOGIN_REFUSED, looked_up, some_url, split_login, typed_host, whole_host
 
 Commit = Callable[[Change | Maker], None]
 T = TypeVar("T")
@@ -219,7 +219,11 @@ class Commands:
 
         `settings` contains the relaxed settings of the crawl that must also apply to these seeds
         (`crawl/relaxed_settings.py`).
+
+        Raises:
+            UsageError: no seed is a URL, or the seeds need relaxed settings that were not given.
         """
+        some_url(urls)
         config, directory = self._context.config, CrawlDirectory(self._context.directory.parent)
         confirm(config, settings or {})
         places = directory.settings.seed_places(config, settings or {})
@@ -246,7 +250,12 @@ class Commands:
         return {"queued": len(good), "refused": refused}
 
     def signal(self, urls: list[str], source: str = "signal") -> Steps:
-        """Accept signals that pages have changed; return what was done with each URL (`change_signals.Signalled`)."""
+        """Accept signals that pages have changed; return what was done with each URL (`change_signals.Signalled`).
+
+        Raises:
+            UsageError: no signal is about a URL.
+        """
+        some_url(urls)
         said = Signalled()
         self._commit(partial(self._decisions().signal_intake.decide, urls, source, said))
         yield from self._point.making()

@@ -117,6 +117,7 @@ def test_seeds_are_queued_and_invalid_urls_are_named(stages: Stages) -> None:
     assert ask(stages, "seed", urls=["http://b.org/", "ftp://b.org/"]) == {
         "queued": 1,
         "refused": [{"url": "ftp://b.org/", "why": "its scheme is neither http nor https"}],
+        "waits_for": [],
     }
     for url, why in (
         ("http://b.org:25/", "its port"),

@@ -64,6 +64,9 @@ _STRING_BYTES, _DATE_BYTES = (57, 150)
 # Maximum number of large sitemaps whose links are in memory at once. Each of these sitemaps uses at most 13
 # MB, from the end of its download to its commit.
 MAPS_READ_MAX = 2
+# Number of seconds after which the verdicts on the links of a page that is still being judged are stored. Storing the
+# largest number of verdicts takes 0.1 s.
+VERDICTS_INTERVAL = 10.0
 
 
 class Network(NamedTuple):
@@ -334,9 +337,7 @@ class FetchTasks:
             if extracted is not None and (rendering := self._rendering(fetch_task)) is not None:
                 extracted = await rendering.render(fetch_task, fetch, extracted, request)
             if extracted is not None:
-                # A URL filter of the user may block. If it were called later, it would hold up the commit queue.
-                for _ in self._results.judging(fetch_task, extracted):
-                    await self._parts.user_turns.mine("URL filter")
+                await _judge(self._parts, fetch_task, extracted)
         except BaseException:
             if request.file is not None:
                 request.file.end(resumed_later=True)
@@ -404,6 +405,20 @@ class FetchTasks:
             self._unexpected.note(error, f"reading {fetch_task.url}; its links are lost")
             self._reader.drop(stream)
             return None
+
+
+async def _judge(parts: FetchParts, fetch_task: FetchTask, extracted: Extracted) -> None:
+    """Let the user's URL filter judge the links of a page. Store its verdicts at intervals, in case of a kill.
+
+    The filter may block. If it were called later, it would hold up the commit queue.
+    """
+    verdicts, now = parts.results.verdicts, parts.clock.now
+    stored_at = now()
+    for _ in parts.results.judging(fetch_task, extracted):
+        await parts.user_turns.mine("URL filter")
+        if verdicts is not None and now() - stored_at >= VERDICTS_INTERVAL:
+            parts.queue(verdicts.so_far())
+            stored_at = now()
 
 
 def _free(file: FileBody | None, fetch: Fetch) -> None:

@@ -34,6 +34,7 @@ from crawler.process.fetching.hop_requests import HopRequests
 from crawler.process.fetching.reader import Reader
 from crawler.process.fetching.single_requests import SingleRequests
 from crawler.process.fetching.site_files import SiteFiles
+from crawler.process.fetching.submitters import Submitters
 from crawler.process.fetching.subresources import Subresources
 from crawler.process.lifecycle.shutdown import within
 from crawler.records import Extracted, Fetch, FetchTask, LinkFlag, Outcome, RequestOptions, TaskKind
@@ -111,6 +112,7 @@ class FetchTasks:
             TaskKind.DENIED: self._denied,
         }
         self._made_rendering = self._make_rendering() if renders(config) else None
+        self._submitters = Submitters(parts, self.single, self._leave_network)
         self._site_files = SiteFiles(parts, self._hops.hop, self._subresources, self._leave_network)
         # Only one thread computes digests at a time, because threads compete with the event loop for the
         # processors.
@@ -334,6 +336,8 @@ class FetchTasks:
                 self._maps_held.add(owner)
             extracted = await self._read(fetch_task, fetch, stream)
             await self._site_files.fetch(fetch_task, request, fetch, extracted)
+            if extracted is not None and fetch_task.flags & _SITEMAP:
+                extracted.submitters = await self._submitters.find(fetch_task, fetch, extracted)
             if extracted is not None and (rendering := self._rendering(fetch_task)) is not None:
                 extracted = await rendering.render(fetch_task, fetch, extracted, request)
             if extracted is not None:

@@ -434,7 +434,8 @@ class Extracted(msgspec.Struct, gc=False):
     of the first anchor with this href and a text, or "" if there is none. It is [] unless the texts were
     requested. `markup` is present if it was requested and the page was parsed. `statements` are pairs (name,
     content) of the meta elements that allow or forbid uses of the page. `licenses` are the raw URLs of the
-    RSL documents that link elements announce.
+    RSL documents that link elements announce. If the document is a sitemap, `submitters` are the other authorities
+    whose robots.txt names it, so that it may list their URLs.
     """
 
     base: str
@@ -458,6 +459,7 @@ class Extracted(msgspec.Struct, gc=False):
     markup: Markup | None = None
     statements: list[tuple[str, str]] = []
     licenses: list[str] = []
+    submitters: list[str] = []
 
 
 class ReceiptStamp(msgspec.Struct, frozen=True, gc=False):

@@ -121,6 +121,7 @@ SHELL = {
     "process/fetching/fetch_tasks.py",
     "process/fetching/page_rendering.py",
     "process/fetching/single_requests.py",
+    "process/fetching/submitters.py",
     "process/fetching/subresources.py",
     "render/browser.py",
     "render/protocol.py",

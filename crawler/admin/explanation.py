@@ -38,8 +38,8 @@ def may_be_unfollowed(answer: Mapping[str, Any]) -> bool:
 
 
 def _of_owner(answers: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
-    """Return the answer of the process that owns the URL.
+    """Return the answer of the process that owns the URL; None if it did not answer.
 
-    If the URL is invalid, return the first answer, because all are equal.
+    In a crawl of one process, the answer names no owner.
     """
     return next((each for each in answers if each.get("owner") == each.get("process")), None)

@@ -570,4 +570,6 @@ class Crawl:
             safe_settings.record(self.directory, request["settings"])
         if request.get("command") in CHANGING and not await self.process.commits.kept():
             raise StoreError("the change is not on disk yet, because the disk is slow; try again")
+        if request.get("command") == "seed":
+            answer["waits_for"] = await self.process.exchange.undelivered(answer["waits_for"])
         return answer

@@ -14,6 +14,7 @@ from crawler.crawl import rendered_parts, safe_settings
 from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import UsageError
 from crawler.upgrade.ready import opened
+from crawler.urls.canonical import SCHEME, UNPARSABLE
 from crawler.wording import several
 
 _TEXTS = {
@@ -113,7 +114,23 @@ def main(command: str, argv: list[str]) -> int:
     routed = command in ("seed", "signal")
     answers = [access.ask_first(args.dir, request)] if routed else access.ask(args.dir, request)
     print(json.dumps(answers[0], indent=2) if command == "signal" and args.json else _said(command, answers))
-    return UsageError.exit_code if command == "seed" and not answers[0]["queued"] else 0
+    if command == "seed" and (peers := _on_other_disks(args, answers[0]["waits_for"])):
+        print(
+            f"stored only here until {', '.join(peers)} has received them (`crawler status` shows what waits)"
+        )
+    return UsageError.exit_code if routed and _is_wrong(answers[0]) else 0
+
+
+def _on_other_disks(args: argparse.Namespace, peers: list[str]) -> list[str]:
+    """Return those peers whose folders are not in the directory of the crawl."""
+    return [peer for peer in peers if peer not in CrawlDirectory(args.dir).process_names()]
+
+
+def _is_wrong(said: dict[str, Any]) -> bool:
+    """Return whether a seed was refused, or an argument of `signal` is not a URL."""
+    if "queued" in said:
+        return bool(said["refused"])
+    return not said["why"].keys().isdisjoint((SCHEME, UNPARSABLE))
 
 
 def _parted(args: argparse.Namespace, request: dict[str, Any]) -> dict[str, Any]:

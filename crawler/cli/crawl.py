@@ -14,7 +14,7 @@ from typing import Any
 from crawler.cli import flags, options
 from crawler.cli.parsing import add_option, listed
 from crawler.cli.summary import exit_code, incomplete
-from crawler.cli.url_arguments import add_logins, checked
+from crawler.cli.url_arguments import add_logins
 from crawler.config import Config, Layers
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.restart import rename_to_numbered
@@ -24,6 +24,7 @@ from crawler.errors import UsageError
 from crawler.signing.key_file import with_key_file
 from crawler.storage.files import atomic_write, refuse_output
 from crawler.storage.parts import PARTS, part_files
+from crawler.urls.typed_url import crawled
 
 # The waits that `--check-external` sets if the user does not set them. Links often lead to hosts that are down,
 # and the user waits for the report. With these waits, the crawl ends a minute after its last page at
@@ -253,7 +254,7 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     args = _parser().parse_args(argv)
     setattr(args, "refresh.endless", False)
     args.stdin, args.prog = None, "crawl"
-    args.urls = [checked(url) for url in args.urls]
+    args.urls = [crawled(url) for url in args.urls]
     if accepted := listed(args.accept):
         setattr(args, "filter.accept", accepted)
         setattr(args, "crawl.requisites", True)  # as in wget, the pictures on a page also count as files

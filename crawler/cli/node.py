@@ -9,6 +9,7 @@ from crawler.cli.flags import Flag
 from crawler.config import Config, Layers, SplitterConfig
 from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import ConfigError, UsageError
+from crawler.urls.typed_url import crawled
 
 if TYPE_CHECKING:
     from crawler.process.exchange.exchange import Member
@@ -59,6 +60,7 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     flags.add_config_flags(groups, "node")
     crawl.add_output_flags(groups)
     args = parser.parse_args(argv)
+    args.urls = [*map(crawled, args.urls)]
     args.stdin, args.prog = None, "node"
     return args
 

@@ -5,8 +5,8 @@ from types import CodeType
 from typing import Any
 
 from crawler.cli import flags, options
-from crawler.cli.url_arguments import checked
 from crawler.signing.key_file import with_key_file
+from crawler.urls.typed_url import crawled
 
 BANNER = """\
 page       {page}
@@ -35,7 +35,7 @@ def main(_command: str, argv: list[str]) -> int:
     names: dict[str, Any] = {"crawler": crawler}
 
     def fetch(url: str) -> crawler.Page:
-        names["page"] = crawler.fetch(checked(url), config)
+        names["page"] = crawler.fetch(crawled(url), config)
         names["css"], names["xpath"] = names["page"].css, names["page"].xpath
         return names["page"]  # type: ignore[no-any-return]
 

@@ -1,4 +1,4 @@
-"""Checks the URLs of a command line, and removes the logins that they contain."""
+"""Removes the logins from the URLs of a command line."""
 
 import base64
 from argparse import Namespace
@@ -7,16 +7,7 @@ from urllib.parse import unquote
 from crawler.config import Layers
 from crawler.errors import UsageError
 from crawler.urls.canonical import canonical, hostname
-from crawler.urls.typed_url import not_a_url, split_login
-
-
-def checked(text: str) -> str:
-    """Return `text` if it is a URL that can be crawled; otherwise raise UsageError, if possible with a suggestion."""
-    plain, _ = split_login(text)
-    if why := not_a_url(plain):
-        is_not = "is " if why.startswith("not a") else ""
-        raise UsageError(f"{plain!r}{' ' if is_not else ': '}{is_not}{why}")
-    return text
+from crawler.urls.typed_url import split_login
 
 
 def basic(user: str, password: str) -> str:

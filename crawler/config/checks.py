@@ -18,7 +18,7 @@ from crawler.config.schema import (
     RefreshPolicy,
     SplitterConfig,
 )
-from crawler.config.units import ByteCount, Seconds
+from crawler.config.units import ByteCount, Seconds, shown
 from crawler.errors import ConfigError, bad_setting
 
 LINK_BYTES_MAX = 16 << 10  # maximum size of a link (URL and metadata) that is sent to another process
@@ -40,7 +40,7 @@ def convert(tree: Mapping[str, Any]) -> Config:
     try:
         config = msgspec.convert(tree, Config, dec_hook=_decode_hook, str_keys=True)
     except msgspec.ValidationError as error:
-        raise _as_setting(_readable(str(error))) from error
+        raise _as_setting(_readable(str(error), tree)) from error
     check_values(config)
     return config
 
@@ -51,23 +51,39 @@ def _as_setting(readable: str) -> ConfigError:
     return bad_setting(key, what) if colon else ConfigError(f"configuration: {readable}")
 
 
-def _readable(message: str) -> str:
-    """Rewrite an error message of msgspec. The new message begins with the key, written as in the file."""
+_NAMES = {"int": "a whole number", "float": "a number", "str": "text", "bool": "true or false"}
+# an expected number, true or false; msgspec states the type of the given value, or the bound that it violates
+_EXPECTED = re.compile(r"Expected `(int|float|bool)(?: \| null)?`(?: ([<>]=) ([0-9.e+-]+))?(?:, got .*)?")
+
+
+def _readable(message: str, tree: Mapping[str, Any]) -> str:
+    """Rewrite an error message of msgspec about `tree`. The new message begins with the key, written as in the file."""
     what, _, where = message.partition(" - at `$.")
     path = where.removesuffix("`")
     if unknown := re.fullmatch(r"Object contains unknown field `(.*)`", what):
         key = f"{path}.{unknown[1]}" if path else unknown[1]
         return f"{key}: there is no such key{_meant(key)}; config/default.toml lists all"
-    if what.startswith("Invalid enum value"):
-        text, choices = what.removeprefix("Invalid enum value "), words(path)
+    if expected := _EXPECTED.fullmatch(what):
+        kind, sign, bound = expected.groups()
+        limit = f" {sign} {bound.removesuffix('.0')}" if sign else ""
+        what = f"expected {_NAMES[kind]}{limit}, got {shown(_value_at(tree, path))}"
+    elif choices := words(path):
+        given = shown(_value_at(tree, path))
         *first, last = ("a number", *choices)
-        expected_number = f"expected {', '.join(first)} or {last}, got {text}"
-        what = expected_number if accepts_number(path) else f"{text} is not one of {', '.join(choices)}"
-    names = {"int": "a whole number", "float": "a number", "str": "text", "bool": "true or false"}
-    for kind, name in names.items():
+        expected_number = f"expected {', '.join(first)} or {last}, got {given}"
+        what = expected_number if accepts_number(path) else f"{given} is not one of {', '.join(choices)}"
+    for kind, name in _NAMES.items():
         what = re.sub(rf"`{kind}(?: \| null)?`", name, what)
     what = what.replace("`array`", "a list").replace("`object`", "a section")
     return f"{path}: {what[:1].lower()}{what[1:]}" if path else what
+
+
+def _value_at(tree: Mapping[str, Any], path: str) -> Any:
+    """Return the value at a path such as `section.key` or `override[1].key[0]`."""
+    value: Any = tree
+    for name, index in re.findall(r"([^.\[\]]+)|\[(\d+)\]", path):
+        value = value[int(index)] if index else value[name]
+    return value
 
 
 def _meant(key: str) -> str:

@@ -29,11 +29,14 @@ def keys() -> dict[str, tuple[str, ...]]:
 
 
 def words(path: str) -> tuple[str, ...]:
-    """Return the words that the key `path` accepts. The path of a key in an override is written `override[3].key`."""
+    """Return the words that the key `path` accepts, () if there are none.
+
+    The path of a key in an override is written `override[3].key`.
+    """
     section, _, key = path.partition(".")
     if not section.startswith("override"):
-        return keys()[path]
-    return next(_words(field.type) for field in fields(Override) if field.name == key)
+        return keys().get(path, ())
+    return next((_words(field.type) for field in fields(Override) if field.name == key), ())
 
 
 def accepts_number(path: str) -> bool:

@@ -5,7 +5,7 @@ Infinity and NaN are rejected.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated
 
 from msgspec import Meta
@@ -36,6 +36,9 @@ _SIZE_UNITS = {
 _QUANTITY = re.compile(r"\s*((?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[0-9]+)?)\s*([a-z]*)\s*", re.IGNORECASE)
 
 
+_SHOWN_MAX = 40  # maximum number of characters of a wrong value that a message shows
+
+
 class Seconds(float):
     """A time in seconds, written as a number or with ms, s, min, h or d."""
 
@@ -57,8 +60,21 @@ def _quantity(value: object, units: Mapping[str, float], wanted: str) -> float:
         return value
     match = _QUANTITY.fullmatch(value) if isinstance(value, str) else None
     if match is None or match[2].lower() not in units:
-        raise ValueError(f"expected {wanted}, got {value!r}")
+        raise ValueError(f"expected {wanted}, got {shown(value)}")
     quantity = float(match[1]) * units[match[2].lower()]
     if quantity > ENDLESS:
-        raise ValueError(f"{value!r} is out of range")
+        raise ValueError(f"{shown(value)} is out of range")
     return quantity
+
+
+def shown(value: object) -> str:
+    """Return a wrong value for a message, written as in TOML."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        return f"{value[:_SHOWN_MAX]!r}{'...' if len(value) > _SHOWN_MAX else ''}"
+    if value is None:
+        return "nothing"
+    if isinstance(value, Mapping):
+        return "a section"
+    return "a list" if isinstance(value, Sequence) else str(value)[:_SHOWN_MAX]

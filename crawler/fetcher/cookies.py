@@ -1,16 +1,18 @@
-"""Cookies (RFC 6265) within size limits, kept for the crawl or for one redirect chain.
+"""Cookies (RFC 6265) within size limits, kept for the crawl or for one visit of a page.
+
+A visit consists of the redirect chain of a page and, if a browser shows the page, of its later requests.
 
 `fetcher/README.md`, "Cookies, credentials and TLS", states the limits. The prefixes `__Secure-` and `__Host-` are
 enforced, and a plain http answer can neither set a Secure cookie nor replace one (RFC 6265bis 5.7). SameSite is
 ignored, because it concerns requests made by pages of other sites, and a crawler makes none.
 
-A jar `lasts` if it outlives one redirect chain. Such a jar may hold a login, from a file (Netscape's
+A jar `lasts` if it outlives one visit. Such a jar may hold a login, from a file (Netscape's
 `cookies.txt`, as written by browser add-ons, curl and wget) or from a submitted form. So the values of cookies
 that it receives are not recorded, as those that any jar sends (`redaction.py`).
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -44,7 +46,7 @@ class Cookie(msgspec.Struct, gc=False):
 
 
 class CookieJar:
-    """The cookies of one redirect chain, or of a crawl if `lasts` is True. `now` is wall time in seconds."""
+    """The cookies of one visit, or of a crawl if `lasts` is True. `now` is wall time in seconds."""
 
     __slots__ = ("_created", "_domains", "_domains_max", "lasts")
 
@@ -129,6 +131,13 @@ class CookieJar:
 
     def __repr__(self) -> str:
         return f"CookieJar({len(self)} cookies of {len(self._domains)} domains)"
+
+
+def jar_begun_by(target: Target, fields: Iterable[tuple[bytes, bytes]], now: float) -> CookieJar:
+    """Return a jar with the cookies that an answer from `target` sets. `fields` are the header fields of the answer."""
+    jar = CookieJar()
+    jar.store(target, [value for name, value in fields if name.lower() == b"set-cookie"], now)
+    return jar
 
 
 class CookieJars:

@@ -137,6 +137,7 @@ class Process:
             key=stages.fingerprinter.key,
             trusts=decisions.knowledge.trusts,
             in_scope=decisions.admission.in_scope,
+            robots=stages.robots,
             user_turns=self.user_turns,
             is_own=partial(_is_own, stages),
             # the exchange is created after the fetch tasks

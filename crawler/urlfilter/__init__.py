@@ -5,6 +5,7 @@
 rule_names.py    RULES, the table of all rule names
 url_filter.py    Scope and UrlFilter: the verdict on one URL
 traps.py         path shapes that only traps produce
+filter_fingerprint.py says whether the user's filter has changed since an earlier run
 kept_verdicts.py KeptVerdicts: the verdicts of the user's filter on a page that a run did not finish
 link_filter.py   LinkFilter: the hot path from the hrefs of a page to accepted links, with a memo
 

@@ -4,21 +4,24 @@
                            └─► 40 verdicts stored ─► next run: P is fetched again, 1 .. 40 known, 41 .. judged
 
 Without the stored verdicts, a filter that needs longer for the links of one page than a run lasts would begin with the
-first link in each run. A stored verdict is used once, in the next run with a URL filter. If that run finishes the
-page, the other stored verdicts are dropped.
+first link in each run. While a page is being judged, the verdicts are stored at intervals, so a kill costs only the
+verdicts since the last interval. A stored verdict is used once, by the same filter (`filter_fingerprint.py`). If a run
+ends without an unfinished page, all stored verdicts are dropped.
 """
 
-from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import islice
 
 import msgspec
 
 from crawler.storage.commit import Change
 from crawler.storage.keys import VERDICTS
 from crawler.storage.kv import KeyValue, seal, unseal
+from crawler.urlfilter.filter_fingerprint import filter_fingerprint
 
-VERDICTS_MAX = 100_000  # maximum number of verdicts that are kept, about 200 bytes each in memory
+# Maximum number of verdicts that are kept. In memory, there are at most twice as many, with about 200 bytes each.
+VERDICTS_MAX = 100_000
 
 
 class KeptVerdicts:
@@ -26,11 +29,9 @@ class KeptVerdicts:
 
     def __init__(self, hook: Callable[[str], bool], store: KeyValue) -> None:
         self._hook = hook
-        value = store.get(VERDICTS)
-        self._known = (
-            {} if value is None else msgspec.msgpack.decode(unseal(VERDICTS, value), type=dict[str, bool])
-        )
-        self._recent = OrderedDict[str, bool]()
+        self._fingerprint = filter_fingerprint(hook)
+        self._known = _stored(store, self._fingerprint)
+        self._recent: dict[str, bool] = {}
         self.is_cut = False
 
     def __call__(self, url: str) -> bool:
@@ -38,8 +39,8 @@ class KeptVerdicts:
         if verdict is None:
             verdict = bool(self._hook(url))
         self._recent[url] = verdict
-        if len(self._recent) > VERDICTS_MAX:
-            self._recent.popitem(last=False)
+        if len(self._recent) >= 2 * VERDICTS_MAX:
+            self._recent = _newest(self._recent)
         return verdict
 
     @contextmanager
@@ -53,12 +54,35 @@ class KeptVerdicts:
 
     def change(self) -> Change:
         """Build the `Change` at the end of a run: store the verdicts if a page was not finished, or else delete them."""
-        change = Change()
         if self.is_cut:
-            change.put(VERDICTS, seal(msgspec.msgpack.encode(dict(self._recent))))
-        else:
-            change.delete(VERDICTS)
+            return self.so_far()
+        change = Change()
+        change.delete(VERDICTS)
+        return change
+
+    def so_far(self) -> Change:
+        """Build the `Change` that stores the newest verdicts, among them those that are known and not used yet."""
+        verdicts = _newest(self._known | self._recent)
+        change = Change()
+        change.put(VERDICTS, seal(msgspec.msgpack.encode((self._fingerprint, verdicts))))
         return change
 
     def __repr__(self) -> str:
         return f"KeptVerdicts({len(self._known)} from the last run, {len(self._recent)} of this run)"
+
+
+def _newest(verdicts: dict[str, bool]) -> dict[str, bool]:
+    """Return the last `VERDICTS_MAX` verdicts."""
+    return dict(islice(verdicts.items(), max(0, len(verdicts) - VERDICTS_MAX), None))
+
+
+def _stored(store: KeyValue, fingerprint: bytes) -> dict[str, bool]:
+    """Return the stored verdicts of the filter with this fingerprint."""
+    value = store.get(VERDICTS)
+    if value is None:
+        return {}
+    try:
+        of, verdicts = msgspec.msgpack.decode(unseal(VERDICTS, value), type=tuple[bytes, dict[str, bool]])
+    except msgspec.ValidationError:  # the value has no fingerprint
+        return {}
+    return verdicts if of == fingerprint else {}

@@ -1,15 +1,30 @@
-"""Reads URLs and host names that users type: a URL without a scheme, or with a login."""
+"""Reads URLs and host names that users type: a URL without a scheme, or with a login.
+
+A URL that is to be crawled must have a scheme (`crawled`). A URL whose page is looked up need not (`looked_up`). These
+functions, and `some_url`, reject other texts with the same error.
+"""
 
 import re
+from collections.abc import Sequence
 
 from crawler.errors import UsageError
-from crawler.urls.canonical import canonical, hostname
+from crawler.urls.canonical import (
+    LENGTH_MAX,
+    SCHEME,
+    TOO_LONG,
+    UNPARSABLE,
+    canonical,
+    hostname,
+    resolve_or_rule,
+)
 
 LOGIN_REFUSED = (
     "a login in a URL is read only by `crawler crawl URL`; elsewhere, set a header in [[override]]"
 )
-# a text whose beginning cannot be a host name without its scheme, because it is a path or a single word
-_NO_HOST = re.compile(r"/|(?!localhost\b)[^.:/?#\[]*(?:[/?#]|\Z)", re.IGNORECASE)
+_SHOWN_MAX = 200  # maximum number of characters of a wrong URL that a message shows
+# a text whose beginning cannot be a host name without its scheme, because it is a path, a single word or an address
+# of mail
+_NO_HOST = re.compile(r"/|(?!localhost\b)[^.:/?#\[]*(?:[/?#]|\Z)|[^/?#]*@", re.IGNORECASE)
 
 
 def typed_url(text: str) -> str | None:
@@ -28,8 +43,36 @@ def looked_up(text: str) -> str:
         UsageError: the text is not a URL.
     """
     if (url := typed_url(text)) is None:
-        raise UsageError(f"{text!r} is not an http or https URL")
+        raise _no_url(text, not_a_url(text, lacks_scheme=False))
     return url
+
+
+def crawled(text: str) -> str:
+    """Return a text, with its login if it has one, if it is a URL that can be crawled.
+
+    Raises:
+        UsageError: the text is not a URL; the message contains the URL that was probably meant, if there is one.
+    """
+    plain, _ = split_login(text)
+    if why := not_a_url(plain):
+        raise _no_url(plain, why)
+    return text
+
+
+def some_url(texts: Sequence[str]) -> None:
+    """Check that a list of URLs that are to be crawled contains at least one URL, with or without a login.
+
+    Raises:
+        UsageError: no text is a URL; the message names the first.
+    """
+    rules = (resolve_or_rule(None, split_login(text)[0])[1] for text in texts)
+    if texts and all(rule in (SCHEME, UNPARSABLE) for rule in rules):
+        crawled(texts[0])
+
+
+def _no_url(text: str, why: str) -> UsageError:
+    shown = repr(text[:_SHOWN_MAX])
+    return UsageError(f"{shown} is {why}" if why.startswith("not a") else f"{shown}: {why}")
 
 
 def typed_host(text: str) -> str:
@@ -58,17 +101,20 @@ def whole_host(text: str, order: str) -> str:
     return name
 
 
-def not_a_url(text: str) -> str:
+def not_a_url(text: str, *, lacks_scheme: bool = True) -> str:
     """Explain why a text, which has no login, cannot be crawled; return "" if it can.
 
-    If only the scheme is missing, the explanation contains the URL that was probably meant.
+    With `lacks_scheme`, if only the scheme is missing, the explanation contains the URL that was probably meant.
     """
-    if canonical(text) is not None:
+    _, rule = resolve_or_rule(None, text)
+    if not rule:
         return ""
+    if rule == TOO_LONG:
+        return f"a URL has at most {LENGTH_MAX:,} bytes"
     scheme, colon, _ = text.partition("://")
     if colon and scheme.isalpha() and scheme.lower() not in ("http", "https"):
         return f"{scheme.lower()} is not supported; the crawler fetches http and https URLs"
-    if not colon and "@" not in text:
+    if lacks_scheme and not colon and "@" not in text and not text.startswith("/"):
         usual = "http" if text.startswith(("localhost", "127.", "[::1]")) else "https"
         if (guess := canonical(f"{usual}://{text}")) is not None:
             return f"not a URL; did you mean {guess} ?"

@@ -1,6 +1,10 @@
 """Test that the user's code, which may block, leaves turns to the event loop, and is not called long after a stop."""
 
 import asyncio
+import os
+import signal
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -128,6 +132,53 @@ async def test_a_filter_that_is_slower_than_a_run_goes_on_where_the_last_run_end
     assert Counter(calls) - Counter([web.url("/robots.txt")]) == dict.fromkeys(map(web.url, NAMES), 1)
     assert sorted({*web.paths()}) == sorted({*ROUTES} - {"/1"})
     assert web.paths().count("/") >= 3
+
+
+KILLED = """
+import asyncio, os, signal, sys
+import crawler
+from crawler.process.fetching import fetch_tasks
+
+url, folder, kill_at = sys.argv[1], sys.argv[2], int(sys.argv[3])
+fetch_tasks.VERDICTS_INTERVAL = 0.0
+calls = 0
+
+def accepts(url):
+    global calls
+    calls += 1
+    if calls == kill_at:
+        os.kill(os.getpid(), signal.SIGKILL)
+    return url.endswith("0")
+
+async def main():
+    settings = {"network": {"allow_networks": ["127.0.0.0/8"]}, "politeness": {"delay": 0, "delay_factor": 0}}
+    settings |= {"admin": {"address": "off"}}
+    async with crawler.Crawl(settings, directory=folder, seeds=url, url_filter=accepts) as crawl:
+        crawl.process.user_turns._seconds = 0.0
+        await crawl.run()
+    print(calls)
+
+asyncio.run(main())
+"""
+
+
+def test_a_kill_costs_few_verdicts(tmp_path: Path) -> None:
+    """A run that was killed once stored no verdicts. Each call of the filter has a turn of the loop of its own."""
+    links, kill_at = [f"/{n}" for n in range(400)], 350
+    file = tmp_path / "program.py"
+    file.write_text(KILLED)
+    with Web({"/": page(*links), **{path: page() for path in links}}) as web:
+
+        def run(kill_at: int) -> "subprocess.CompletedProcess[str]":
+            words = [sys.executable, str(file), web.url(), str(tmp_path / "c"), str(kill_at)]
+            environ = {**os.environ, "PYTHONPATH": str(Path(crawler.__file__).parents[1])}
+            return subprocess.run(words, env=environ, capture_output=True, text=True, check=False)
+
+        assert run(kill_at).returncode == -signal.SIGKILL
+        ended = run(0)
+        assert ended.returncode == 0, ended
+        assert int(ended.stdout) < len(links) - kill_at // 2, "more than half of the verdicts were stored"
+        assert web.paths().count("/10") == 1 and not web.paths().count("/11")
 
 
 async def test_a_longer_grace_period_holds_for_the_users_code_too(

@@ -270,7 +270,7 @@ def test_hints_can_be_pasted(tmp_path: Path) -> None:
         (["plan", "--pages", "x"], "--pages: expected a number, got 'x'"),
         (
             ["crawl", "http://localhost/", "--max-pages", "x"],
-            "--max-pages: crawl.max_pages: expected a whole number",
+            "--max-pages: crawl.max_pages: expected a whole number, got 'x'",
         ),
     ],
 )

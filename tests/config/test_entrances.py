@@ -54,11 +54,22 @@ VALUES = [
     Bad("[serve]\nwebsub = ['http://a.org/f http://h.org/']", 2, "serve.websub: hubs call back"),
     Bad("[serve]\nwebsub = ['http://a.org/f http://h.org/']\npublic_url = 'us.example:80'", 2, "serve.websub: hubs call"),
     Bad("[network]\nallow_networks = ['10.0.0.0/99']", 2, "network.allow_networks: '10.0.0.0/99' does not appear"),
-    Bad("[network]\nallow_ports = [99999]", 2, "network.allow_ports[0]: expected a whole number <= 65535"),
+    Bad("[network]\nallow_ports = [99999]", 2, "network.allow_ports[0]: expected a whole number <= 65535, got 99999"),
     Bad("seeds = ['http://a.org/', 'htp:/x']", 1, "seeds: 'htp:/x' is not an http(s) URL"),
     Bad("seeds = ['http://u:p@a.org/']", 1, "seeds: 'http://a.org/': a login in a URL is read only by"),
     Bad("[crawl]\nsurts = ['nothing at all']", 2, "crawl.surts: 'nothing at all' is not a SURT prefix"),
-    Bad("[crawl]\nconcurrency = 0", 2, "crawl.concurrency: expected a whole number >= 1"),
+    Bad("[crawl]\nconcurrency = 0", 2, "crawl.concurrency: expected a whole number >= 1, got 0"),
+    Bad("[crawl]\nmax_pages = 'x'", 2, "crawl.max_pages: expected a whole number, got 'x'"),
+    Bad("[crawl]\nmax_pages = 1.5", 2, "crawl.max_pages: expected a whole number, got 1.5"),
+    Bad("[crawl]\nrate = -3", 2, "crawl.rate: expected a number >= 0, got -3"),
+    Bad("[crawl]\nrate = [1]", 2, "crawl.rate: expected a number, got a list"),
+    Bad("[crawl]\nmax_time = [1]", 2, 'crawl.max_time: expected a time such as 30, "5 min" or "24 h", got a list'),
+    Bad(f"[crawl]\nmax_pages = '{'9x' * 50}'", 2, f"crawl.max_pages: expected a whole number, got '{'9x' * 20}'..."),
+    Bad("[crawl]\ntrace = 'often'", 2, "crawl.trace: expected true or false, got 'often'"),
+    Bad("[[override]]\nmatch = 'a.org'\nrender = 2", 3, "override[0].render: 2 is not one of never, auto, always"),
+    Bad("[fetch]\ncookies = 1", 2, "fetch.cookies: 1 is not one of true, false, auto"),
+    Bad("[refresh]\nshare = 2", 2, "refresh.share: expected a number <= 1, got 2"),
+    Bad("[frontier]\nretry_delays = [1, 'x']", 2, "frontier.retry_delays[1]: expected a number, got 'x'"),
     Bad("[refresh]\nshare = 'often'", 2, "refresh.share: expected a number, auto or default, got 'often'"),
     Bad("[crawl]\nscope = 'all'", 2, "crawl.scope: 'all' is not one of host, domain, prefix, any"),
     Bad("[politeness]\ndelay = 'soon'", 2, "politeness.delay: expected a time"),
@@ -160,6 +171,13 @@ def test_errors_name_the_flag_or_variable(
             patch.setenv("CRAWLER_ADMIN__ADDRESS", "here:99999")
             assert cli.main(words) == 2
         assert capsys.readouterr().err.startswith("crawler: environment: admin.address: 'here:99999'")
+        number = "crawl.max_pages: expected a whole number, got 'x'\n"
+        assert cli.main([*words, "--max-pages", "x"]) == 2
+        assert capsys.readouterr().err == f"crawler: --max-pages: {number}"
+        with monkeypatch.context() as patch:
+            patch.setenv("CRAWLER_CRAWL__MAX_PAGES", "x")
+            assert cli.main(words) == 2
+        assert capsys.readouterr().err == f"crawler: environment: {number}"
 
 
 def test_possible_secrets_are_not_shown() -> None:

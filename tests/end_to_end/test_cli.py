@@ -14,6 +14,7 @@ import msgspec
 import pyarrow.parquet
 import pytest
 
+from crawler.cli.completion import parsers
 from tests.end_to_end.web import FAST, Ran, ReceivedRequest, Web, crawl, lines, outcomes, page, redirect, run
 from tests.waiting import until
 
@@ -392,7 +393,49 @@ def test_arguments_that_are_not_utf_8(crawled: tuple[Path, Web]) -> None:
     """If bytes of the command line are not UTF-8, Python turns them into lone surrogates."""
     assert run("why", "http://x/\udcff", "--dir", crawled[0]).code == 0
     ran = run("seed", "\udcff", "--dir", crawled[0])
-    assert ran.text.startswith("0 queued\nrefused: ?: it is not a URL") and ran.code == 2
+    assert ran.err == "crawler: '?' is not an http(s) URL\n" and ran.code == 2
+
+
+# the commands that read URLs of pages, with the arguments before the URL
+READ_URLS = {
+    "crawl": (), "node": ("--name", "p0", "--peer", "p0=127.0.0.1:0"), "seed": (), "signal": (), "withdraw": (),
+    "withdraw --prefix": ("--prefix",), "why": (), "get": (), "shell": (), "crawl --login": ("http://x/", "--login"),
+}  # fmt: skip
+NO_URLS = (
+    "",
+    "word",
+    "/a/path",
+    "two words",
+    "http://",
+    "http://a b/",
+    "ftp://x.org/",
+    "mailto:me@x.org",
+    "me@x.org",
+)
+
+
+@pytest.mark.parametrize("command", READ_URLS)
+def test_a_text_that_is_no_url_is_refused_by_each_command(crawled: tuple[Path, Web], command: str) -> None:
+    """`why` and `signal` once ended with exit code 0, and `seed` printed two lines."""
+    for text in NO_URLS:
+        if command.startswith("withdraw") and not text:
+            continue  # the same as no URL
+        ran = run(command.partition(" ")[0], *READ_URLS[command], text, "--dir", crawled[0])
+        assert (ran.code, ran.text, ran.err.count("\n")) == (2, "", 1), (text, ran)
+        assert any(
+            said in ran.err for said in ("is not an http(s) URL", "is not a URL", "is not supported")
+        ), ran
+
+
+def test_the_commands_that_read_urls_are_all_tested() -> None:
+    """Flags for the URL of a proxy or of an object storage do not count, because no page is meant."""
+    found = {
+        " ".join([command, *action.option_strings])
+        for command, parser in parsers()
+        for action in parser._actions
+        if action.metavar == "URL" and action.dest not in ("fetch.proxy", "to")
+    }
+    assert found == READ_URLS.keys()
 
 
 def test_an_invalid_seeds_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

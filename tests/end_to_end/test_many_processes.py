@@ -15,6 +15,7 @@ from fastwarc.warc import ArchiveIterator, WarcRecordType
 from crawler.api import Crawl
 from crawler.errors import DamageError
 from tests.end_to_end.test_live import Running
+from tests.end_to_end.web import FAST, Web, page
 from tests.faults.harness import ROOT, Ended, TreeWeb, crawl, end, judge, settings, start
 
 PAGES = 400
@@ -153,3 +154,31 @@ def test_only_the_owner_of_a_host_blocks_it(tmp_path: Path, live: bool) -> None:
         assert checked.code == 0, checked
         refused = msgspec.json.decode(command(directory, "status", "--json", "--hosts", "9").out)
         assert refused["frontier"]["hosts_blocked"] == 1
+
+
+@pytest.mark.parametrize("processes", [1, 3])
+def test_a_sitemap_may_list_urls_of_hosts_whose_robots_txt_names_it(tmp_path: Path, processes: int) -> None:
+    """Once, the robots.txt counted only if the process that fetched the sitemap had read it before.
+
+    So the pages depended on the number of processes, and in a crawl of one process on the order of fetches. The last
+    host does not name the sitemap.
+    """
+    hosts = [f"127.20.0.{n}" for n in range(1, 9)]
+    directory = tmp_path / "crawl"
+    with Web({}, address="0.0.0.0") as web:
+        first, last = hosts[0], hosts[-1]
+        for host in hosts:
+            named = "" if host == last else f"Sitemap: {web.url('/map.xml', first)}\n"
+            web.routes[f"{host}/robots.txt"] = (
+                200,
+                {"Content-Type": "text/plain"},
+                f"User-agent: *\nAllow: /\n{named}",
+            )
+            web.routes[f"{host}/"] = web.routes[f"{host}/listed"] = page()
+        locs = "".join(f"<url><loc>{web.url('/listed', host)}</loc></url>" for host in hosts)
+        web.routes[f"{first}/map.xml"] = (200, {"Content-Type": "text/xml"}, f"<urlset>{locs}</urlset>")
+        seeds = [web.url("/", host) for host in hosts]
+        ended = crawl(directory, *seeds, *FAST, "--processes", str(processes), *QUICK)
+        assert ended.code == 0, ended
+        assert [web.paths(host).count("/listed") for host in hosts] == [1] * 7 + [0]
+    assert command(directory, "check").code == 0

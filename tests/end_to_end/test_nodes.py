@@ -1,16 +1,25 @@
 """Test `crawler node`: processes with separate directories, as on separate machines, act as one crawl."""
 
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
 from crawler.cli.loopback import free_port, free_ports
+from crawler.config import convert
+from crawler.crawl.directory import CrawlDirectory
+from crawler.process.results.sent_seeds import sent_seed_urls
+from crawler.splitter.partition import Partition
+from crawler.storage.engines import open_store
+from crawler.urls.fingerprint import fingerprinter_of
 from tests.end_to_end.cut_network import Proxy
 from tests.end_to_end.test_many_processes import QUICK, command, report_of, stored_by
 from tests.end_to_end.web import Answer, ReceivedRequest, Web, redirect
@@ -212,6 +221,43 @@ def moved_sites() -> Web:
 
     web = Web({}, address="0.0.0.0", other=answer)
     return web
+
+
+def test_a_seed_is_stored_on_a_second_disk_unless_the_command_says_that_it_is_not(tmp_path: Path) -> None:
+    """`crawler seed` once returned before the copy had left the disk of the process that was asked.
+
+    Node c is never started, so the crawl cannot end.
+    """
+    nodes = Nodes(tmp_path, "abc")
+    with TreeWeb(tmp_path, 3) as web:
+        running = [nodes.start(name, web.seed) for name in "ab"]
+        status = ""
+        while "cannot connect to 127.0.0.1:" not in status or "b is not connected" in status:
+            assert all(node.poll() is None for node in running)
+            status = command(tmp_path / "a", "status").out
+        fingerprinter = fingerprinter_of(convert({}).urls, CrawlDirectory(tmp_path / "a").seed())
+        partition, owned = Partition.equal_ranges(["a", "b", "c"]), {}
+        for number in range(2, 60):
+            host = f"127.3.0.{number}"
+            owned[partition.owner(fingerprinter.host_key(host))] = (
+                f"http://{host}:{urlsplit(web.seed).port}/new"
+            )
+        kept = [owned["a"], owned["b"]]
+        refused = command(tmp_path / "a", "seed", *kept).err  # it names the settings that must be given again
+        relaxed = " ".join(re.findall(r"--set [^ )]+", refused)).split()
+        ended = command(tmp_path / "a", "seed", *kept, *relaxed)
+        assert (ended.code, ended.out) == (0, "2 queued\n"), ended
+        said = command(tmp_path / "a", "seed", owned["c"], *relaxed)
+        assert said.code == 0 and said.out.splitlines()[1].startswith(
+            "stored only here until c has received"
+        ), said
+        for node in running:
+            node.kill()
+            end(node)
+    with closing(open_store(tmp_path / "b" / "b" / "store")) as store:
+        urls = {url for piece in sent_seed_urls(store) for url in piece}
+        assert kept[0] in urls and kept[1] not in urls
+    assert "known: True" in command(tmp_path / "b", "why", kept[1]).out
 
 
 def test_the_scope_grows_in_all_processes_when_a_seed_redirects(tmp_path: Path) -> None:

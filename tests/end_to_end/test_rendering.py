@@ -986,6 +986,29 @@ def test_a_page_may_post_only_if_it_is_allowed_and_never_in_the_name_of_the_craw
     assert "no problems found" in run("check", "--dir", tmp_path).text
 
 
+@pytest.mark.parametrize("cookies", ["auto", "false", "true"])
+@pytest.mark.parametrize("way", ["at once", "after a redirect"])
+def test_the_cookies_of_a_page_are_sent_with_its_later_requests(
+    tmp_path: Path, cookies: str, way: str
+) -> None:
+    """If the page was not redirected, these cookies were once lost unless the crawl kept all cookies."""
+    app = "fetch('/data').then(answer => answer.text()).then(text => document.body.append(text))"
+    html = {"Content-Type": "text/html", "Set-Cookie": "visit=1"}
+    pages: dict[str, Route] = {"/": (200, html, SHELL), "/data": "data"}
+
+    def redirected_once(request: ReceivedRequest) -> Answer:
+        if "Cookie" in request.headers:
+            return 200, html, SHELL
+        return 302, {"Location": "/", "Set-Cookie": "first=1"}, ""
+
+    if way == "after a redirect":
+        pages["/"] = redirected_once
+    with Web(shop(app, pages)) as web:
+        crawl(web, tmp_path, "--set", f"fetch.cookies={cookies}")
+        (sent,) = [each.headers.get("Cookie", "") for each in web.asked if each.path == "/data"]
+    assert "visit=1" in sent and ("first=1" in sent) is (way == "after a redirect")
+
+
 def test_a_page_gets_no_permission(tmp_path: Path) -> None:
     names = [
         "geolocation",

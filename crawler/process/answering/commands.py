@@ -6,7 +6,7 @@ directory of a crawl at rest. Every answer consists of plain data, such as dicti
 
 import inspect
 import re
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
@@ -31,12 +31,13 @@ from crawler.process.answering.withdrawing import Withdrawing
 from crawler.process.committing.portions import portions
 from crawler.process.opening.stages import Stages
 from crawler.process.results.retired import retiring
+from crawler.process.results.sent_seeds import keeper_of
 from crawler.process.results.trap_watch import stored_places
 from crawler.records import LinkFlag, PageState, PeerStatus
 from crawler.robots.cache import RobotsCopy
 from crawler.storage.commit import Change, Maker
 from crawler.urls.canonical import hostname
-from crawler.urls.typed_url import LOGIN_REFUSED, looked_up, split_login, typed_host, whole_host
+from crawler.urls.typed_url import LOGIN_REFUSED, looked_up, some_url, split_login, typed_host, whole_host
 
 Commit = Callable[[Change | Maker], None]
 T = TypeVar("T")
@@ -217,9 +218,16 @@ class Commands:
     def seed(self, urls: list[str], settings: dict[str, str] | None = None) -> Steps:
         """Queue seeds. The answer lists the rejected seeds, each with the reason.
 
+        In the answer, `waits_for` names the peers that have not stored the seeds yet: their owners, and the process that
+        keeps copies of the seeds of this process (`process/results/sent_seeds.py`).
+
         `settings` contains the relaxed settings of the crawl that must also apply to these seeds
         (`crawl/relaxed_settings.py`).
+
+        Raises:
+            UsageError: no seed is a URL, or the seeds need relaxed settings that were not given.
         """
+        some_url(urls)
         config, directory = self._context.config, CrawlDirectory(self._context.directory.parent)
         confirm(config, settings or {})
         places = directory.settings.seed_places(config, settings or {})
@@ -243,10 +251,21 @@ class Commands:
             directory.settings.note_places(places.names)
         if good:
             self._commit(partial(self._decisions().admission.seeds, good, copied=True))
-        return {"queued": len(good), "refused": refused}
+        return {"queued": len(good), "refused": refused, "waits_for": self._receivers(good)}
+
+    def _receivers(self, seeds: Sequence[str]) -> list[str]:
+        """Return the peers to which seeds are sent."""
+        partition, me = self._context.topology.partition, self._context.name
+        owners = {partition.owner(self._fingerprinter.fingerprint(url)) for url in seeds}
+        return sorted({keeper_of(partition, me) if owner == me else owner for owner in owners} - {me})
 
     def signal(self, urls: list[str], source: str = "signal") -> Steps:
-        """Accept signals that pages have changed; return what was done with each URL (`change_signals.Signalled`)."""
+        """Accept signals that pages have changed; return what was done with each URL (`change_signals.Signalled`).
+
+        Raises:
+            UsageError: no signal is about a URL.
+        """
+        some_url(urls)
         said = Signalled()
         self._commit(partial(self._decisions().signal_intake.decide, urls, source, said))
         yield from self._point.making()

@@ -19,7 +19,7 @@ from crawler.process.results.retired import queue_entry
 from crawler.records import MESSAGE, Capture, PageRecord, RenderingFacts, flag_names
 from crawler.serve.interfaces import Ahead
 from crawler.urls.canonical import authority, target
-from crawler.urls.typed_url import typed_url
+from crawler.urls.typed_url import looked_up
 
 Steps = Generator[None, None, Any]
 # number of entries of an outbox that are searched for a URL: about 100,000 links
@@ -40,11 +40,12 @@ class Explainer:
 
         If another process has the URL in its outbox, `sender` is the name of that process. A process that does
         not own the URL says whether its outbox contains the URL.
+
+        Raises:
+            UsageError: the text is not a URL.
         """
+        request_form = looked_up(url)
         answer: dict[str, Any] = {"verdict": "", "raw_url": url}
-        request_form = typed_url(url)
-        if request_form is None:
-            return answer | {"verdict": f"Never fetched: {self._link_filter.explain(url).reason}."}
         fingerprint = self._fingerprinter.fingerprint(request_form)
         answer |= {"url": request_form, "fingerprint": f"{fingerprint:016x}"}
         if self._context.topology.peers:

@@ -9,7 +9,7 @@ changes is committed.
 """
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Hashable, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Hashable, Mapping, Sequence
 from concurrent.futures import Executor
 from typing import Any
 
@@ -105,7 +105,10 @@ class Exchange:
         return self.address
 
     async def close(self) -> None:
-        """Close all connections. Messages that are not confirmed will be sent again later."""
+        """Close all connections. Messages that are not confirmed will be sent again later.
+
+        Confirmations that arrived after the last commit are queued.
+        """
 
     def set_address(self, name: str, address: Address) -> None:
         """Record that a peer has moved to `address`."""
@@ -119,6 +122,10 @@ class Exchange:
 
     def committed(self) -> None:
         """After a group became durable, confirm and send the messages that waited for this."""
+
+    async def undelivered(self, peers: Sequence[str]) -> list[str]:
+        """Wait a moment until peers have stored all links that wait for them now. Return the peers that have not."""
+        return []
 
     async def part(self, stopped_by: str) -> None:
         """Before this process leaves, give its peers time to learn that the crawl has ended or reached a limit."""

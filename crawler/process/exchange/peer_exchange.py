@@ -8,6 +8,7 @@ heartbeat   the shares of the rates and the end of the crawl are updated
 import asyncio
 import hashlib
 import logging
+from collections.abc import Sequence
 from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING
@@ -42,6 +43,9 @@ log = logging.getLogger("crawler")
 # Number of seconds that a process waits for the owner of a host. The owner itself waits at most 120 s until its
 # host may be requested (`single_requests.HOST_WAIT_MAX`), and a request takes at most `fetch.total_timeout`.
 OWNER_WAIT_MAX = 300.0
+# Number of seconds that a command waits until peers have stored its links, and the interval between two checks.
+# Peers that are connected confirm links after one commit.
+DELIVERY_WAIT, DELIVERY_CHECK = 5.0, 0.01
 
 
 class PeerExchange(Exchange):
@@ -103,6 +107,9 @@ class PeerExchange(Exchange):
             await asyncio.gather(self._beating, return_exceptions=True)
         self.peers.flush(self._outbox.spools)
         await self.peers.close()
+        # The confirmations that came after the last commit are stored, so that a crawl at rest does not report
+        # that these links wait.
+        self._loops.queue(Change())
 
     def set_address(self, name: str, address: Address) -> None:
         self.peers.set_address(name, address)
@@ -112,6 +119,16 @@ class PeerExchange(Exchange):
 
     def stop_listening(self) -> None:
         self._taking = False
+
+    async def undelivered(self, peers: Sequence[str]) -> list[str]:
+        spools = [self._outbox.spools[peer] for peer in peers]
+        waiting = [(spool, spool.appended) for spool in spools]
+        give_up = self._clock.now() + DELIVERY_WAIT
+        while waiting and self._clock.now() < give_up:
+            waiting = [(spool, mark) for spool, mark in waiting if spool.appended - spool.links < mark]
+            if waiting:
+                await asyncio.sleep(DELIVERY_CHECK)
+        return [spool.peer for spool, _ in waiting]
 
     async def part(self, stopped_by: str) -> None:
         await self._end.part(stopped_by)

@@ -13,6 +13,7 @@ from crawler.process.fetching.reader import Reader
 from crawler.process.results.earlier_copies import EarlierCopies
 from crawler.process.results.result_processor import ResultProcessor
 from crawler.records import Fetch, FetchTask, LinkFlag, RequestOptions
+from crawler.robots.cache import RobotsCache
 from crawler.splitter.wire import AskedRequest
 from crawler.storage.commit import Change, Maker
 from crawler.storage.kv import KeyValue
@@ -29,10 +30,11 @@ class FetchParts(NamedTuple):
 
     `make_renderer` makes the browser when the first page needs it. `key` returns the same key for all duplicates
     of a URL. `trusts` returns whether credentials may be sent to a URL, and `in_scope` whether a URL (request
-    form) is in the scope of the crawl. `user_turns` says when user code may be called. `is_own` returns whether
-    this process owns the host of a URL. `fetch_at_owner` lets the process that owns the host make a request; it
-    returns None if the owner's version cannot do so. `queue` passes a change to the commit loop, and `queue_heavy`
-    passes one that takes milliseconds to decide. `wake` wakes the loop that starts fetch tasks.
+    form) is in the scope of the crawl. `robots` has the robots.txt of the hosts of this process. `user_turns`
+    says when user code may be called. `is_own` returns whether this process owns the host of a URL.
+    `fetch_at_owner` lets the process that owns the host make a request; it returns None if the owner's version
+    cannot do so. `queue` passes a change to the commit loop, and `queue_heavy` passes one that takes milliseconds
+    to decide. `wake` wakes the loop that starts fetch tasks.
     """
 
     config: Config
@@ -49,6 +51,7 @@ class FetchParts(NamedTuple):
     key: Callable[[str], bytes]
     trusts: Callable[[str], bool]
     in_scope: Callable[[str], bool]
+    robots: RobotsCache
     user_turns: UserTurns
     is_own: Callable[[str], bool]
     fetch_at_owner: Callable[[AskedRequest], Awaitable[Fetch | None]]

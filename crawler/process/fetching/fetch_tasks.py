@@ -34,6 +34,7 @@ from crawler.process.fetching.hop_requests import HopRequests
 from crawler.process.fetching.reader import Reader
 from crawler.process.fetching.single_requests import SingleRequests
 from crawler.process.fetching.site_files import SiteFiles
+from crawler.process.fetching.submitters import Submitters
 from crawler.process.fetching.subresources import Subresources
 from crawler.process.lifecycle.shutdown import within
 from crawler.records import Extracted, Fetch, FetchTask, LinkFlag, Outcome, RequestOptions, TaskKind
@@ -64,6 +65,9 @@ _STRING_BYTES, _DATE_BYTES = (57, 150)
 # Maximum number of large sitemaps whose links are in memory at once. Each of these sitemaps uses at most 13
 # MB, from the end of its download to its commit.
 MAPS_READ_MAX = 2
+# Number of seconds after which the verdicts on the links of a page that is still being judged are stored. Storing the
+# largest number of verdicts takes 0.1 s.
+VERDICTS_INTERVAL = 10.0
 
 
 class Network(NamedTuple):
@@ -108,6 +112,7 @@ class FetchTasks:
             TaskKind.DENIED: self._denied,
         }
         self._made_rendering = self._make_rendering() if renders(config) else None
+        self._submitters = Submitters(parts, self.single, self._leave_network)
         self._site_files = SiteFiles(parts, self._hops.hop, self._subresources, self._leave_network)
         # Only one thread computes digests at a time, because threads compete with the event loop for the
         # processors.
@@ -331,12 +336,12 @@ class FetchTasks:
                 self._maps_held.add(owner)
             extracted = await self._read(fetch_task, fetch, stream)
             await self._site_files.fetch(fetch_task, request, fetch, extracted)
+            if extracted is not None and fetch_task.flags & _SITEMAP:
+                extracted.submitters = await self._submitters.find(fetch_task, fetch, extracted)
             if extracted is not None and (rendering := self._rendering(fetch_task)) is not None:
                 extracted = await rendering.render(fetch_task, fetch, extracted, request)
             if extracted is not None:
-                # A URL filter of the user may block. If it were called later, it would hold up the commit queue.
-                for _ in self._results.judging(fetch_task, extracted):
-                    await self._parts.user_turns.mine("URL filter")
+                await _judge(self._parts, fetch_task, extracted)
         except BaseException:
             if request.file is not None:
                 request.file.end(resumed_later=True)
@@ -404,6 +409,20 @@ class FetchTasks:
             self._unexpected.note(error, f"reading {fetch_task.url}; its links are lost")
             self._reader.drop(stream)
             return None
+
+
+async def _judge(parts: FetchParts, fetch_task: FetchTask, extracted: Extracted) -> None:
+    """Let the user's URL filter judge the links of a page. Store its verdicts at intervals, in case of a kill.
+
+    The filter may block. If it were called later, it would hold up the commit queue.
+    """
+    verdicts, now = parts.results.verdicts, parts.clock.now
+    stored_at = now()
+    for _ in parts.results.judging(fetch_task, extracted):
+        await parts.user_turns.mine("URL filter")
+        if verdicts is not None and now() - stored_at >= VERDICTS_INTERVAL:
+            parts.queue(verdicts.so_far())
+            stored_at = now()
 
 
 def _free(file: FileBody | None, fetch: Fetch) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import msgspec
 
 from crawler.config.credentials import is_credential
-from crawler.fetcher.cookies import CookieJar
+from crawler.fetcher.cookies import jar_begun_by
 from crawler.fetcher.direct_requests import no_address
 from crawler.fetcher.fetch_request import FetchRequest, split
 from crawler.process.fetching.fetch_requests import FetchParts, FetchRequests, with_options
@@ -67,7 +67,8 @@ class HopRequests:
         earlier: list[Fetch] = []
         while fetch.outcome is Outcome.REDIRECT:
             if request.jar is None and self._fetch.cookies is not True:
-                self._begin_jar(request, fetch)
+                # many sites set a cookie and then redirect to the same page
+                request.jar = jar_begun_by(split(fetch.url), fetch.headers, self._clock.now())
             if not (url := next_hop(request, fetch, chain)):
                 break
             chain.append((url, self._cookies(request, url)))
@@ -105,12 +106,6 @@ class HopRequests:
             if fetch.body_bytes <= before:
                 break
         return fetch
-
-    def _begin_jar(self, request: FetchRequest, fetch: Fetch) -> None:
-        """Keep cookies for this redirect chain, because many sites set a cookie and then redirect to the same page."""
-        request.jar = CookieJar()
-        lines = [value for name, value in fetch.headers if name.lower() == b"set-cookie"]
-        request.jar.store(split(fetch.url), lines, self._clock.now())
 
     def _cookies(self, request: FetchRequest, url: str) -> str:
         """Return the Cookie header of a hop to `url`; "" if the chain has no cookie jar."""

@@ -23,7 +23,8 @@ import msgspec
 
 from crawler.config import Config, Overrides
 from crawler.extract.rewrite import rewrite_html
-from crawler.fetcher.fetch_request import FetchRequest
+from crawler.fetcher.cookies import jar_begun_by
+from crawler.fetcher.fetch_request import FetchRequest, split
 from crawler.fetcher.outcome import blame_of
 from crawler.process.fetching.fetch_requests import FetchParts
 from crawler.process.fetching.subresources import Subresources
@@ -68,6 +69,7 @@ class PageRendering:
         self.configure(config)
         self._read, self._known = parts.reader.read, parts.earlier.known_record
         self._in_scope = parts.in_scope
+        self._now, self._keeps_cookies = parts.clock.now, parts.config.fetch.cookies is True
         self._subresources = subresources
         self._step_aside = step_aside
         self._deciding = Deciding(config.render)
@@ -157,6 +159,9 @@ class PageRendering:
         if self._renderer.given_up:
             return None, None
         self._step_aside(fetch_task, fetch)
+        if request.jar is None and not self._keeps_cookies:
+            jar = jar_begun_by(split(fetch.url), fetch.headers, self._now())
+            request = msgspec.structs.replace(request, jar=jar)
         subresources = self._subresources(fetch_task, request)
         rendering = await self._renderer.render(
             StaticPage(fetch, partial(subresources.ask, patience=self._wall_max))

@@ -74,7 +74,7 @@ class SingleRequests:
         until = self._clock.now() + min(asked.patience, HOST_WAIT_MAX)
         if self._hops.is_closed(hostname(asked.url)):
             return closed_host(asked.url)
-        if asked.obeys_robots and not await self._may_ask(asked.url, until):
+        if asked.obeys_robots and not await self.may_ask(asked.url, until):
             return Fetch(asked.url, Outcome.ROBOTS_DENIED, began=self._clock.now())
         fetch = await self._send(asked, owner, jar, until)
         # a server that wants a signature gets a second request, after the host's gap
@@ -85,20 +85,27 @@ class SingleRequests:
 
         If the authority could not be requested, nothing is learned.
         """
-        first = url = f"{site}/robots.txt"
-        answer = await fetch(url)
-        if was_not_made(answer):
+        first = f"{site}/robots.txt"
+        answer = await self.last_answer(first, fetch)
+        if answer is None:
             return
-        for _ in range(self._parts.config.robots.redirects_max):
-            target = resolve(answer.url, answer.location) if answer.outcome is Outcome.REDIRECT else None
-            if target is None:
-                break
-            answer = await fetch(target)
         task = FetchTask(TaskKind.ROBOTS, 0, hostname(first), first)
         known = asyncio.Event()
         now = self._clock.now
         self._parts.queue(followed_by(lambda: self._parts.results.hop_robots(task, answer, now()), known.set))
         await known.wait()
+
+    async def last_answer(self, url: str, fetch: Callable[[str], Awaitable[Fetch]]) -> Fetch | None:
+        """Fetch a robots.txt with `fetch`, and follow its redirects. Return None if its host could not be requested."""
+        answer = await fetch(url)
+        if was_not_made(answer):
+            return None
+        for _ in range(self._parts.config.robots.redirects_max):
+            target = resolve(answer.url, answer.location) if answer.outcome is Outcome.REDIRECT else None
+            if target is None:
+                break
+            answer = await fetch(target)
+        return answer
 
     async def fetch_robots(
         self, url: str, patience: float = HOST_WAIT_MAX, jar: Cookies | None = None
@@ -108,7 +115,7 @@ class SingleRequests:
         asked = AskedRequest(url, obeys_robots=False, body_bytes_max=bytes_max, patience=patience)
         return await self.fetch(asked, jar=jar)
 
-    async def _may_ask(self, url: str, until: float) -> bool:
+    async def may_ask(self, url: str, until: float) -> bool:
         """Return whether robots.txt allows a URL of an own host. If the robots.txt is not known, fetch it first.
 
         Requests that need the same robots.txt at the same time fetch it once.

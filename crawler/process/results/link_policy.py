@@ -143,7 +143,7 @@ class LinkPolicy:
 
     def _map(self, change: Change, fetch_task: FetchTask, extracted: Extracted, is_first: bool) -> Counted:
         """Follow the pages that a sitemap lists (they get depth 1) and the sitemaps that an index lists."""
-        submitted = CrossSubmits(fetch_task, self._robots.names)
+        submitted = CrossSubmits(fetch_task, extracted.submitters)
         hrefs = yield from submitted.among(extracted.hrefs)
         pages = LinkContext(1, fetch_task.fingerprint, flags=_news(fetch_task, is_first))
         source = self._source(fetch_task, extracted, "sitemap")

@@ -115,7 +115,7 @@ class ResultProcessor:
         self._hear = hear
         self._credit = credit
         self._retried = retried
-        self._verdicts = verdicts
+        self.verdicts = verdicts
 
     # -- pages -----------------------------------------------------------------
 
@@ -144,8 +144,8 @@ class ResultProcessor:
 
     def judging(self, fetch_task: FetchTask, extracted: Extracted) -> Iterator[None]:
         """Let the user's URL filter judge the links of a page in advance, one by one; see `LinkPolicy.judging`."""
-        if self._verdicts is not None:
-            with self._verdicts.of_page():
+        if self.verdicts is not None:
+            with self.verdicts.of_page():
                 yield from self._link_policy.judging(
                     fetch_task, extracted, _is_first(self._before(fetch_task))
                 )

@@ -108,27 +108,34 @@ def test_why_distinguishes_a_page_a_waiting_url_and_an_unknown_one(stages: Stage
     assert todo["url"] == "http://a.org/todo" and todo["known"] and todo["queue"] == "to do"
     assert todo["waiting"]["host"] == "a.org" and "record" not in todo
     assert not ask(stages, "why", url="http://b.org/")["known"]
-    assert (
-        ask(stages, "why", url="mailto:x")["verdict"]
-        == "Never fetched: its scheme is neither http nor https."
-    )
+    for text in ("mailto:x", "mailto:me@a.org", "me@a.org", "/todo", "todo", ""):
+        with pytest.raises(UsageError, match="is not an http"):
+            ask(stages, "why", url=text)
 
 
 def test_seeds_are_queued_and_invalid_urls_are_named(stages: Stages) -> None:
     assert ask(stages, "seed", urls=["http://b.org/", "ftp://b.org/"]) == {
         "queued": 1,
         "refused": [{"url": "ftp://b.org/", "why": "its scheme is neither http nor https"}],
+        "waits_for": [],
     }
     for url, why in (
-        ("http://", "not a URL"),
         ("http://b.org:25/", "its port"),
-        (URL + "x" * 8192, "length_max"),
+        ("http://b.org/" + "a/" * 40, "path_segments_max"),
     ):
         said = ask(stages, "seed", urls=[url])
         assert said["queued"] == 0 and why in said["refused"][0]["why"], said
         assert said["refused"][0]["why"] in ask(stages, "why", url=url)["verdict"], (
             "`seed` and `why` give the same reason"
         )
+    long = URL + "x" * 8192
+    assert "length_max" in ask(stages, "seed", urls=[long])["refused"][0]["why"]
+    with pytest.raises(UsageError, match="a URL has at most 8,192 bytes") as raised:
+        ask(stages, "why", url=long)
+    assert len(str(raised.value)) < 300
+    for command in ("seed", "signal"):
+        with pytest.raises(UsageError, match="'http://' is not an http"):
+            ask(stages, command, urls=["http://", "x"])
     assert stages.views.frontier_counts().todo == 1
 
 

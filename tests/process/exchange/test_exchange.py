@@ -279,6 +279,24 @@ def test_a_commit_sends_and_confirms_its_entries(
     assert one.flushes == flushes, "without new entries nothing is flushed"
 
 
+async def test_a_crawl_at_rest_reports_no_link_as_waiting_that_its_peer_has_confirmed(
+    peered: Callable[..., Peered],
+) -> None:
+    """A confirmation that arrived after the last commit was once lost, so `status` reported links as waiting."""
+    one = peered()
+    one.here.commits = True
+    one.foreign(3)
+    outbox = one.here.stages.outbox
+    spool = outbox.spools["p1"]
+    outbox.welcome("p1", spool.state.epoch, durable=0, chain=0, applied=0)
+    first, entries = spool.take_unsent()
+    spool.acknowledge(first + len(entries) - 1)
+    spool.disconnect()
+    await one.exchange.close()
+    one.here.again()
+    assert one.here.stages.views.waiting_for_peers()["p1"].outbox_links == 0
+
+
 def test_a_commit_takes_entries_that_waited_for_room(
     peered: Callable[..., Peered], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -118,6 +118,7 @@ class Run:
             key=stages.fingerprinter.key,
             trusts=stages.decisions.knowledge.trusts,
             in_scope=joint.admission.in_scope,
+            robots=stages.robots,
             user_turns=UserTurns(),
             is_own=lambda url: url not in self.at_owners,
             fetch_at_owner=self._fetch_at_owner,

@@ -6,7 +6,7 @@ import pytest
 
 from crawler.config import RobotsConfig
 from crawler.process.results import cross_submits as submitted_module
-from crawler.process.results.cross_submits import CrossSubmits
+from crawler.process.results.cross_submits import CrossSubmits, other_authorities
 from crawler.records import FetchTask, Outcome, TaskKind
 from crawler.robots import cache as cache_module
 from crawler.robots.cache import RobotsCache
@@ -26,7 +26,9 @@ def robots(**files: str) -> RobotsCache:
 
 
 def among(cache: RobotsCache, locs: list[str]) -> list[str]:
-    submits = CrossSubmits(FetchTask(TaskKind.PAGE, 1, "evil.test", MAP), cache.names)
+    task = FetchTask(TaskKind.PAGE, 1, "evil.test", MAP)
+    sites = {*other_authorities(task, locs, lambda url: True)} - {""}
+    submits = CrossSubmits(task, [site for site in sites if cache.names(site, MAP)])
     return list(made(submits.among(locs))[0])
 
 
@@ -87,11 +89,11 @@ def test_the_lines_of_a_robots_txt_are_canonicalised_once(monkeypatch: pytest.Mo
     lines, locs = 400, 3000
     cache = robots(named="".join(f"Sitemap: http://named.test/{n}.xml\n" for n in range(lines)))
     assert among(cache, [f"http://named.test/{n}" for n in range(locs)]) == []
-    assert calls == lines + locs
+    assert calls == lines + 2 * locs
     assert among(cache, ["http://named.test/x"]) == [], "the robots.txt names another sitemap"
-    assert calls == lines + locs + 1
+    assert calls == lines + 2 * locs + 2
     assert len(among(cache, [f"http://evil.test/{n}" for n in range(locs)])) == locs
-    assert calls == lines + locs + 1, "URLs of the sitemap's own host need no look-up"
+    assert calls == lines + 2 * locs + 2, "URLs of the sitemap's own host need no look-up"
 
 
 def test_lines_beyond_the_bound_are_counted() -> None:

@@ -234,16 +234,15 @@ def sitemap(joint: Joint, *hrefs: str, depth: int = 0, **values: Any) -> Change:
 
 def test_a_map_names_pages_of_its_host_and_of_those_that_name_it(joint: Joint) -> None:
     joint.seeds(HOME, "http://named.org/", "http://foreign.org/")
-    lines = {"http://named.org/robots.txt": b"Sitemap: http://a.org/map.xml"}
     for _ in range(3):
         fetch_task = joint.fetch_task(TaskKind.ROBOTS)
-        answer = fetch(fetch_task.url, lines.get(fetch_task.url, b""))
+        answer = fetch(fetch_task.url)
         joint.commit(joint.results.robots(fetch_task, answer, joint.clock.now()))
     for _ in range(3):
         fetch_task = joint.fetch_task()
         joint.page(fetch_task, fetch(fetch_task.url))
     pages = ["http://a.org/1", "http://named.org/1", "http://foreign.org/1"]
-    change = sitemap(joint, *pages, depth=2)
+    change = sitemap(joint, *pages, depth=2, submitters=["http://named.org"])
     assert links_of(change) == [(pages[0], 1, 0, 0), (pages[1], 1, 0, 0)]
     assert {link.via for link in change.links} == {joint.fingerprint(HOME + "map.xml")}
 

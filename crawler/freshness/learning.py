@@ -10,8 +10,8 @@
 
 On a site with a trusted source of change signals, a change that the source announced is not evidence about
 neighbours, because the source would have announced their changes as well. So the clock of such a site learns only
-from crawls of pages for which the source has announced no change. A page is *silent* if no used source has sent a
-signal about it (`source_precision.py`); the signals of ignored sources do not count.
+from crawls of pages for which the source has announced no change. The signals of ignored sources
+(`source_precision.py`) do not count.
 
 Rates are per unit of plain time, not of the neighbourhood clock's time. A change that many pages of a directory share
 speeds up the clock of this directory. If T were measured by the clock, such a change would add to the number

@@ -162,8 +162,13 @@ class SourcePrecision:
         return total
 
     def silent(self, site: cython.Py_ssize_t, counts: cython.double[::1]) -> cython.bint:
-        """Return whether no used source has sent a signal."""
-        return self.counted_signals(site, counts) <= 0.0
+        """Return whether all sources with signals are ignored, or there are no signals."""
+        source: cython.Py_ssize_t
+        found: cython.bint = False
+        for source in range(_SOURCES):
+            if counts[source] > 0.0:
+                found = found or self.all_signals[site, source] <= 0.0 or self.used(site, source)
+        return not found
 
     def used_signals(self, site: cython.Py_ssize_t) -> cython.double:
         """Return the sum of S_all over the used sources."""

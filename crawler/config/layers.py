@@ -184,8 +184,7 @@ def _table_of(key: str) -> str:
 def line_of(file: Path, key: str) -> int | None:
     """Return the line number, from 1, at which a TOML file sets `key` or starts its section; None if there is none.
 
-    `key` may also be a section.
-    `override[2].delay` is looked up in the third [[override]] table.
+    `key` may also be the name of a section. `override[2].delay` is looked up in the third [[override]] table.
     """
     try:
         lines = file.read_text(encoding="utf-8").splitlines()

@@ -90,11 +90,11 @@ class _Number(NamedTuple):
             UsageError: the value is impossible.
         """
         if not (math.isfinite(value) and value >= 0):
-            raise UsageError(f"{self.flag} must be finite and at least 0")
+            raise UsageError(f"{self.flag}: expected a finite number >= 0, got {value:g}")
         if self.is_needed and not value:
-            raise UsageError(f"{self.flag} must be more than 0")
+            raise UsageError(f"{self.flag}: expected a number > 0, got {value:g}")
         if self.is_share and value > 1:
-            raise UsageError(f"{self.flag} is a share and must be at most 1")
+            raise UsageError(f"{self.flag}: expected a number <= 1, got {value:g}")
         return value if self.factor == 1.0 else value * self.factor
 
 

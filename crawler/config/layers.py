@@ -162,12 +162,17 @@ class Layers:
         try:
             yield
         except ConfigError as error:
-            source = self.sources.get(error.key) or self.sources.get(_table_of(error.key))
-            if not source:
+            if not (source := self._source(error.key)):
                 raise
             where = source if (line := line_of(Path(source), error.key)) is None else f"{source}, line {line}"
             said = str(error).removeprefix("configuration: ")
             raise ConfigError(f"{where}: {said}", error.key) from None
+
+    def _source(self, key: str) -> str:
+        """Return the source of a key, of the list or table that contains it, or of the first key of a section."""
+        if source := self.sources.get(key) or self.sources.get(_table_of(key)):
+            return source
+        return next((source for name, source in self.sources.items() if name.startswith(f"{key}.")), "")
 
 
 def _table_of(key: str) -> str:
@@ -179,7 +184,7 @@ def _table_of(key: str) -> str:
 def line_of(file: Path, key: str) -> int | None:
     """Return the line number, from 1, at which a TOML file sets `key` or starts its section; None if there is none.
 
-    `override[2].delay` is looked up in the third [[override]] table.
+    `key` may also be the name of a section. `override[2].delay` is looked up in the third [[override]] table.
     """
     try:
         lines = file.read_text(encoding="utf-8").splitlines()
@@ -195,7 +200,7 @@ def line_of(file: Path, key: str) -> int | None:
             now = head[1]
             count += now == wanted
             is_wanted = now == wanted and number in (-1, count)
-            if is_wanted:
+            if is_wanted or now == key:
                 found = found or at
         elif (is_wanted and _sets(line, name)) or (not now and _sets(line, key)):
             return at

@@ -11,13 +11,13 @@ import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from types import CodeType, FunctionType, MethodType
+from types import CodeType, EllipsisType, FunctionType, MethodType
 from typing import Any
 
 FINGERPRINT_BYTES = 16
 # A collection with more items counts only by their number. Sorting this many strings takes 0.1 s.
 ITEMS_MAX = 100_000
-_PLAIN = (str, bytes, bool, int, float, type(None))
+_PLAIN = (str, bytes, bool, int, float, complex, type(None), EllipsisType)
 
 
 def filter_fingerprint(hook: Callable[[str], object]) -> bytes:
@@ -72,7 +72,7 @@ def _of_code(code: CodeType) -> Iterator[str]:
     """Yield what identifies code, including the code of inner functions. The line tells lambdas of one file apart."""
     yield f"{code.co_firstlineno} {code.co_code.hex()} {code.co_names}"
     for value in code.co_consts:
-        yield from _of_code(value) if isinstance(value, CodeType) else [repr(value)]
+        yield from _of_code(value) if isinstance(value, CodeType) else _parts(value, set())
 
 
 def _content(cell: Any) -> Any:

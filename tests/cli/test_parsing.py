@@ -268,6 +268,8 @@ def test_hints_can_be_pasted(tmp_path: Path) -> None:
         ),
         (["report", "--limit", "x"], "--limit: expected a whole number, got 'x'"),
         (["plan", "--pages", "x"], "--pages: expected a number, got 'x'"),
+        (["plan", "--pages", "nan"], "--pages: expected a finite number >= 0, got nan"),
+        (["plan", "--pages", "0"], "--pages: expected a number > 0, got 0"),
         (
             ["crawl", "http://localhost/", "--max-pages", "x"],
             "--max-pages: crawl.max_pages: expected a whole number, got 'x'",

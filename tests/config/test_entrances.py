@@ -78,6 +78,7 @@ VALUES = [
     Bad("[filter]\nexclude = ['(']", 2, "filter.exclude: '(' is not a regular expression"),
     Bad("[fetch]\nproxy = 'proxy:3128'", 2, "fetch.proxy: 'proxy:3128' is not a URL"),
     Bad("[crawl]\n# no such key\ndepht = 2", 3, "crawl.depht: there is no such key"),
+    Bad("\n[crwl]\n\nmax_pages = 2", 2, "crwl: there is no such key; did you mean crawl?"),
     Bad("[[override]]\nmatch = 'a.org'\nignore = ['(']", 3, "override[0].ignore: '(' is not a regular expression"),
     Bad("[[override]]\nmatch = 'a'\nignore = ['a']\n[[override]]\nmatch = 'b'\nignore = ['(']", 6, "override[1].ignore"),
     Bad("[[override]]\nmatch = 'a.org'\n[[override]]\nmatch = 'B.org'", 4, "override[1].match: 'B.org' matches no URL"),

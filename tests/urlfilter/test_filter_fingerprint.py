@@ -76,7 +76,10 @@ def test_a_change_of_the_module_is_noticed_and_another_start_of_the_program_is_n
         )
         return done.stdout
 
-    text = "def f(url, known={'a', 'b', 'c', 'd'}):\n    return url not in known and url not in MORE\n"
+    text = (
+        "def f(url, known={'a', 'b', 'c', 'd'}):\n"
+        "    return url not in known and url not in {'e', 'f', 'g', 'h'} and url not in MORE\n"
+    )
     (tmp_path / "own.py").write_text(text + "MORE = ('x',)\n")
     first = started()
     assert started() == first

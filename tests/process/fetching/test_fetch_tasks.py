@@ -448,8 +448,8 @@ def test_failed_requests_are_logged_with_v(
         )
         asyncio.run(run.fetch_tasks.run(run.joint.fetch_task()))
     assert caplog.messages == [
-        "http://a.org/: dns error: no answer",
-        "http://a.org/bad: bad redirect 301: why",
+        "http://a.org/: no answer from DNS: no answer",
+        "http://a.org/bad: redirects badly 301: why",
     ]
 
 

@@ -16,12 +16,14 @@ def value(schedule: Schedule, page: int, at: float) -> float:
     return schedule.overview.page(page, at).value
 
 
-def due_at(schedule: Schedule, page: int, level: float, now: float) -> float:
-    """Return the first instant from `now` on at which the value of a page reaches the level; infinite if too late.
+def due_at(schedule: Schedule, page: int, level: float, now: float, before: float) -> float:
+    """Return the first instant from `now` on at which the value of a page reaches the level.
 
-    The excess of the page's neighbourhood decays meanwhile. No crawl and no signal follows.
+    The result is infinite if this instant is later than HORIZON, or if it is surely not before `before`. The
+    excess of the page's neighbourhood decays meanwhile. No crawl and no signal follows.
     """
-    at = next((now + wait for wait in HORIZON if value(schedule, page, now + wait) >= level), math.inf)
+    instants = (now + wait for wait in HORIZON if now + wait < before + HORIZON[1])
+    at = next((at for at in instants if value(schedule, page, at) >= level), math.inf)
     if at in (now, math.inf):
         return at
     low, high = at - HORIZON[1], at
@@ -79,7 +81,10 @@ def test_the_page_taken_first_is_the_page_that_is_due_first(
             assert values[first] >= 0.97 * level
             continue
         assert values[first] >= 0.1 * min(0.49 * level, max(values))
-        earliest, ahead = min((due_at(schedule, page, level, now), page) for page in range(size))
+        earliest, ahead = math.inf, 0
+        for page in sorted(range(size), key=values.__getitem__, reverse=True):
+            if (at := due_at(schedule, page, level, now, earliest)) < earliest:
+                earliest, ahead = at, page
         if earliest < math.inf and values[ahead] > 0.75 * level:
             assert value(schedule, first, earliest) >= 0.6 * level
     schedule._check()

@@ -19,7 +19,8 @@ cdef class ChangeRates:
     cpdef double shape(self, Py_ssize_t site, double k) noexcept
     cpdef double expected(self, Py_ssize_t site, double k, double t, double clock) noexcept
     cpdef void match(self, Py_ssize_t site, double k, double t, double clock, double unsaid=*) noexcept
-    cpdef void learn_variation(self, Py_ssize_t site, double k, double t, double clock, bint changed) noexcept
+    cpdef void learn_variation(self, Py_ssize_t site, double k, double t, double clock, bint changed,
+        double weight=*) noexcept
     cpdef double observe(self, Py_ssize_t site, float k, float t, double clock, double gain) noexcept
     cpdef void forget(self, Py_ssize_t site, double k, double t) noexcept
     cpdef void renew(self, Py_ssize_t site) noexcept

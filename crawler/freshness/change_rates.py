@@ -202,8 +202,12 @@ class ChangeRates:
         t: cython.double,
         clock: cython.double,
         changed: cython.bint,
+        weight: cython.double = 1.0,
     ) -> cython.void:
-        """Learn f from a crawl of a page without signals. The page was not watched during the time `clock`."""
+        """Learn f from a crawl of a page without signals. The page was not watched during the time `clock`.
+
+        The crawl counts with this weight.
+        """
         prior: cython.double = 1.0 / self.variations[site]
         mean: cython.double = self.means[site]
         shape: cython.double = prior + k
@@ -212,8 +216,8 @@ class ChangeRates:
         odds: cython.double = 1.0 / expm1(_within(shape * x, _HAZARD_LOW, _HAZARD_HIGH))
         slope: cython.double = prior * (x - shape * clock / (mean * span * (span + clock)))
         kept: cython.double = _FACTOR_KEPT * self.information + (1.0 - _FACTOR_KEPT) * _FACTOR_WEIGHT
-        self.information = kept + slope * slope * odds
-        score: cython.double = -odds * slope if changed else slope
+        self.information = kept + weight * slope * slope * odds
+        score: cython.double = weight * (-odds * slope if changed else slope)
         self.factor = _within(
             self.factor * exp(_within(score / self.information, -_FACTOR_STEP, _FACTOR_STEP)),
             _FACTOR_LOW,

@@ -14,6 +14,7 @@ cdef class Learning:
     cdef public double scale
     cdef public double plain_share
     cdef readonly double watched
+    cdef readonly double unrest
     cdef double hazard
     cdef double signalled
     cdef readonly ChangeRates rates
@@ -45,16 +46,17 @@ cdef class Learning:
     cpdef double clock(self, Py_ssize_t site, Py_ssize_t directory, double elapsed, double now) noexcept
     cpdef double paced_clock(self, Py_ssize_t site, Py_ssize_t directory, double elapsed, double now) noexcept
     cpdef void assign(self, Parameters page, Py_ssize_t site, double k, double t, double importance,
-        double trust=*) noexcept
+        double trust=*, double restless=*) noexcept
     cdef double _page_precision(self, Py_ssize_t site, double rate, double w) noexcept
     cdef void _weigh_clock(
         self, Py_ssize_t site, Py_ssize_t directory, double k, double t, double elapsed, double clock, double now,
         double silent, bint changed) noexcept
     cpdef double signals(self, Py_ssize_t site, double[::1] counts) noexcept
     cpdef double expected(
-        self, Py_ssize_t site, double k, double t, double clock, double[::1] counts, double trust=*) noexcept
+        self, Py_ssize_t site, double k, double t, double clock, double[::1] counts, double trust=*,
+        double restless=*) noexcept
     cpdef double observe(
         self, Py_ssize_t site, Py_ssize_t directory, double k, double t, double elapsed, double now,
-        double[::1] counts, bint changed, double trust=*) noexcept
+        double[::1] counts, bint changed, double trust=*, double unrest=*) noexcept
     cpdef void renew(self, Py_ssize_t site) noexcept
     cpdef void renew_crawl(self) noexcept

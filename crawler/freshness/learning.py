@@ -28,7 +28,8 @@ While a site uses its weekly rhythm (`seasons.py`), T is measured on the clock o
 clock is 1, so rates keep their unit.
 
 Sites and directories are identified by the numbers that `add_site` and `add_directory` return.
-The caller keeps each page's k and T (float32), its last crawl, and its signals by source.
+The caller keeps each page's k and T (float32), its last crawl, its signals by source, and the evidence that it is
+restless.
 Arguments are not checked: a number out of range causes a write out of bounds.
 `observe` takes about half a microsecond.
 """
@@ -86,7 +87,7 @@ class Learning:
         self.biases = Biases()
         self.rates = ChangeRates(unit)
         self.restless = Restless(self.rates)
-        self.hazard = self.signalled = 0.0
+        self.hazard = self.signalled = self.unrest = 0.0
         self.quality = SignalQuality()
         self.kinds = self.quality.kinds
         self.evidence = SignalEvidence(self.rates, self.quality)
@@ -187,13 +188,14 @@ class Learning:
         t: cython.double,
         importance: cython.double,
         trust: cython.double = 0.0,
+        restless: cython.double = 0.0,
     ) -> cython.void:
         """Set the parameters of `page` from what is known of the page.
 
-        `trust` is the evidence, in nats, that the page's signals are good. The importance is multiplied by the
-        probability that the page is not restless, so that the crawl value is.
+        `trust` is the evidence, in nats, that the page's signals are good. `restless` is the probability P that the
+        page is restless: the importance is multiplied by 1 - P, so that the crawl value is.
         """
-        importance *= 1.0 - self.restless.chance(site, k, t)
+        importance *= 1.0 - restless
         rate: cython.double = self.rates.rate(site, k, t)
         weight: cython.double = self.quality.weights[site]
         if weight <= 0.0:
@@ -222,9 +224,13 @@ class Learning:
         clock: cython.double,
         counts: cython.double[::1],
         trust: cython.double = 0.0,
+        restless: cython.double = 0.0,
     ) -> cython.double:
-        """Return the probability that a crawl now finds a change, given the page's signals."""
-        steady: cython.double = 1.0 - self.restless.chance(site, k, t)
+        """Return the probability that a crawl now finds a change, given the page's signals.
+
+        `restless` is the probability that the page is restless.
+        """
+        steady: cython.double = 1.0 - restless
         self._foresee(site, abs(k), t, clock, counts, trust)
         bias: cython.double = 1.0 if self.seasons.used[site] else self.biases.silent_bias
         return 1.0 - steady * exp(-bias * self.hazard - self.signalled)
@@ -270,12 +276,14 @@ class Learning:
         counts: cython.double[::1],
         changed: cython.bint,
         trust: cython.double = 0.0,
+        unrest: cython.double = 0.0,
     ) -> cython.double:
         """Learn from a crawl at `now`. The page's last crawl was `elapsed` before. Return the page's new k.
 
         The new t is float32(t + `watched`). The attribute `watched` is the time since the last crawl. If the
         page changed without a signal, a part of this time is not counted (`ChangeRates.match`). Both k are negative if
-        every crawl of the page has found a change without a signal (`restless.py`).
+        every crawl of the page has found a change without a signal. The attribute `unrest` is then the new evidence
+        that the page is restless; otherwise, it is 0 (`restless.py`).
         """
         signed: cython.double = k
         k = abs(k)
@@ -298,9 +306,18 @@ class Learning:
             self.sites.observe(site, now, self.scale, 1.0 if changed else 0.0, expected)
         plain: cython.double = told + (1.0 - told) * self.plain_share
         watched: cython.double = plain * span + (1.0 - plain) * clock
+        always: cython.bint = changed and unannounced and (signed < 0.0 or (signed == 0.0 and t == 0.0))
+        # the probability that the page is not restless, which is the weight of this crawl
+        steady: cython.double = 1.0
         if unannounced:
-            self.rates.learn_variation(site, k, t + recall * watched, (1.0 - recall) * watched, changed)
-            self.restless.learn(site, signed, t + recall * watched, (1.0 - recall) * watched, changed)
+            self.restless.learn(
+                site, signed, t + recall * watched, (1.0 - recall) * watched, changed, unrest, elapsed
+            )
+            if always:
+                steady -= self.restless.chance(-1.0, self.restless.evidence, 0.0)
+            self.rates.learn_variation(
+                site, k, t + recall * watched, (1.0 - recall) * watched, changed, steady
+            )
         gain: cython.double = self.evidence.judge(
             site, k, t, elapsed, watched, counts, changed, trust, counted
         )
@@ -315,8 +332,10 @@ class Learning:
             self.evidence.count(site, k, t, elapsed, watched, counts, changed)
             gain += counted * (self.evidence.gain - gain)
             self.watched += counted * (self.evidence.watched - self.watched)
+        gain *= steady
+        self.watched *= steady
         k = self.rates.observe(site, k, t, self.watched, gain)
-        always: cython.bint = changed and unannounced and (signed < 0.0 or (signed == 0.0 and t == 0.0))
+        self.unrest = self.restless.evidence if always else 0.0
         return -k if always else k
 
     def _weigh_clock(

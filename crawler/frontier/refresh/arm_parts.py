@@ -226,6 +226,8 @@ class ArmsRecords(_ArmsPart):
     restore_hub = by_page(Records, "restore_hub")
     trust_state = by_page(Records, "trust_state")
     restore_trust = by_page(Records, "restore_trust")
+    unrest_state = by_page(Records, "unrest_state")
+    restore_unrest = by_page(Records, "restore_unrest")
     retry_state = by_page(Records, "retry_state")
     restore_retry = by_page(Records, "restore_retry")
     directory_state = by_page(Records, "directory_state")

@@ -22,7 +22,7 @@ cdef class Deadlines:
     cdef int stood
     cdef double stood_at
     cdef double stood_worth
-    cdef void assign(self, int page, int host) noexcept
+    cdef void assign(self, int page, int host, double now) noexcept
     cdef void unpack(self, unsigned int signals) noexcept
     cdef double signals_of(self, int host, unsigned int signals) noexcept
     cdef unsigned int summed(self, unsigned int one, unsigned int other) noexcept

@@ -96,8 +96,13 @@ class Deadlines:
         self.counts = rows_of(np.zeros(SOURCES))
         self.stood, self.stood_at, self.stood_worth = -1, 0.0, 0.0
 
-    def assign(self, page: cython.int, host: cython.int) -> cython.void:
-        """Load the parameters of this page into `page`."""
+    def assign(self, page: cython.int, host: cython.int, now: cython.double) -> cython.void:
+        """Load the parameters of this page into `page`, as they are at `now`.
+
+        If the page may be restless, its value also rises because the probability of this falls. The deadline ignores
+        this, so such a page is due a little later than its value reaches the level. A page that is not worth a fetch
+        is checked again (`_again`).
+        """
         if self.tables.owned and self.tables.own[page].change_rate >= 0.0:
             self.page.assign(
                 self._kind, _ALL_TERMS, self.tables.own[page].importance, self.tables.own[page].change_rate,
@@ -116,8 +121,11 @@ class Deadlines:
                     changes += told if changes >= 0.0 else -told
                     watched += seen * max(self.controller.previous - self.tables.crawled[page], 0.0)
             self.learning.assign(
-                self.page, host, changes, watched, self.tables.importance(page), self.tables.trust(page)
-            )
+                self.page, host, changes, watched, self.tables.importance(page), self.tables.trust(page),
+                self.learning.restless.chance(
+                    self.tables.rows[page].changes, self.tables.unrest(page), max(now - self.tables.crawled[page], 0.0)
+                ),
+            )  # fmt: skip
 
     def unpack(self, signals: cython.uint) -> cython.void:
         """Unpack the signals by source into `counts`."""
@@ -216,7 +224,7 @@ class Deadlines:
         """Return the page's value divided by its host's level."""
         if page == self.stood and now == self.stood_at:
             return self.stood_worth
-        self.assign(page, host)
+        self.assign(page, host, now)
         n: cython.double = self.signals_of(host, self.tables.rows[page].signals)
         return self.ratio(page, host, max(now - self.tables.crawled[page], 0.0), n, now)
 
@@ -277,7 +285,7 @@ class Deadlines:
 
     def key_at(self, page: cython.int, host: cython.int, now: cython.double) -> cython.double:
         """Load the parameters of a page, and return its key."""
-        self.assign(page, host)
+        self.assign(page, host, now)
         n: cython.double = self.signals_of(host, self.tables.rows[page].signals)
         return self.key(page, host, n, now)
 
@@ -401,7 +409,7 @@ class Deadlines:
         """Set a provisional level, half the page's ceiling, if there is no level yet. `sample_level` replaces it."""
         if self.controller.level > 0.0:
             return
-        self.assign(page, self.tables.owner(page))
+        self.assign(page, self.tables.owner(page), self.tables.crawled[page])
         high: cython.double = self.page.ceiling
         if self.policy == BY_AGE:
             self.controller.level = self.controller.revisit
@@ -429,7 +437,7 @@ class Deadlines:
             for k in range(size):
                 page = cython.cast(cython.int, k * (rows // size))
                 if not self.tables.states[page] & HELD:
-                    self.assign(page, self.tables.owner(page))
+                    self.assign(page, self.tables.owner(page), now)
                     total += 1.0 / self.wait(page, self.tables.owner(page), 0.0, now)
             if total > wanted:
                 low = self.controller.level

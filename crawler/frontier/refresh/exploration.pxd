@@ -16,5 +16,6 @@ cdef class Exploration:
     cdef void note_take(self, double now) except *
     cdef void _turn(self, double now) except *
     cdef int _best(self, int hand, double now) noexcept
+    cdef double _restless(self, int page, double now) noexcept
     cdef bint _may_explore(self, int page, double now) noexcept
     cdef double _lesson(self, int page, int host, double now) noexcept

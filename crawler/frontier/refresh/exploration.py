@@ -11,6 +11,9 @@ turns, the page is chosen whose fetch is worth most if it also counts what the f
 The horizon H is HORIZON mean revisit intervals. On a site with trusted signals, I counts only as far as the
 signals have not taught the same already. `frontier/refresh/README.md`, "Rules" (rule 6), says which page is chosen.
 
+A page that has the probability P of being restless (`freshness/restless.py`) teaches nothing if it is restless.
+So its time without a visit is multiplied by 1 - P, but at least by 1/8.
+
 For each of the two choices, a *hand* moves around the table of pages, like the hand of a clock. At each turn,
 a hand examines the next pages of the table. At most one page of a host is explored at a time.
 """
@@ -32,6 +35,8 @@ _AGE_ROWS = cython.declare(cython.Py_ssize_t, 256)
 _LESSON_ROWS = cython.declare(cython.Py_ssize_t, 32)
 # one turn of this many goes to the page longest unvisited, whatever fetches of other pages would teach
 _AGE_TURNS = cython.declare(cython.Py_ssize_t, 4)
+# Least 1 - P of the page longest unvisited. So a restless page is still visited sometimes: it may have become steady.
+_STEADY_LEAST = cython.declare(cython.double, 1.0 / 8.0)
 # mean revisit intervals for which what a fetch teaches is useful
 _HORIZON = cython.declare(cython.double, 16.0)
 
@@ -77,8 +82,8 @@ class Exploration:
     def _best(self, hand: cython.int, now: cython.double) -> cython.int:
         """Return the best page among the next rows of a hand; -1 if none of them is good enough.
 
-        For `_AGE`, this is the page longest unvisited. For `_LESSON`, it is the page whose fetch is worth most, if
-        the fetch is worth its price.
+        For `_AGE`, this is the page longest unvisited; the time of a page counts as if it were multiplied by
+        1 - P. For `_LESSON`, it is the page whose fetch is worth most, if the fetch is worth its price.
         """
         _step: cython.Py_ssize_t
         best: cython.int = -1
@@ -89,13 +94,25 @@ class Exploration:
             page: cython.int = cython.cast(cython.int, self._hands[hand])
             if not self._may_explore(page, now):
                 continue
-            merit: cython.double = -self.tables.crawled[page]
-            if hand == _LESSON:
+            merit: cython.double = 0.0
+            if hand == _AGE:
+                steady: cython.double = max(1.0 - self._restless(page, now), _STEADY_LEAST)
+                merit = steady * (now - self.tables.crawled[page])
+            else:
                 host: cython.int = self.tables.owner(page)
                 merit = self.deadlines.worth(page, host, now) + self._lesson(page, host, now)
             if merit > most:
                 best, most = page, merit
         return best
+
+    @cython.cfunc
+    @cython.inline
+    @cython.exceptval(check=False)
+    def _restless(self, page: cython.int, now: cython.double) -> cython.double:
+        """Return P, the probability that the page is restless."""
+        elapsed: cython.double = max(now - self.tables.crawled[page], 0.0)
+        changes: cython.double = self.tables.rows[page].changes
+        return self.deadlines.learning.restless.chance(changes, self.tables.unrest(page), elapsed)
 
     @cython.cfunc
     @cython.inline
@@ -123,6 +140,6 @@ class Exploration:
             shape / self.deadlines.learning.rates.means[host] + watched,
             elapsed,
             price,
-            self.deadlines.learning.restless.chance(host, changes, watched),
+            self.deadlines.learning.restless.suspicion(changes, self.tables.unrest(page), elapsed),
         )
         return max(1.0 - taught, 0.0) * more * _HORIZON * self.controller.revisit / price

@@ -169,9 +169,10 @@ class Flights:
             self.deadlines.unpack(signals)
             self.tables.rows[page].changes = self.learning.observe(
                 host, directory, self.tables.rows[page].changes, self.tables.rows[page].watched, elapsed, now,
-                self.deadlines.counts, changed, self.tables.trust(page),
+                self.deadlines.counts, changed, self.tables.trust(page), self.tables.unrest(page),
             )  # fmt: skip
             self.tables.set_trust(page, self.learning.kinds.trust)
+            self.tables.set_unrest(page, self.learning.unrest)
             self.tables.rows[page].watched += self.learning.watched
             shown: cython.bint = self.tables.hubs.has_shown(page)
             self.tables.hubs.crawled(page, elapsed)

@@ -98,12 +98,16 @@ class LevelController:
             self.set_revisit(max(self.tables.pages.size, 1) / rate)
 
     def set_revisit(self, revisit: cython.double) -> cython.void:
-        """Set the mean revisit interval, and what depends on it: the clock's scale and the prior of rates."""
+        """Set the mean revisit interval, and what depends on it.
+
+        These are the scale of the clock, the prior of rates, and the memory of restless pages.
+        """
         self.revisit = revisit
         self.scale = min(max(0.25 * revisit, self._clock_min), self._clock_max)
         self.tables.learning.scale = self.scale
         self.tables.learning.plain_share = min(4.0 * self.scale / revisit, 1.0)
         self.tables.learning.rates.set_revisit(revisit)
+        self.tables.learning.restless.set_revisit(revisit)
 
     def note_take(self, host: cython.int, now: cython.double, takes: cython.Py_ssize_t) -> cython.void:
         """Record that a page of the host is taken, and measure the rate."""

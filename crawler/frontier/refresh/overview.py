@@ -82,7 +82,7 @@ class Overview:
         host: cython.int = self.tables.owner(page)
         if self.tables.states[page] & WITHHELD:
             return self.tables.page_heaps.nodes[page].key
-        self.deadlines.assign(page, host)
+        self.deadlines.assign(page, host, now)
         n = self.deadlines.signals_of(host, self.tables.rows[page].signals)
         if self.deadlines.wait(page, host, n, now) == _INFINITY:
             return self.tables.crawled[page] + self.tables.max_age(page)
@@ -100,7 +100,7 @@ class Overview:
         self.learning.renew(host)
         due = self.due_at(page, now)
         elapsed = max(now - self.tables.crawled[page], 0.0)
-        self.deadlines.assign(page, host)
+        self.deadlines.assign(page, host, now)
         level = self.controller.level * self.tables.host_rows[host].boost
         n = self.deadlines.signals_of(host, self.tables.rows[page].signals)
         self.deadlines.unpack(self.tables.rows[page].signals)
@@ -116,7 +116,10 @@ class Overview:
             fresh = self._fresh(clock, n)
         else:
             changes, watched = self.tables.rows[page].changes, self.tables.rows[page].watched
-            fresh = 1.0 - self.learning.expected(host, changes, watched, clock, self.deadlines.counts, trust)
+            restless = self.learning.restless.chance(changes, self.tables.unrest(page), elapsed)
+            fresh = 1.0 - self.learning.expected(
+                host, changes, watched, clock, self.deadlines.counts, trust, restless
+            )
         return PageView(
             fingerprint=self.tables.pages.key_of(page),
             host=host,

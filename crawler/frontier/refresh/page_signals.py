@@ -145,7 +145,7 @@ class Signals:
                 if not self.tables.states[page] & WITHHELD:
                     self.tables.states[page] |= JUMPED
             return
-        self.deadlines.assign(page, host)
+        self.deadlines.assign(page, host, now)
         n: cython.double = self.deadlines.signals_of(host, before)
         self.tables.rows[page].signals = after
         beta: cython.double = self.deadlines.page.signal_time

@@ -201,7 +201,7 @@ class Queues:
             return True
         if elapsed >= self.tables.max_age(page):
             return True
-        self.deadlines.assign(page, host)
+        self.deadlines.assign(page, host, now)
         n: cython.double = self.deadlines.signals_of(host, self.tables.rows[page].signals)
         self.deadlines.stood, self.deadlines.stood_at = page, now
         self.deadlines.stood_worth = self.deadlines.ratio(page, host, elapsed, n, now)

@@ -9,7 +9,7 @@ time since the last crawl.
 
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import islice, product
 from typing import NamedTuple
 
 import numpy as np
@@ -58,15 +58,19 @@ _UNCOUNTED_HUB = struct.Struct("<2f")
 _TRUST = struct.Struct("<b")  # appended to the record of a page whose signals were judged
 # appended to the record of a page that waits after a failure or a recall: the time from the last crawl to the retry
 _RETRY = struct.Struct("<f")
+_UNREST = struct.Struct("<H")  # appended to the record of a page that was always found changed
 # length of what follows the row of a page in its record -> its parts
 _PAGE_PARTS = {
     sum(part.size for part in parts): parts
     for parts in (
-        (), (_TRUST,), (_RETRY,), (_RETRY, _TRUST),
-        (_HUB,), (_HUB, _TRUST), (_HUB, _RETRY), (_HUB, _RETRY, _TRUST),
-        (_UNCOUNTED_HUB,), (_UNCOUNTED_HUB, _TRUST),
+        *(
+            tuple(part for part in some if part is not None)
+            for some in product((None, _HUB), (None, _RETRY), (None, _UNREST), (None, _TRUST))
+        ),
+        (_UNCOUNTED_HUB,),
+        (_UNCOUNTED_HUB, _TRUST),
     )
-}  # fmt: skip
+}
 _NUMBER = struct.Struct("<d")
 BIASES = 8  # numbers of `Records.bias`
 _BIAS = struct.Struct(f"<{BIASES}d")
@@ -157,6 +161,8 @@ def stage_page(schedule: Schedule | Arms, page: int, batch: Batch) -> None:
     more = _HUB.pack(found, watched, links) if found > 0.0 or links > 0.0 else b""
     if retry := schedule.records.retry_state(page):
         more += _RETRY.pack(retry)
+    if unrest := schedule.records.unrest_state(page):
+        more += _UNREST.pack(unrest)
     if trust := schedule.records.trust_state(page):
         more += _TRUST.pack(trust)
     batch.put(keys.REFRESH + _key.pack(fingerprint), seal(_PAGE.pack(*row) + more))
@@ -287,6 +293,8 @@ def _restore_parts(schedule: Schedule | Arms, page: int, more: bytes, now: float
             schedule.records.restore_hub(page, *numbers, 0.0)
         elif part is _RETRY:
             schedule.records.restore_retry(page, *numbers, now)
+        elif part is _UNREST:
+            schedule.records.restore_unrest(page, *numbers)
         else:
             schedule.records.restore_trust(page, *numbers)
 

@@ -56,6 +56,7 @@ cdef class Tables:
     cdef double[::1] crawled
     cdef unsigned char[::1] states
     cdef signed char[::1] trusts
+    cdef unsigned char[::1] unrests
     cdef DirectoryRow[::1] directory_rows
     cdef HostRow[::1] host_rows
     cdef OwnRow[::1] own
@@ -94,6 +95,8 @@ cdef class Tables:
     cdef void touch(self, int page) except *
     cdef double trust(self, int page) noexcept
     cdef void set_trust(self, int page, double trust) noexcept
+    cdef double unrest(self, int page) noexcept
+    cdef void set_unrest(self, int page, double unrest) noexcept
     cdef void set_importance(self, int page, double importance) except *
     cdef double min_age(self, int page) noexcept
     cdef double max_age(self, int page) noexcept

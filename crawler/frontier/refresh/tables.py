@@ -4,14 +4,16 @@
 
 A row of a page names its owner, a directory; a row of a directory names its owner, a host.
 
-    pages        fingerprint, last crawl, k, T, signals since, trust in signals, state; owner: a directory
+    pages        fingerprint, last crawl, k, T, signals since, trust in signals, evidence that the page is
+                 restless, state; owner: a directory
     directories  key, number of pages; owner: a host
     hosts        key, ready time, level relative to the common one
 
 Pages, directories and hosts are identified by row numbers. Columns that few crawls need (importance, age bounds,
 a page's own parameters, intervals) are created when first needed. Tables grow in place
 (`freshness/columns.py`). The links of the heaps are tables too; `queues.py` describes the heaps.
-The tables need 62 bytes of memory per page (63 if pages have signals), 95 per directory and 173 per host.
+The tables need 62 bytes of memory per page, 1 more if pages have signals, and 1 more if their first crawls found them
+changed. They need 95 per directory and 173 per host.
 """
 
 from typing import Any
@@ -29,6 +31,7 @@ from crawler.freshness.params import PageParameters
 
 _INFINITY = cython.declare(cython.double, float("inf"))
 _TRUST_UNIT = cython.declare(cython.double, 1.0 / 16.0)
+_UNREST_UNIT = cython.declare(cython.double, 1.0 / 16.0)
 _UNIT = cython.declare(cython.uint, 32768)  # the number that stands for the importance 1
 AGES_MAX = 256
 
@@ -93,11 +96,13 @@ class Tables:
         self.learning = learning
         self._columns = {
             "rows": Column(PAGE_KIND), "crawled": Column(F8), "states": Column(U1), "trusts": Column(I1),
+            "unrests": Column(U1),
             "importances": Column(U2), "bounds": Column(U1), "own": Column(OWN_KIND), "intervals": Column(F4),
             "directories": Column(DIRECTORY_KIND), "hosts": Column(HOST_KIND),
         }  # fmt: skip
         self.rows, self.crawled, self.states = _empty(PAGE_KIND), _empty(F8), _empty(U1)
         self.trusts, self.importances, self.bounds = _empty(I1), _empty(U2), _empty(U1)
+        self.unrests = _empty(U1)
         self.directory_rows, self.host_rows = _empty(DIRECTORY_KIND), _empty(HOST_KIND)
         self.own, self.intervals = _empty(OWN_KIND), _empty(F4)
         self.pages, self.directories, self.hosts = Numbering(), Numbering(), Numbering()
@@ -132,6 +137,7 @@ class Tables:
         self.rows[page].signals = 0
         self.states[page] = 0
         self.set_trust(page, 0.0)
+        self.set_unrest(page, 0.0)
         self.roots += 1.0
         if self.weighted:
             self.importances[page] = _UNIT
@@ -193,6 +199,8 @@ class Tables:
         self.rows, self.crawled, self.states = _empty(PAGE_KIND), _empty(F8), _empty(U1)
         self.trusts = _empty(I1)
         self.trusts = columns["trusts"].grow(rows)
+        self.unrests = _empty(U1)
+        self.unrests = columns["unrests"].grow(rows)
         self.rows, self.crawled = columns["rows"].grow(rows), columns["crawled"].grow(rows)
         self.states = columns["states"].grow(rows)
         if self.weighted:
@@ -254,6 +262,22 @@ class Tables:
         code: cython.int = cython.cast(cython.int, floor(trust / _TRUST_UNIT + 0.5))
         if self.trusts[page] != code:
             self.trusts[page] = code
+
+    @cython.cfunc
+    @cython.inline
+    @cython.exceptval(check=False)
+    def unrest(self, page: cython.int) -> cython.double:
+        """Return the evidence, in nats, that the page is restless."""
+        return self.unrests[page] * _UNREST_UNIT
+
+    @cython.cfunc
+    @cython.inline
+    @cython.exceptval(check=False)
+    def set_unrest(self, page: cython.int, unrest: cython.double) -> cython.void:
+        """Set the evidence that `unrest` returns. An unchanged value is not written to memory."""
+        code: cython.int = cython.cast(cython.int, min(floor(unrest / _UNREST_UNIT + 0.5), 255.0))
+        if self.unrests[page] != code:
+            self.unrests[page] = code
 
     def set_importance(self, page: cython.int, importance: cython.double) -> cython.void:
         row: cython.Py_ssize_t

@@ -37,7 +37,7 @@ class Exact(Exploring):
         for _ in range(int(world.directory.max()) + 1):
             self._learning.add_directory()
         self._changes, self._watched = np.zeros(size, np.float32), np.zeros(size, np.float32)
-        self._signals, self._trust = np.zeros(size), np.zeros(size)
+        self._signals, self._trust, self._unrest = np.zeros((3, size))
         self._counts = np.zeros(SOURCES)
 
     def note_change(self, page: int, source: str, at: float, now: float) -> None:
@@ -57,8 +57,10 @@ class Exact(Exploring):
             self._counts,
             changed,
             float(self._trust[page]),
+            float(self._unrest[page]),
         )
         self._trust[page] = self._learning.kinds.trust
+        self._unrest[page] = self._learning.unrest
         self._changes[page] = more
         self._watched[page] += self._learning.watched
         self._signals[page] = 0.0
@@ -75,6 +77,7 @@ class Exact(Exploring):
         revisit = max(int(self.present.sum()), 1) / self._rate
         learning.scale = scale_of(revisit, 1.0, 7 * DAY, 90 * DAY)
         learning.plain_share = min(4.0 * learning.scale / revisit, 1.0)
+        learning.restless.set_revisit(revisit)
         learning.renew_crawl()
         for site in range(len(self._until)):
             learning.renew(site)
@@ -89,7 +92,10 @@ class Exact(Exploring):
         for page, (site, folder, trust) in enumerate(places):
             reliable = learning.kinds.reliability(site, trust)
             known = site, float(changes[page]), float(watched[page])
-            rates[page], restless[page] = learning.rates.rate(*known), learning.restless.chance(*known)
+            rates[page] = learning.rates.rate(*known)
+            restless[page] = learning.restless.chance(
+                known[1], float(self._unrest[page]), max(now - self.last[page], 0.0)
+            )
             if learning.neighbourhood:
                 excess = learning.excess(site, folder, now)
                 clocks[page] = clock_of(float(clocks[page]), excess, learning.scale)

@@ -102,14 +102,20 @@ def test_a_rebuilt_schedule_takes_the_same_pages() -> None:
 
 
 @pytest.mark.parametrize("trusted", [False, True])
-@pytest.mark.parametrize("counted", [True, False], ids=["links", "as stored before links were counted"])
-def test_a_hub_is_rebuilt_from_its_record(counted: bool, trusted: bool) -> None:
+@pytest.mark.parametrize(
+    ("counted", "restless"),
+    [(True, False), (True, True), (False, False)],
+    ids=["links", "links, restless", "as stored before links were counted"],
+)
+def test_a_hub_is_rebuilt_from_its_record(counted: bool, restless: bool, trusted: bool) -> None:
     store, schedule = MemoryStore(), Schedule(STILL, level=3e6)
     page = schedule.add(1000, 1, 100, 0.0, 0.0)
     schedule.facts.expect_news(page, 40, 0.0)
     schedule.facts.credit_hub(page, 2.0, 0.0)
     if trusted:
         schedule.records.restore_trust(page, 5)
+    if restless:
+        schedule.records.restore_unrest(page, 200)
     stage(store, schedule, page)
     key, value = next(iter(scan_prefix(store, keys.REFRESH)))
     if not counted:
@@ -120,12 +126,14 @@ def test_a_hub_is_rebuilt_from_its_record(counted: bool, trusted: bool) -> None:
     rebuilt = rebuilt_from(store, DAY, pages=1)
     assert rebuilt.records.hub_state(rebuilt.find(1000)) == (2.0, 0.0, 40.0 if counted else 0.0)
     assert rebuilt.records.trust_state(rebuilt.find(1000)) == 5 * trusted
+    assert rebuilt.records.unrest_state(rebuilt.find(1000)) == 200 * restless
 
 
 @pytest.mark.parametrize("hub", [False, True])
 @pytest.mark.parametrize("trusted", [False, True])
+@pytest.mark.parametrize("restless", [False, True])
 @pytest.mark.parametrize("times", [1, 3, 9])
-def test_a_failed_page_continues_its_wait(times: int, trusted: bool, hub: bool) -> None:
+def test_a_failed_page_continues_its_wait(times: int, restless: bool, trusted: bool, hub: bool) -> None:
     """The copy of a page is 30 days old, and its last fetches have failed. The crawl is reopened during the wait."""
     store, schedule, failed = MemoryStore(), Schedule(STILL, level=3e6), 30 * DAY
     page = schedule.add(1000, 1, 100, 0.0, failed)
@@ -133,6 +141,8 @@ def test_a_failed_page_continues_its_wait(times: int, trusted: bool, hub: bool) 
         schedule.facts.expect_news(page, 40, failed)
     if trusted:
         schedule.records.restore_trust(page, 5)
+    if restless:
+        schedule.records.restore_unrest(page, 200)
     fail(schedule, page, failed)
     for _ in range(times - 1):
         failed = schedule.overview.due_at(page, failed)
@@ -147,6 +157,7 @@ def test_a_failed_page_continues_its_wait(times: int, trusted: bool, hub: bool) 
     assert rebuilt.records.page_state(again) == schedule.records.page_state(page)
     assert rebuilt.records.hub_state(again) == schedule.records.hub_state(page)
     assert rebuilt.records.trust_state(again) == 5 * trusted
+    assert rebuilt.records.unrest_state(again) == 200 * restless
     assert rebuilt.peek(now) == -1 and rebuilt.peek(due + 1.0) == again
 
 
@@ -264,6 +275,11 @@ def test_whether_a_page_was_always_found_changed_is_stored() -> None:
         for made, pages in zip((schedule, rebuilt), kept, strict=True)
     )
     assert always < 0.0 < once and found == [always, once]
+    (always, once), found = (
+        [made.records.unrest_state(page) for page in pages]
+        for made, pages in zip((schedule, rebuilt), kept, strict=True)
+    )
+    assert always > 0 == once and found == [always, once]
     views = [
         [made.overview.page(page, now) for page in pages]
         for made, pages in zip((schedule, rebuilt), kept, strict=True)

@@ -800,7 +800,7 @@ def test_failed_robots_requests_are_logged_with_v(
     run.answer(fetch(fetch_task.url, b"", outcome=Outcome.CONNECT_ERROR, blame=Blame.HOST, error="refused"))
     with caplog.at_level(logging.DEBUG, "crawler"):
         run.see_through(fetch_task)
-    assert f"{fetch_task.url}: connect error 200: refused" in caplog.messages
+    assert f"{fetch_task.url}: connection refused or timed out 200: refused" in caplog.messages
 
 
 def test_requests_with_the_same_jar_share_its_cookies(run: Run) -> None:

@@ -110,7 +110,7 @@ def run_interpreted(*arguments: str) -> subprocess.CompletedProcess[str]:
 def test_interpreted_kernels_read_a_store_with_one_page() -> None:
     """The columns of a single record are not aligned. A memory view cannot read the items of such a column."""
     test = "test_a_hub_is_rebuilt_from_its_record"
-    calls = f"{test}(True, True); {test}(False, False)"
+    calls = f"{test}(True, True, True); {test}(False, False, False)"
     done = run_interpreted("-c", f"from tests.frontier.refresh.test_state import {test}; {calls}")
     assert done.returncode == 0, done.stderr
 

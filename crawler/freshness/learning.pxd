@@ -58,5 +58,8 @@ cdef class Learning:
     cpdef double observe(
         self, Py_ssize_t site, Py_ssize_t directory, double k, double t, double elapsed, double now,
         double[::1] counts, bint changed, double trust=*, double unrest=*) noexcept
+    cdef double _count(
+        self, Py_ssize_t site, double k, double t, double elapsed, double watched, double recall, double[::1] counts,
+        bint changed, double trust) noexcept
     cpdef void renew(self, Py_ssize_t site) noexcept
     cpdef void renew_crawl(self) noexcept

@@ -281,7 +281,8 @@ class Learning:
         """Learn from a crawl at `now`. The page's last crawl was `elapsed` before. Return the page's new k.
 
         The new t is float32(t + `watched`). The attribute `watched` is the time since the last crawl. If the
-        page changed without a signal, a part of this time is not counted (`ChangeRates.match`). Both k are negative if
+        page changed without a signal, a part of this time is not counted (`ChangeRates.match`), and if the page may be
+        restless, the rest counts with the weight 1 - P. Both k are negative if
         every crawl of the page has found a change without a signal. The attribute `unrest` is then the new evidence
         that the page is restless; otherwise, it is 0 (`restless.py`).
         """
@@ -292,8 +293,6 @@ class Learning:
         unannounced: cython.bint = self.quality.sources.silent(site, counts)
         recall: cython.double = self.quality.recall_of(site, self.kinds.reliability(site, trust))
         told: cython.double = self.quality.share_watched(site)
-        # the weight of the model in which the number of signals is evidence of the rate
-        counted: cython.double = self.quality.false_signals.counted[site]
         if self.neighbourhood and unannounced:
             self._weigh_clock(site, directory, k, t, elapsed, clock, now, 1.0 - recall, changed)
         clock += span - elapsed
@@ -318,11 +317,38 @@ class Learning:
             self.rates.learn_variation(
                 site, k, t + recall * watched, (1.0 - recall) * watched, changed, steady
             )
+        gain: cython.double = self._count(
+            site, k, t, elapsed, watched, recall if unannounced else -1.0, counts, changed, trust
+        )
+        self.watched *= steady
+        k = self.rates.observe(site, k, t, self.watched, steady * gain)
+        self.unrest = self.restless.evidence if always else 0.0
+        return -k if always else k
+
+    def _count(
+        self,
+        site: cython.Py_ssize_t,
+        k: cython.double,
+        t: cython.double,
+        elapsed: cython.double,
+        watched: cython.double,
+        recall: cython.double,
+        counts: cython.double[::1],
+        changed: cython.bint,
+        trust: cython.double,
+    ) -> cython.double:
+        """Return the increase of k by a crawl, and set the attribute `watched` to the increase of t.
+
+        `watched` is the time since the last crawl. `recall` is that of the page if it had no signal, else -1. The
+        quality of the signals is learned, too.
+        """
+        # the weight of the model in which the number of signals is evidence of the rate
+        counted: cython.double = self.quality.false_signals.counted[site]
         gain: cython.double = self.evidence.judge(
             site, k, t, elapsed, watched, counts, changed, trust, counted
         )
         self.watched = watched
-        if changed and unannounced:
+        if changed and recall >= 0.0:
             # If the page had changed in the time `quiet`, a signal would have arrived.
             quiet: cython.double = recall * watched
             self.rates.match(site, k, t + quiet, (1.0 - recall) * watched)
@@ -332,11 +358,7 @@ class Learning:
             self.evidence.count(site, k, t, elapsed, watched, counts, changed)
             gain += counted * (self.evidence.gain - gain)
             self.watched += counted * (self.evidence.watched - self.watched)
-        gain *= steady
-        self.watched *= steady
-        k = self.rates.observe(site, k, t, self.watched, gain)
-        self.unrest = self.restless.evidence if always else 0.0
-        return -k if always else k
+        return gain
 
     def _weigh_clock(
         self,

@@ -18,7 +18,6 @@ cdef class PageKinds:
     cpdef void add_site(self) except *
     cdef void _grow(self) except *
     cpdef double reliability(self, Py_ssize_t site, double trust) noexcept
-    cpdef double youth(self, Py_ssize_t site) noexcept
     cpdef void split(self, Py_ssize_t site, double better) noexcept
     cdef void _set_split(self, Py_ssize_t site, double score) noexcept
     cdef double judge_page(self, Py_ssize_t site, double evidence, double trust) noexcept

@@ -85,10 +85,6 @@ class PageKinds:
         share: cython.double = (self.good[site] + _GOOD) / (self.judged[site] + _JUDGED)
         return share / (share + (1.0 - share) * exp(-trust * self.splits[site]))
 
-    def youth(self, site: cython.Py_ssize_t) -> cython.double:
-        """Return `FADING` to the power of the number of crawls of the site since its first signal."""
-        return max(1.0 - (1.0 - FADING) * self.judged[site], 0.0)
-
     def split(self, site: cython.Py_ssize_t, better: cython.double) -> cython.void:
         """Update the log score of the pages' own trust.
 

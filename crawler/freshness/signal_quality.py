@@ -247,7 +247,7 @@ class SignalQuality:
 
     def _estimate(self, site: cython.Py_ssize_t) -> cython.void:
         """Recompute the precisions, b and r from the sums."""
-        self.sources.estimate(site, self.kinds.youth(site))
+        self.sources.estimate(site)
         self.weights[site] = self.sources.pooled_weight(site)
         self.recalls[site] = self._recalled(site)
         self.kinds.estimate(site, self.weights[site] > 0.0)

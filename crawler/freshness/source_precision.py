@@ -9,15 +9,8 @@ precision is learned by EM, one step per crawl (see `signal_quality.py` for the 
     if changed:  S_true[s] += n_s p_s / z            true signals
     always:      S_all[s]  += n_s
 
-    p_s     = (S_true[s] + q) / (S_all[s] + q/p0),   p0 = honesty[s] min(1, 3 rho)
-    q       = 3 + 7 youth
+    p_s     = (S_true[s] + 3) / (S_all[s] + 3/p0),   p0 = honesty[s] min(1, 3 rho)
     rho     = min(1, rate of changes / rate of signals)
-
-`youth` is 1 before the first crawl of a site with signals, and falls to 0 in some hundred crawls. The prior of a young
-site has a greater weight, because the crawler does not know yet which pages of the site have good signals
-(`page_kinds.py`). If half of the pages have worthless signals, the precision of the good ones would otherwise first fall
-towards the mean of both. The two kinds would then be alike, so crawls would hardly show the kind of a page, and the
-precision and the recall of the good pages would be too low for most of the crawl.
 
 p0 is the prior of a precision. The factor rho in p0 is needed because there cannot be more true signals than
 changes. At most the share rho of the signals can be true. The share of true signals may be larger among the
@@ -60,10 +53,8 @@ _HEARD = cython.declare(cython.double, 1e-6)
 _TRUSTED_PRECISION = cython.declare(cython.double, 0.5)
 # after this number of true signals, a source may be trusted
 _TRUSTED_SIGNALS = cython.declare(cython.double, 5.0)
-# the prior of the precision of good pages has `_TRUE_WEIGHT` true pseudo signals, and on a young site up to
-# `_YOUNG_WEIGHT` more
+# the prior of the precision of good pages has this number of true pseudo signals
 _TRUE_WEIGHT = cython.declare(cython.double, 3.0)
-_YOUNG_WEIGHT = cython.declare(cython.double, 7.0)
 # If all true signals come from good pages, the share of true signals on these pages can exceed rho by this
 # factor.
 _CONCENTRATED = cython.declare(cython.double, 3.0)
@@ -275,20 +266,16 @@ class SourcePrecision:
         changes: cython.double = self.false_signals.means[site] * self.watched[site]
         return min(1.0, changes / every) if every > 0.0 and changes > 0.0 else 1.0
 
-    def estimate(self, site: cython.Py_ssize_t, youth: cython.double) -> cython.void:
-        """Recompute the precisions from the sums, for the sources with signals.
-
-        `youth` goes from 1 to 0 while the site is crawled.
-        """
+    def estimate(self, site: cython.Py_ssize_t) -> cython.void:
+        """Recompute the precisions from the sums, for the sources with signals."""
         source: cython.Py_ssize_t
-        weight: cython.double = _TRUE_WEIGHT + _YOUNG_WEIGHT * youth
         for source in range(_SOURCES):
             if self.all_signals[site, source] <= 0.0:
                 continue
             plausible: cython.double = min(1.0, _CONCENTRATED * self._plausible(site, source))
             prior: cython.double = self.honesty.share(source) * plausible
-            p: cython.double = (self.true_signals[site, source] + weight) / (
-                self.all_signals[site, source] + weight / prior
+            p: cython.double = (self.true_signals[site, source] + _TRUE_WEIGHT) / (
+                self.all_signals[site, source] + _TRUE_WEIGHT / prior
             )
             self.precisions[site, source] = min(p, PRECISION_MAX)
 

@@ -230,35 +230,6 @@ def test_predicted_changes_equal_found_changes(false_rate: float) -> None:
     assert predicted == pytest.approx(found, rel=0.1)
 
 
-def test_the_precision_of_good_pages_is_known_soon_although_half_of_the_pages_are_bad() -> None:
-    """The prior of a young site has a greater weight.
-
-    Without this weight, the mean precision after 300 crawls is 0.63, because the precision of the good pages first
-    falls towards the mean of both kinds.
-    """
-    learned = []
-    for seed in range(8):
-        rng, learning, counts = np.random.default_rng(seed), Learning(unit=1.0, scale=30.0), np.zeros(SOURCES)
-        site, directory = learning.add_site(), learning.add_directory()
-        k, t, trust = np.zeros(40), np.zeros(40), np.zeros(40)
-        assert learning.kinds.youth(site) == 1.0
-        for crawl in range(300):
-            page = crawl % 40
-            recall, noise = (0.0, 3.0) if page % 2 else (0.95, 0.0)
-            changes = rng.poisson(0.02 * 40.0)
-            counts[0] = rng.binomial(changes, recall) + rng.poisson(noise * 0.02 * 40.0)
-            k[page] = learning.observe(
-                site, directory, k[page], t[page], 40.0, float(crawl), counts, bool(changes), trust[page]
-            )
-            t[page] = np.float32(t[page] + learning.watched)
-            trust[page] = learning.kinds.trust
-            learning.renew(site)
-            learning.renew_crawl()
-        assert 0.04 < learning.kinds.youth(site) < 0.06
-        learned.append(learning.quality.sources.precision(site, 0))
-    assert np.mean(learned) > 0.68
-
-
 @pytest.mark.parametrize(
     "odd", [(0.95, 0.0), (0.0, 3.0)], ids=["like the others", "no change and three false signals per change"]
 )

@@ -53,9 +53,22 @@ def _started(folder: Path, web: Web, processes: int) -> Running:
 
 
 def _pause(running: Running) -> None:
-    """Pause a crawl, and wait until no fetch is in flight."""
+    """Pause a crawl, and wait until two successive samples show no fetch in flight and the same numbers.
+
+    The processes answer one after the other. So in one sample, a process may have answered before a fetch ended, and
+    another one after it.
+    """
     assert running.command("pause").returncode == 0
-    running.until(lambda: _is_still(running.status()))
+    samples = [running.status()]
+
+    def is_settled() -> bool:
+        before, status = samples[-1], running.status()
+        if status["now"] <= before["now"]:
+            return False
+        samples.append(status)
+        return _is_still(before) and _is_still(status) and _numbers(before) == _numbers(status)
+
+    running.until(is_settled)
 
 
 def _is_still(status: dict[str, Any]) -> bool:

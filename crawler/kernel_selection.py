@@ -72,6 +72,7 @@ ALONE = (
     "due.sorting",
     "due.elias_fano",
     "due.pending_set",
+    "freshness.newton_fit",
     "lab.refresh.replay",
     "pages.formats.simhash",
 )

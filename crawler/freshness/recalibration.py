@@ -69,10 +69,12 @@ coefficients of sites: Laird and Ware, *Random-effects models for longitudinal d
 import math
 from collections.abc import Sequence
 from enum import IntEnum
+from operator import mul
 from typing import NamedTuple
 
 import msgspec
-import numpy as np
+
+from crawler.freshness.newton_fit import NewtonFit
 
 COEFFICIENTS = 8
 _ABOVE, _TOLD, _NEW, _MANY = 2, 3, 5, 7  # the places of some coefficients and features: b', c, e, h
@@ -115,8 +117,8 @@ WEIGHT_MAX = 10.0
 HAZARD_LOW, HAZARD_HIGH = 1e-3, 6.0
 # Within these bounds and that of `_slope_above`, a greater hazard always has a greater corrected hazard. The
 # steepest slope of e / (1 + H) is -e/4, and b - e/4 is above -1.
-LOW = np.array((-2.0, -0.55, -0.55, -5.0, -5.0, -2.0, -1.0, -0.4))
-HIGH = np.array((2.0, 1.0, 1.0, 5.0, 5.0, 1.4, 1.0, 0.5))
+LOW = (-2.0, -0.55, -0.55, -5.0, -5.0, -2.0, -1.0, -0.4)
+HIGH = (2.0, 1.0, 1.0, 5.0, 5.0, 1.4, 1.0, 0.5)
 SLOPE_LEAST = -0.95  # the least slope of ln(H'/H) over ln H
 OWN_MAX = 1.5  # bound of a site's own coefficient
 SCORE_NEEDED = 4.0  # score, in nats, from which on the whole correction is used
@@ -151,33 +153,27 @@ class Recalibration:
 
     def __init__(self, numbers: Sequence[float] = (), constants: Constants = FITTED) -> None:
         self._constants = constants
-        self._prior, self._prior_precision = np.array(constants.prior), np.array(constants.precision)
-        self._coefficients = self._prior.copy()
-        self._precision = np.diag(self._prior_precision)
+        self._fit = NewtonFit(constants.prior, constants.precision, LOW, HIGH)
         self._centre, self._weight = 0.0, 0.0  # ln H0, and the weight of the crawls that determined it
         self._score = SCORE_FIRST
-        kept = np.array(numbers)
-        if len(kept) == COEFFICIENTS + COEFFICIENTS**2 + 3 and np.isfinite(kept).all():
-            kept, self._score = kept[:-1], float(np.clip(kept[-1], -SCORE_MAX, SCORE_MAX))
+        kept = list(numbers) if all(map(math.isfinite, numbers)) else []
+        if len(kept) == COEFFICIENTS + COEFFICIENTS**2 + 3:
+            self._score = min(max(kept.pop(), -SCORE_MAX), SCORE_MAX)
         for size in (COEFFICIENTS, *_EARLIER):
-            if len(kept) == size + size * size + 2 and np.isfinite(kept).all():
-                used = min(size, COEFFICIENTS)
-                self._coefficients[:used] = kept[:used]
-                self._coefficients = np.clip(self._coefficients, LOW, HIGH)
-                self._precision[:used, :used] = kept[size:-2].reshape(size, size)[:used, :used]
-                self._centre, self._weight = kept[-2:].tolist()
+            if len(kept) == size + size * size + 2:
+                self._fit.restore(kept[:size], kept[size:-2])
+                self._centre, self._weight = kept[-2:]
         self._renew_told()
 
     @property
     def numbers(self) -> list[float]:
         """Return the state to store."""
-        matrix = self._precision.ravel().tolist()
-        return [*self._coefficients.tolist(), *matrix, self._centre, self._weight, self._score]
+        return [*self._coefficients, *self._fit.matrix, self._centre, self._weight, self._score]
 
     @property
     def coefficients(self) -> tuple[float, ...]:
         """The coefficients a, b, b', c, d, e, g, h as crawls have shown them."""
-        return tuple(self._coefficients.tolist())
+        return tuple(self._coefficients)
 
     @property
     def share(self) -> float:
@@ -219,15 +215,10 @@ class Recalibration:
         faded = -math.expm1(-weight / constants.memory)
         better = _log_chance(hazard, changed) - _log_chance(said, changed)
         self._score = min(max((1.0 - faded) * self._score + weight * better, -SCORE_MAX), SCORE_MAX)
-        prior = faded * self._prior_precision
-        self._precision *= 1.0 - faded
-        self._precision += np.diag(prior) + weight * hazard * ratio * np.outer(x, x)
         score = weight * (ratio if changed else -hazard)
-        gradient = score * x - prior * (self._coefficients - self._prior)
-        step = np.linalg.solve(self._precision, gradient)
-        self._coefficients = np.clip(self._coefficients + step, LOW, HIGH)
+        self._fit.observe(x, score, weight * hazard * ratio, faded)
         self._renew_told()
-        above = float(x[_ABOVE])
+        above = x[_ABOVE]
         faded = -math.expm1(-weight / constants.site_memory)
         shown = site.precision * (1.0 - faded) + weight * hazard * ratio * above * above
         pull = score * above - faded * constants.site_precision * site.slope
@@ -256,12 +247,18 @@ class Recalibration:
 
     def _renew_told(self) -> None:
         """Compute the coefficients of the corrected P[fresh] from those that crawls have shown."""
-        more = np.array(self._constants.beyond) * (self._coefficients - self._prior)
-        self._told = np.clip(self._coefficients + more, LOW, HIGH)
+        constants = self._constants
+        self._coefficients = self._fit.coefficients
+        self._told = [
+            min(max(shown + beyond * (shown - prior), low), high)
+            for shown, beyond, prior, low, high in zip(
+                self._coefficients, constants.beyond, constants.prior, LOW, HIGH, strict=True
+            )
+        ]
 
     def _features(
         self, hazard: float, hearing: Hearing, new: bool, haste: float, reliability: float
-    ) -> np.ndarray:
+    ) -> tuple[float, ...]:
         log = _log(hazard)
         far = log - self._centre if self._weight > 0.0 else 0.0
         below, above = min(far, 0.0), max(far, 0.0)
@@ -269,24 +266,24 @@ class Recalibration:
         unsaid = reliability if hearing is Hearing.UNSAID else 0.0
         fresher = 1.0 / (1.0 + math.exp(log)) if new and hearing is Hearing.NONE else 0.0
         hurry = math.log(max(haste, 1.0))
-        return np.array((1.0, below, above, told, unsaid, fresher, hurry, told * max(log, 0.0)))
+        return 1.0, below, above, told, unsaid, fresher, hurry, told * max(log, 0.0)
 
     def __repr__(self) -> str:
         return f"Recalibration({', '.join(f'{each:.2f}' for each in self.coefficients)})"
 
 
-def _exponent(coefficients: np.ndarray, x: np.ndarray, slope: float) -> float:
+def _exponent(coefficients: Sequence[float], x: Sequence[float], slope: float) -> float:
     """Return ln(H'/H) for the features x of a page; `slope` is the coefficient of its site."""
     own = _slope_above(coefficients, x, slope) - coefficients[_ABOVE]
-    return float(x @ coefficients + own * x[_ABOVE])
+    return sum(map(mul, coefficients, x)) + own * x[_ABOVE]
 
 
-def _slope_above(coefficients: np.ndarray, x: np.ndarray, slope: float) -> float:
+def _slope_above(coefficients: Sequence[float], x: Sequence[float], slope: float) -> float:
     """Return b' + s, but at least so much that a greater hazard has a greater corrected hazard."""
     least = SLOPE_LEAST - min(coefficients[_MANY], 0.0) * x[_TOLD]
     if x[_NEW] > 0.0:
         least += max(coefficients[_NEW], 0.0) / 4.0
-    return float(min(max(coefficients[_ABOVE] + slope, least), HIGH[_ABOVE]))
+    return min(max(coefficients[_ABOVE] + slope, least), HIGH[_ABOVE])
 
 
 def _log_chance(hazard: float, changed: bool) -> float:

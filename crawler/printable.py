@@ -13,6 +13,7 @@ see which character was hidden.
 import codecs
 import contextlib
 import io
+import os
 import re
 import sys
 from collections.abc import Iterable, Iterator
@@ -58,16 +59,36 @@ def _escape(match: re.Match[str]) -> str:
 
 
 class PrintableStream:
-    """A text stream that writes printable text to `raw`. On a terminal, `buffer` does the same for UTF-8 bytes."""
+    """A text stream that writes printable text to `raw`. On a terminal, `buffer` does the same for UTF-8 bytes.
 
-    def __init__(self, raw: TextIO) -> None:
+    The reader of a pipe may close it, as `head` does. If `outlives_reader` is true, all further text is then
+    discarded, so that a repair is not stopped halfway and a failed check keeps its exit code. Otherwise, and for
+    bytes written to `buffer`, BrokenPipeError is raised.
+    """
+
+    def __init__(self, raw: TextIO, *, outlives_reader: bool = False) -> None:
         self.raw = raw
         self.buffer: Any = _Terminal(self) if raw.isatty() else getattr(raw, "buffer", None)
+        self._outlives_reader = outlives_reader
 
     def write(self, text: str) -> int:
         """Write `text` with hidden characters escaped."""
-        self.raw.write(printable_text(text))
+        with self._reader_may_leave():
+            self.raw.write(printable_text(text))
         return len(text)
+
+    def flush(self) -> None:
+        with self._reader_may_leave():
+            self.raw.flush()
+
+    @contextlib.contextmanager
+    def _reader_may_leave(self) -> Iterator[None]:
+        try:
+            yield
+        except BrokenPipeError:
+            if not self._outlives_reader:
+                raise
+            discard(self.raw)
 
     def writelines(self, lines: Any) -> None:
         for line in lines:
@@ -102,9 +123,18 @@ def raw_stream(stream: Any) -> TextIO:
     return stream.raw if isinstance(stream, PrintableStream) else stream  # type: ignore[no-any-return]
 
 
-def printing(stream: Any) -> Any:
+def printing(stream: Any, *, outlives_reader: bool = False) -> Any:
     """Return a stream that writes printable text to `stream`, or `stream` itself if it already does so."""
-    return stream if stream is None or isinstance(stream, PrintableStream) else PrintableStream(stream)
+    if stream is None or isinstance(stream, PrintableStream):
+        return stream
+    return PrintableStream(stream, outlives_reader=outlives_reader)
+
+
+def discard(stream: Any) -> None:
+    """Discard what is buffered for a stream that cannot be written, and all further text."""
+    null = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(null, stream.fileno())
+    os.close(null)
 
 
 def flush_output() -> None:
@@ -116,10 +146,10 @@ def flush_output() -> None:
 
 
 @contextlib.contextmanager
-def printable_output() -> Iterator[None]:
-    """Make standard output and standard error printable while the context is entered."""
+def printable_output(*, outlives_reader: bool = True) -> Iterator[None]:
+    """Make standard output and standard error printable while the context is entered (see `PrintableStream`)."""
     before = sys.stdout, sys.stderr
-    sys.stdout, sys.stderr = map(printing, before)
+    sys.stdout, sys.stderr = (printing(stream, outlives_reader=outlives_reader) for stream in before)
     try:
         yield
     finally:

@@ -3,7 +3,7 @@
 `several(1, "page", "have")` is "1 page has", and `several(2, "page", "have")` is "2 pages have".
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 # Outcomes of fetches, and causes of waits, whose names need an explanation; other names are shown as words.
 _OUTCOMES = {
@@ -43,6 +43,14 @@ def several(count: int, noun: str, verb: str = "") -> str:
         rest, blank, last = noun.rpartition(" ")
         noun = f"{rest}{blank}{_PLURALS.get(last, f'{last}s')}"
     return f"{count:,} {noun}{' ' * bool(verb)}{verb}"
+
+
+def not_one_of(given: str, choices: Iterable[str], further: str = "") -> str:
+    """Describe a value that is not one of the allowed names: `'x' is not one of a, b`. `further` ends the list.
+
+    `given` is the value as the message shows it.
+    """
+    return f"{given} is not one of {', '.join(choices)}{further}"
 
 
 def words(name: str) -> str:

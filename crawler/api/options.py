@@ -8,8 +8,9 @@ from msgspec.structs import asdict
 
 from crawler.api.delivery import OnError
 from crawler.api.hooks import Hooks
-from crawler.config import Config, Layers, environment_overrides
+from crawler.config import Config, Layers
 from crawler.errors import UsageError
+from crawler.wording import not_one_of
 
 Settings = Config | Mapping[str, Any] | None
 
@@ -26,7 +27,7 @@ def check_arguments(
     fits = isinstance(follow, bool) or (are_rules and not isinstance(follow, str))
     expect("follow", follow, fits, "True, False or a list of rules")
     if on_error not in get_args(OnError):
-        raise UsageError(f"on_error: {on_error!r} is not one of {', '.join(get_args(OnError))}")
+        raise UsageError(f"on_error: {not_one_of(repr(on_error), get_args(OnError))}")
     for name, hook in asdict(hooks).items():
         expect(name, hook, hook is None or callable(hook), "a function")
     expect("processors", processors, isinstance(processors, Sequence), "a list of functions")
@@ -57,6 +58,5 @@ def layered(settings: Mapping[str, Any] | None, layers: Layers) -> Layers:
     is_mapping = settings is None or isinstance(settings, Mapping)
     expect("config", settings, is_mapping, "a mapping or a crawler.Config")
     layers.add("", settings or {})
-    for path, value in environment_overrides().items():
-        layers.set("environment", path, value)
+    layers.add_environment()
     return layers

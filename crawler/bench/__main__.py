@@ -4,7 +4,6 @@ import sys
 
 from crawler.bench import cache, due, splitter, units
 from crawler.cli.parsing import Parser
-from crawler.errors import CrawlerError
 
 
 def main(_command: str, argv: list[str]) -> int:
@@ -22,8 +21,6 @@ def main(_command: str, argv: list[str]) -> int:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main("bench", sys.argv[1:]))
-    except CrawlerError as error:
-        print(f"crawler: {error}", file=sys.stderr)
-        sys.exit(error.exit_code)
+    from crawler import cli
+
+    sys.exit(cli.main(["bench", *sys.argv[1:]]))

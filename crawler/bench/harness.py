@@ -20,9 +20,12 @@ def parser(description: str | None) -> OptionParser:
 
 def count_argument(text: str) -> int:
     """Parse a positive count, which may be written as 1e7."""
-    value = int(float(text))
+    try:
+        value = int(float(text))
+    except (ValueError, OverflowError):
+        value = 0
     if value < 1:
-        raise ValueError(text)
+        raise argparse.ArgumentTypeError(f"expected a whole number >= 1, got {text!r}")
     return value
 
 

@@ -34,7 +34,7 @@ from crawler.bench.planning import (
     plan,
 )
 from crawler.bench.sample_crawl import facts
-from crawler.cli.parsing import OptionParser, Parser, PlainHelp
+from crawler.cli.parsing import OptionParser, Parser, PlainHelp, within
 from crawler.config import PolitenessConfig
 from crawler.errors import UsageError
 
@@ -89,12 +89,8 @@ class _Number(NamedTuple):
         Raises:
             UsageError: the value is impossible.
         """
-        if not (math.isfinite(value) and value >= 0):
-            raise UsageError(f"{self.flag}: expected a finite number >= 0, got {value:g}")
-        if self.is_needed and not value:
-            raise UsageError(f"{self.flag}: expected a number > 0, got {value:g}")
-        if self.is_share and value > 1:
-            raise UsageError(f"{self.flag}: expected a number <= 1, got {value:g}")
+        least, most = (-math.inf if self.is_needed else 0), (1 if self.is_share else math.inf)
+        within(self.flag, value, least, most, above=0 if self.is_needed else -math.inf)
         return value if self.factor == 1.0 else value * self.factor
 
 

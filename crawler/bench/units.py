@@ -52,8 +52,8 @@ from crawler.bench.planning import (
     UnitCosts,
     page_cpu,
 )
-from crawler.cli.parsing import OptionParser
-from crawler.errors import CrawlerError, UsageError
+from crawler.cli.parsing import OptionParser, within
+from crawler.errors import CrawlerError
 from crawler.pages.reading import RECORD_BYTES_MAX, parse_http, parse_record
 from crawler.pages.segments import contents
 from crawler.storage.engines import open_store
@@ -126,8 +126,8 @@ def add_arguments(parser: OptionParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Measure the costs, predict the cost of a crawl that was not used for the measurement, and print the error."""
-    if not 100 <= arguments.pages <= 1_000_000 or not 1 <= arguments.repeats <= 100:
-        raise UsageError("--pages must be 100 to 1,000,000 and --repeats 1 to 100")
+    within("--pages", arguments.pages, 100, 1_000_000)
+    within("--repeats", arguments.repeats, 1, 100)
     rounds, links, partly = [], [], []
     with tempfile.TemporaryDirectory(prefix="crawler-tls-") as folder:
         certified = _certified(Path(folder))

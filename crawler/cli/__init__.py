@@ -14,9 +14,9 @@ import traceback
 from collections.abc import Callable
 
 from crawler import early_signals
-from crawler.cli.command_table import COMMANDS, IN_ORDER
+from crawler.cli.command_table import COMMANDS, END_WITH_READER, IN_ORDER
 from crawler.errors import CrawlerError, DirectoryError, StoreError, disk_failed
-from crawler.printable import printable_output
+from crawler.printable import discard, printable_output
 from crawler.process.lifecycle.garbage_collection import collect_rarely, settings_kept, uncollected
 
 USAGE = """\
@@ -42,12 +42,13 @@ def _usage() -> str:
 
 def main(argv: list[str] | None = None) -> int:
     """Run the command line `argv` (the process's own if None) and return its exit code."""
-    with printable_output():
+    words = sys.argv[1:] if argv is None else argv
+    with printable_output(outlives_reader=words[:1] not in [[name] for name in END_WITH_READER]):
         if argv is not None:
             with settings_kept():
-                return _main(argv, leaves=False)
+                return _main(words, leaves=False)
         try:
-            return _main(sys.argv[1:], leaves=True)
+            return _main(words, leaves=True)
         # an exception here is a bug; it is printed here, because its message may contain text from a web page
         except Exception:
             traceback.print_exc()
@@ -109,8 +110,8 @@ def _guarded(name: str, call: Callable[[], int]) -> int:
     """Return the exit code of `call`, or that of an expected error after printing the error."""
     try:
         code = call()
-        if sys.stdout is not None:
-            sys.stdout.flush()  # here, where an error is reported; the exit of the interpreter would print its traceback
+        for stream in filter(None, (sys.stdout, sys.stderr)):
+            stream.flush()  # here, where an error is reported; the exit of the interpreter would print its traceback
         return code
     except CrawlerError as error:
         full = isinstance(error, DirectoryError) and disk_failed(error)
@@ -132,12 +133,13 @@ def _guarded(name: str, call: Callable[[], int]) -> int:
 
 
 def _discard_output() -> None:
-    """Discard what is still buffered for standard output, if it cannot be written. A stream without a file is left."""
-    with contextlib.suppress(OSError, ValueError):
-        sys.stdout.flush()
-        return
-    with contextlib.suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    """Discard what is still buffered for a standard stream that cannot be written. A stream without a file is left."""
+    for stream in filter(None, (sys.stdout, sys.stderr)):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            with contextlib.suppress(OSError, ValueError):
+                discard(stream)
 
 
 def _message(error: CrawlerError) -> str:

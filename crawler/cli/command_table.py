@@ -39,3 +39,7 @@ COMMANDS = {
 }
 
 IN_ORDER = ("crawl", "refresh", "node")  # commands that shut down cleanly on a signal, even during startup
+
+# Commands that end with code 0 as soon as the reader of their output closes the pipe. All others go on without
+# output and end with their own exit code, except that `get` and `export` stop in the middle of what they write.
+END_WITH_READER = ("top", "shell", "lab", "bench")

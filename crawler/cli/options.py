@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from crawler.cli.flags import as_flags, flag_of
 from crawler.cli.parsing import Parser, PlainHelp, add_option
-from crawler.config import Config, Layers, LogsConfig, environment_overrides, read_file
+from crawler.config import Config, Layers, LogsConfig, read_file
 from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import UsageError
 from crawler.printable import printable, printable_text, printing
@@ -113,8 +113,7 @@ def layers(
         made.set_for_run("flag", path, value)
     if args.config is not None:
         made.add(str(args.config), settings_of(args.config))
-    for path, value in environment_overrides().items():
-        made.set("environment", path, value)
+    made.add_environment()
     for text in args.set:
         path, equals, value = text.partition("=")
         if not equals or "." not in path:

@@ -5,14 +5,16 @@ of a command without running the command.
 """
 
 import argparse
+import math
 import re
 import shlex
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, NoReturn
 
 from crawler.errors import UsageError
+from crawler.wording import not_one_of
 
 _wanted: ContextVar[bool] = ContextVar("wanted", default=False)
 
@@ -56,6 +58,59 @@ def parser_of(main: Callable[[str, list[str]], int], command: str) -> argparse.A
     return None
 
 
+def one_of(option: str, value: str, choices: Collection[str], further: str = "") -> str:
+    """Return the value of an option, which must be one of `choices`.
+
+    Raises:
+        UsageError: the value is another one. `further` describes values that are allowed but not listed.
+    """
+    if value not in choices:
+        raise UsageError(f"{option}: {not_one_of(repr(value), choices, further)}")
+    return value
+
+
+def some_of(option: str, text: str, choices: Collection[str]) -> list[str]:
+    """Return the names in the value of an option, which are separated by commas, each name once.
+
+    Raises:
+        UsageError: a name is not among `choices`, or there is none.
+    """
+    names = list(dict.fromkeys(listed([text])))
+    for name in names or [text]:
+        one_of(option, name, choices)
+    return names
+
+
+def within(
+    option: str, value: float, least: float = -math.inf, most: float = math.inf, *, above: float = -math.inf
+) -> None:
+    """Check the number given for an option.
+
+    Raises:
+        UsageError: the number is not finite, less than `least`, greater than `most`, or not greater than `above`.
+    """
+    wanted = next(
+        (
+            bound
+            for bound, holds in (
+                ("", math.isfinite(value)),
+                (f" > {above:,}", value > above),
+                (f" >= {least:,}", value >= least),
+                (f" <= {most:,}", value <= most),
+            )
+            if not holds
+        ),
+        None,
+    )
+    if wanted is not None:
+        kind = "a whole number" if isinstance(value, int) else "a number" if wanted else "a finite number"
+        raise UsageError(f"{option}: expected {kind}{wanted}, got {_written(value)}")
+
+
+def _written(value: float) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.15g}"
+
+
 class UnknownFlag(UsageError):
     """A command got a flag that it does not have."""
 
@@ -73,6 +128,8 @@ class UnknownFlag(UsageError):
 
 # argparse names the Python function that converts an argument; these words say what the argument must be.
 _INVALID = re.compile(r"invalid (\w+) value:")
+_CHOICE = re.compile(r"invalid choice: '(.*?)' \(choose from (.*)\)", re.DOTALL)
+_QUOTED = re.compile(r"'([^']*)'")
 _EXPECTED = {"int": "expected a whole number, got", "float": "expected a number, got"}
 
 
@@ -150,6 +207,10 @@ class Parser(OptionParser):
 
     def error(self, message: str) -> NoReturn:
         message = _INVALID.sub(lambda found: _EXPECTED.get(found[1], "invalid value:"), message)
+        message = _CHOICE.sub(
+            lambda found: not_one_of(repr(found[1]), _QUOTED.sub(r"\1", found[2]).split(", ")), message
+        )
+        message = message.removeprefix("argument ")
         usage = f"`{self.prog} --help` lists the flags"
         if found := re.match(r"unrecognized arguments: (\S+)(.*)", message, re.DOTALL):
             if self.prog == "crawler crawl":
@@ -163,7 +224,7 @@ class Parser(OptionParser):
 
     def _similar_choice(self, message: str) -> str:
         """Return a suggestion if the error is an unknown choice, "" if it is not or no choice is similar."""
-        if found := re.match(r"argument (\S+?): invalid choice: '(.*?)' \(", message):
+        if found := re.match(r"(\S+?): '(.*?)' is not one of ", message):
             for action in self._actions:
                 if found[1].split("/")[0] in (*action.option_strings, action.dest, action.metavar):
                     return suggestion(found[2], map(str, action.choices or ()))

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from crawler.cli import access, options
-from crawler.cli.parsing import listed
+from crawler.cli.parsing import listed, within
 from crawler.cli.work_progress import CountProgress
 from crawler.errors import UsageError
 from crawler.export.worker_pool import PROCESSES_MAX, processes
@@ -59,8 +59,7 @@ def main(_command: str, argv: list[str]) -> int:
         "show instead, by host and use, how many pages their sites allow to be used (text, json or csv)",
     )
     args = parser.parse_args(argv)
-    if args.limit < 1:
-        raise UsageError("report: --limit must be at least 1")
+    within("--limit", args.limit, 1)
     if args.consent:
         return _consent(args)
     checks, new = _fail_on(args)

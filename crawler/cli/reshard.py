@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from crawler.cli import options
+from crawler.cli.parsing import within
 from crawler.config import Config
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.journal import Journal, end_journal, keep_journal
@@ -67,8 +68,7 @@ def _target(args: argparse.Namespace, directory: CrawlDirectory) -> "tuple[Confi
     config = options.layers(args, directory).config()
     if args.to.isascii() and args.to.isdigit():
         count = int(args.to)
-        if not 1 <= count <= PROCESSES_MAX:
-            raise UsageError(f"--to {args.to}: expected 1 to {PROCESSES_MAX} processes")
+        within("--to", count, 1, PROCESSES_MAX)
         config = replace(
             config, crawl=replace(config.crawl, processes=count), splitter=replace(config.splitter, peers=())
         )

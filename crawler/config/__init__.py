@@ -11,7 +11,7 @@ credentials  secret settings, which are stored separately
 """
 
 from crawler.config.checks import convert
-from crawler.config.layers import Layers, environment_overrides, read_file, set_key, to_toml
+from crawler.config.layers import Layers, environment_settings, read_file, set_key, to_toml
 from crawler.config.overrides import Overrides
 from crawler.config.schema import (
     AdminConfig,

@@ -20,6 +20,7 @@ from crawler.config.schema import (
 )
 from crawler.config.units import ByteCount, Seconds, shown
 from crawler.errors import ConfigError, bad_setting
+from crawler.wording import not_one_of
 
 LINK_BYTES_MAX = 16 << 10  # maximum size of a link (URL and metadata) that is sent to another process
 FRAME_BYTES_MAX = 1 << 20
@@ -71,7 +72,7 @@ def _readable(message: str, tree: Mapping[str, Any]) -> str:
         given = shown(_value_at(tree, path))
         *first, last = ("a number", *choices)
         expected_number = f"expected {', '.join(first)} or {last}, got {given}"
-        what = expected_number if accepts_number(path) else f"{given} is not one of {', '.join(choices)}"
+        what = expected_number if accepts_number(path) else not_one_of(given, choices)
     for kind, name in _NAMES.items():
         what = re.sub(rf"`{kind}(?: \| null)?`", name, what)
     what = what.replace("`array`", "a list").replace("`object`", "a section")
@@ -111,7 +112,7 @@ def _refresh_policies(arms: tuple[str, ...]) -> None:
     policies = get_args(RefreshPolicy)
     for text in arms:
         if text not in policies:
-            raise ConfigError(f"{text!r} is not one of {', '.join(policies)}")
+            raise ConfigError(not_one_of(shown(text), policies))
     if len(arms) > ARMS_MAX:
         raise ConfigError(f"{len(arms)} arms; at most {ARMS_MAX}")
 

@@ -49,16 +49,14 @@ def _copy(value: Any) -> Any:
     return [*map(_copy, value)] if isinstance(value, list) else value
 
 
-def environment_overrides(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return the environment variables `CRAWLER_SECTION__KEY=value` as {"section.key": value}."""
-    found = {}
-    for name, value in environ.items():
-        if name.startswith("CRAWLER_") and "__" in name:
-            section, key = name[len("CRAWLER_") :].lower().split("__", 1)
-            found[f"{section}.{key}"] = value
-        elif right := _with_two_underscores(name):
-            raise ConfigError(f"environment: {name}: use two underscores after the section: {right}")
-    return found
+def environment_settings(environ: Mapping[str, str] = os.environ) -> Iterator[tuple[str, str, str]]:
+    """Yield the environment variables `CRAWLER_SECTION__KEY=value`, each as (variable, "section.key", value)."""
+    for variable, value in environ.items():
+        if variable.startswith("CRAWLER_") and "__" in variable:
+            section, key = variable[len("CRAWLER_") :].lower().split("__", 1)
+            yield variable, f"{section}.{key}", value
+        elif right := _with_two_underscores(variable):
+            raise ConfigError(f"{variable}: use two underscores after the section: {right}")
 
 
 def _with_two_underscores(name: str) -> str:
@@ -114,6 +112,14 @@ def set_key(tree: dict[str, Any], path: str, value: object) -> None:
     target[key] = value
 
 
+def _set_from(source: str, tree: dict[str, Any], path: str, value: object) -> None:
+    """Set a key as `set_key` does. An error names the source of the value."""
+    try:
+        set_key(tree, path, value)
+    except ConfigError as error:
+        raise ConfigError(f"{source}: {str(error).removeprefix('configuration: ')}") from None
+
+
 class Layers:
     """Configuration layers, the weakest first. They are merged key by key, and the source of each value is recorded."""
 
@@ -135,12 +141,17 @@ class Layers:
                 self.sources[section] = source
 
     def set(self, source: str, path: str, value: object) -> None:
-        set_key(self._saved, path, value)
+        _set_from(source, self._saved, path, value)
         self.set_for_run(source, path, value)
+
+    def add_environment(self, environ: Mapping[str, str] = os.environ) -> None:
+        """Set the keys that environment variables name. The source of each value is its variable."""
+        for variable, path, value in environment_settings(environ):
+            self.set(variable, path, value)
 
     def set_for_run(self, source: str, path: str, value: object) -> None:
         """Set one key for this run only; `saved_config` does not have the value."""
-        set_key(self.tree, path, value)
+        _set_from(source, self.tree, path, value)
         self.sources[path] = source
 
     def config(self) -> Config:

@@ -252,7 +252,7 @@ class FrontierViews:
             wait=max(0.0, ready - now),
             next_retry_at=front.later[0][0] if front is not None and front.later else 0.0,
             gap=hosts.gap[slot],
-            failures=hosts.failures[slot] + self.authorities.charged_to_host(slot).failures,
+            failures=self._failures(slot),
             refusals=hosts.refusals[slot],
             slowdown=max(1.0, hosts.slowdown[slot]),
             todo=hosts.todo[slot],
@@ -260,6 +260,11 @@ class FrontierViews:
             known=hosts.known[slot],
             best=round(self.importance(self._first_order(slot)), 6),
         )
+
+    def _failures(self, slot: int) -> int:
+        """Return the number of failures in a row. A host that was given up has failed, even if no request was made."""
+        failures = self._registry.hosts.failures[slot] + self.authorities.charged_to_host(slot).failures
+        return failures or int(bool(self._registry.hosts.flags[slot] & HostFlag.GIVEN_UP))
 
     def _first_order(self, slot: int) -> int:
         """Return a lower bound of the order of the host's first URL; NO_ORDER if the host has nothing to do."""

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 
 from crawler.cli.parsing import Parser, suggestion
-from crawler.errors import CrawlerError, UsageError
+from crawler.errors import UsageError
 
 # Maps the name of a command to its module and its description in one line.
 COMMANDS = {
@@ -91,8 +91,6 @@ def _require_writable(out: Path, *, is_folder: bool) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main("lab", sys.argv[1:]))
-    except CrawlerError as error:
-        print(f"crawler: {error}", file=sys.stderr)
-        sys.exit(error.exit_code)
+    from crawler import cli
+
+    sys.exit(cli.main(["lab", *sys.argv[1:]]))

@@ -4,8 +4,9 @@ from collections.abc import Callable
 from typing import Any
 
 from crawler.config import OrderConfig
-from crawler.errors import ConfigError
+from crawler.errors import ConfigError, bad_setting
 from crawler.orders.order import BREADTH_FIRST, Ranking
+from crawler.wording import not_one_of
 
 GROUP = "crawler.orders"
 
@@ -40,8 +41,8 @@ def _installed(name: str, shipped: dict[str, Any]) -> Any:
     installed = metadata.entry_points(group=GROUP)
     found = next((each for each in installed if each.name == name), None)
     if found is None:
-        known = ", ".join([BREADTH_FIRST, *shipped, *sorted(installed.names)])
-        raise ConfigError(f"order.name {name}: unknown; choose one of {known} or an entry point in {GROUP}")
+        known = (BREADTH_FIRST, *shipped, *sorted(installed.names))
+        raise bad_setting("order.name", not_one_of(repr(name), known, f" or an entry point in {GROUP}"))
     try:
         return found.load()
     except Exception as error:

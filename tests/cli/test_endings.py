@@ -150,3 +150,43 @@ def test_output_to_a_full_disk_or_a_closed_pipe(argv: list[str]) -> None:
     ended = started(stdout=writer, env=environment)
     os.close(writer)
     assert (ended.returncode, ended.stderr) == (0, "")
+
+
+def _without_reader(*argv: str, module: str = "crawler", unbuffered: bool = False) -> int:
+    """Run a command whose standard output and standard error are a pipe without a reader; return its exit code."""
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    environment |= {"PYTHONUNBUFFERED": "1"} if unbuffered else {}
+    reader, writer = os.pipe()
+    os.close(reader)
+    words = [sys.executable, "-m", module, *argv]
+    try:
+        ended = subprocess.run(words, check=False, stdout=writer, stderr=writer, env=environment, timeout=120)
+    finally:
+        os.close(writer)
+    return ended.returncode
+
+
+@pytest.mark.parametrize("unbuffered", [False, True])
+def test_a_closed_pipe_does_not_hide_a_failed_check(tmp_path: Path, unbuffered: bool) -> None:
+    """`crawler report --fail-on error | head` must fail in a script with `set -o pipefail`. Before, its code was 0."""
+    with Web({"/": page()}) as web:
+        crawl(tmp_path / "crawl", web.url())
+    argv = ["report", "--dir", str(tmp_path / "crawl"), "--fail-on", "missing-descriptions"]
+    assert _without_reader(*argv, unbuffered=unbuffered) == run(*argv).code == 10
+
+
+def test_a_closed_pipe_does_not_stop_a_repair(tmp_path: Path) -> None:
+    """A repair prints what it has repaired so far. Before, it stopped at its first line, with the exit code 0."""
+    folder = tmp_path / "crawl"
+    with Web({"/": page()}) as web:
+        crawl(folder, web.url())
+    (folder / "admin-token").write_text("deadbeef\n")
+    next(folder.glob("p0/warc/*.warc.gz")).unlink()
+    _without_reader("check", "--dir", str(folder), "--repair", unbuffered=True)
+    assert run("check", "--dir", folder).code == 0
+
+
+@pytest.mark.parametrize("argv", [["crawler.lab", "worlds", "--list"], ["crawler.bench", "cache", "--help"]])
+def test_a_module_run_by_its_name_ends_like_its_command(argv: list[str]) -> None:
+    """`python -m crawler.lab` is `crawler lab`. Before, a closed pipe was a traceback."""
+    assert _without_reader(*argv[1:], module=argv[0]) == 0

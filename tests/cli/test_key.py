@@ -45,7 +45,7 @@ def test_a_rotation_publishes_both_keys(tmp_path: Path) -> None:
         (("rotate",), "does not exist; `crawler key new` makes it"),
         (("new", "--now"), "--now belongs to `crawler key rotate`"),
         (("new", "--json"), "--json belongs to `crawler key show`"),
-        (("lose",), "invalid choice"),
+        (("lose",), "is not one of"),
     ],
 )
 def test_errors_are_one_line(tmp_path: Path, arguments: tuple[str, ...], says: str) -> None:

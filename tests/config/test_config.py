@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crawler.config import Config, Layers, Overrides, convert, environment_overrides, read_file, to_toml
+from crawler.config import Config, Layers, Overrides, convert, environment_settings, read_file, to_toml
 from crawler.config.forms import http_origin
 from crawler.config.overrides import check_match
 from crawler.config.schema import Override
@@ -76,11 +76,15 @@ def test_a_wrong_key_or_unit_is_named(tree: dict[str, Any], where: str) -> None:
 def test_later_layers_win_and_sources_are_kept() -> None:
     layers = Layers()
     layers.add("file", {"crawl": {"depth": 2, "rate": 5.0}})
-    layers.set("environment", "crawl.depth", "3")
+    layers.add_environment({"CRAWLER_CRAWL__DEPTH": "3"})
     layers.set("flag", "crawl.scope", "domain")
     config = layers.config()
     assert (config.crawl.depth, config.crawl.rate, config.crawl.scope) == (3, 5.0, "domain")
-    assert layers.sources == {"crawl.depth": "environment", "crawl.rate": "file", "crawl.scope": "flag"}
+    assert layers.sources == {
+        "crawl.depth": "CRAWLER_CRAWL__DEPTH",
+        "crawl.rate": "file",
+        "crawl.scope": "flag",
+    }
 
 
 def test_settings_of_one_run_are_weaker_than_given_ones_and_are_not_saved() -> None:
@@ -144,15 +148,35 @@ def test_a_share_of_0_is_not_the_default(typed: str | None, endless: object, fin
 
 def test_environment_variables_name_section_and_key() -> None:
     environ = {"CRAWLER_CRAWL__DEPTH": "3", "CRAWLER_FAULT": "x", "PATH": "/bin"}
-    assert environment_overrides(environ) == {"crawl.depth": "3"}
+    assert [*environment_settings(environ)] == [("CRAWLER_CRAWL__DEPTH", "crawl.depth", "3")]
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "what"),
+    [
+        ("CRAWLER_CRAWL__DEPTH", "x", "crawl.depth: expected a whole number, got 'x'"),
+        ("CRAWLER_crawl__dpth", "1", "crawl.dpth: there is no such key"),
+        ("CRAWLER_NOPE__KEY", "1", "nope: there is no such key"),
+        ("CRAWLER_SEEDS__X", "1", "seeds is not a section"),
+        ("CRAWLER_CRAWL_DEPTH", "1", "use two underscores"),
+    ],
+)
+def test_an_error_of_a_variable_begins_with_its_name(variable: str, value: str, what: str) -> None:
+    """The message names the variable as the user has written it. Before, it began with `environment`."""
+    layers = Layers()
+    layers.add("file", {"seeds": ["http://a/"]})
+    with pytest.raises(ConfigError, match=f"^{variable}: {what}"):
+        layers.add_environment({variable: value})
+        layers.config()
 
 
 def test_a_variable_with_one_underscore_is_refused() -> None:
     """Other variables of the user, such as CRAWLER_DEPTH, are ignored."""
     with pytest.raises(ConfigError, match="CRAWLER_FETCH_BODY_BYTES_MAX: .*: CRAWLER_FETCH__BODY_BYTES_MAX"):
-        environment_overrides({"CRAWLER_FETCH_BODY_BYTES_MAX": "3"})
+        [*environment_settings({"CRAWLER_FETCH_BODY_BYTES_MAX": "3"})]
     ignored = {"CRAWLER_DEPTH": "3", "CRAWLER_FETCH": "1", "MY_CRAWL_DEPTH": "1", "SCRAPER_CRAWL_DEPTH": "1"}
-    assert environment_overrides(ignored | {"CRAWLER_CRAWL__A__B": "1"}) == {"crawl.a__b": "1"}
+    found = [*environment_settings(ignored | {"CRAWLER_CRAWL__A__B": "1"})]
+    assert found == [("CRAWLER_CRAWL__A__B", "crawl.a__b", "1")]
 
 
 @pytest.mark.parametrize(

@@ -171,14 +171,16 @@ def test_errors_name_the_flag_or_variable(
         with monkeypatch.context() as patch:
             patch.setenv("CRAWLER_ADMIN__ADDRESS", "here:99999")
             assert cli.main(words) == 2
-        assert capsys.readouterr().err.startswith("crawler: environment: admin.address: 'here:99999'")
+        assert capsys.readouterr().err.startswith(
+            "crawler: CRAWLER_ADMIN__ADDRESS: admin.address: 'here:99999'"
+        )
         number = "crawl.max_pages: expected a whole number, got 'x'\n"
         assert cli.main([*words, "--max-pages", "x"]) == 2
         assert capsys.readouterr().err == f"crawler: --max-pages: {number}"
         with monkeypatch.context() as patch:
             patch.setenv("CRAWLER_CRAWL__MAX_PAGES", "x")
             assert cli.main(words) == 2
-        assert capsys.readouterr().err == f"crawler: environment: {number}"
+        assert capsys.readouterr().err == f"crawler: CRAWLER_CRAWL__MAX_PAGES: {number}"
 
 
 def test_possible_secrets_are_not_shown() -> None:

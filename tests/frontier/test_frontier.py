@@ -427,12 +427,14 @@ def test_a_name_that_does_not_exist_is_given_up_for_this_run() -> None:
     assert crawl.done == ["https://a.org/"]
     found = crawl.frontier.views.explain("https://gone.org/x", crawl.now)
     assert (found["state"], found["cause"], found["todo"]) == ("given_up", "dns_not_found", 2)
+    assert found["failures"] == 1
     assert crawl.frontier.views.counters()["hosts_nameless"] == 1
     assert crawl.frontier.views.counters()["hosts_given_up"] == 1
     crawl.stop()
     reader = Crawl(store=MemoryStore(crawl.store._data), now=crawl.now + 3600, reading=True)
     found = reader.frontier.views.explain("https://gone.org/x", reader.now)
     assert (found["state"], found["cause"], found["todo"]) == ("given_up", "dns_not_found", 2)
+    assert found["failures"] == 1
     later = Crawl(store=crawl.store, now=crawl.now + 3600)
     assert later.run() == "done" and len(later.done) == 2
 

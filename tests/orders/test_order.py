@@ -60,13 +60,13 @@ def test_an_installed_package_provides_an_order(installed: str) -> None:
 
 @pytest.mark.parametrize("name", ["missing", "broken", "plain", "debt", "words-of-ours"])
 def test_an_unusable_order_name_is_a_config_error(installed: str, name: str) -> None:
-    with pytest.raises(ConfigError, match=f"order.name {name}"):
+    with pytest.raises(ConfigError, match=f"order.name:? .*{name}"):
         ranking(OrderConfig(name=name))
 
 
 def test_the_error_for_an_unknown_order_lists_the_installed_orders(installed: str) -> None:
     with pytest.raises(
-        ConfigError, match="choose one of breadth-first, .*, broken, debt, plain, short, words-of-ours or"
+        ConfigError, match="is not one of breadth-first, .*, broken, debt, plain, short, words-of-ours or"
     ):
         ranking(OrderConfig(name="missing"))
 

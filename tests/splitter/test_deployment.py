@@ -68,7 +68,9 @@ def test_the_contact_must_be_set() -> None:
     assert configuration_of_pod().identity.contact == ""
     line = re.search(r"echo (\S+)=(\S+) > config/k8s/contact.env", (K8S / "kustomization.yaml").read_text())
     assert line is not None
-    assert configuration.environment_overrides({line[1]: line[2]}) == {"identity.contact": line[2]}
+    assert [*configuration.environment_settings({line[1]: line[2]})] == [
+        (line[1], "identity.contact", line[2])
+    ]
 
 
 def test_a_pod_has_no_rights_and_writes_to_its_volumes_only() -> None:
@@ -128,7 +130,7 @@ def test_the_peers_are_the_pods() -> None:
 
 def configuration_of_pod() -> configuration.Config:
     tree = configuration.read_file(K8S / "crawl.toml")
-    for path, value in configuration.environment_overrides(environment()).items():
+    for _, path, value in configuration.environment_settings(environment()):
         configuration.set_key(tree, path, value)
     return configuration.convert(tree)
 

@@ -8,6 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from crawler.errors import UsageError
+from crawler.wording import not_one_of
 
 KINDS = {
     "kill": "a process ends at a named point of its code (`storage/faults.py`), soon after it, or at any instant",
@@ -134,11 +135,10 @@ def draw(
     """
     for point in points:
         if point not in POINTS and point not in ENDING_POINTS:
-            known = ", ".join((*POINTS, *ENDING_POINTS))
-            raise UsageError(f"unknown point {point!r}; use one of {known}")
+            raise UsageError(f"--points: {not_one_of(repr(point), (*POINTS, *ENDING_POINTS))}")
     for kind in kinds:
         if kind not in KINDS | ACTS:
-            raise UsageError(f"unknown fault {kind!r}; use one of {', '.join(KINDS | ACTS)}")
+            raise UsageError(f"--faults: {not_one_of(repr(kind), KINDS | ACTS)}")
     rng = random.Random(f"faults {seed}")
     kinds = [
         kind

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crawler.cli.parsing import OptionParser
+from crawler.cli.parsing import OptionParser, some_of
 from crawler.clock import SystemClock
 from crawler.errors import UsageError
 from crawler.lab.caches import crawl_order, link_locality, url_caches
@@ -60,6 +60,7 @@ def run(args: argparse.Namespace) -> int:
             f"expected one trace, got {len(folders)}: {', '.join(map(str, folders))}; only --figures takes several"
         )
     bits = _bits(args.bits)
+    _policies(args.policies)  # a wrong name is an error before a trace is made
     if args.figures:
         _draw([_trace(args, folder) for folder in folders] or [_trace(args, None)], args)
         return 0
@@ -116,10 +117,7 @@ def _bits(text: str) -> range:
 def _policies(text: str) -> list[str]:
     if not text:
         return list(PAPER_POLICIES)
-    chosen = list(POLICIES) if text == "all" else text.upper().split(",")
-    if unknown := [name for name in chosen if name not in POLICIES]:
-        raise UsageError(f"unknown policy {', '.join(unknown)}; use one of {', '.join(POLICIES)}")
-    return chosen
+    return list(POLICIES) if text == "all" else some_of("--policies", text.upper(), POLICIES)
 
 
 def _by_policy(trace: Trace, bits: range, args: argparse.Namespace) -> Rates:

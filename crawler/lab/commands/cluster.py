@@ -22,7 +22,7 @@ from pathlib import Path
 
 import msgspec
 
-from crawler.cli.parsing import OptionParser
+from crawler.cli.parsing import OptionParser, within
 from crawler.clock import SystemClock
 from crawler.errors import UsageError
 from crawler.lab.cluster import curves, fault_plan
@@ -166,12 +166,14 @@ def _short(value: object) -> str:
 
 
 def _settings(args: argparse.Namespace) -> ClusterSettings:
-    if not 1 <= args.processes <= PROCESSES_MAX or not 1 <= args.seeds <= SEEDS_MAX:
-        raise UsageError(f"--processes must be 1 to {PROCESSES_MAX}, --seeds 1 to {SEEDS_MAX:,}")
-    if not 1 <= args.hosts <= args.pages <= PAGES_MAX:
-        raise UsageError(f"--pages must be at least --hosts and at most {PAGES_MAX:,}")
-    if args.rate < 0.0 or not 0.0 <= args.days <= 3650.0 or args.changes < 0.0 or not 0 <= args.count <= 1000:
-        raise UsageError("--rate and --changes must be 0 or more, --days at most 3650, --count at most 1000")
+    within("--processes", args.processes, 1, PROCESSES_MAX)
+    within("--seeds", args.seeds, 1, SEEDS_MAX)
+    within("--hosts", args.hosts, 1)
+    within("--pages", args.pages, args.hosts, PAGES_MAX)
+    within("--rate", args.rate, 0)
+    within("--days", args.days, 0, 3650)
+    within("--changes", args.changes, 0)
+    within("--count", args.count, 0, 1000)
     kinds = {"all": fault_plan.USUAL, "none": ()}.get(args.faults)
     kinds = tuple(part for part in args.faults.split(",") if part) if kinds is None else kinds
     points = tuple(part for part in args.points.split(",") if part)

@@ -24,14 +24,14 @@ went to hubs and to new pages.
 
 import argparse
 import sys
-from collections.abc import Iterable
+from collections.abc import Collection
 from functools import lru_cache
 from pathlib import Path
 
 import msgspec
 import numpy as np
 
-from crawler.cli.parsing import OptionParser
+from crawler.cli.parsing import OptionParser, some_of, within
 from crawler.clock import SystemClock
 from crawler.errors import UsageError
 from crawler.lab.figures import drawing
@@ -95,16 +95,17 @@ def add_arguments(parser: OptionParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    arms = _names("arm", args.arms or (QUICK_ARMS if args.quick else ",".join(worlds.ARMS)), worlds.ARMS)
+    arms = some_of("--arms", args.arms or (QUICK_ARMS if args.quick else ",".join(worlds.ARMS)), worlds.ARMS)
     if args.living:
         arms = ["none"]
     policies = _policies(args)
     budgets = _budgets(args.budgets or (QUICK_BUDGETS if args.quick or args.living else BUDGETS))
     pages = args.pages if args.pages is not None else QUICK_PAGES if args.quick else worlds.PAGES_A_SITE
-    if not 1 <= pages <= PAGES_MAX or not 10 <= args.days <= DAYS_MAX or args.seed < 0:
-        raise UsageError(f"--pages must be 1 to {PAGES_MAX:,}, --days 10 to {DAYS_MAX:,}, --seed 0 or more")
-    if not 0 <= args.processes <= PROCESSES_MAX:
-        raise UsageError(f"--processes must be 1 to {PROCESSES_MAX}")
+    drawing.check_picture_options(args)
+    within("--pages", pages, 1, PAGES_MAX)
+    within("--days", args.days, 10, DAYS_MAX)
+    within("--seed", args.seed, 0)
+    within("--processes", args.processes, 0, PROCESSES_MAX)
     shared = GameSetting(str(args.data), pages, args.days, args.seed)
     world = _world(shared, arms[0])
     # number of fetches in the longest game, counted from the birth of the first page
@@ -149,14 +150,14 @@ def _policies(args: argparse.Namespace) -> list[str]:
     """Return the requested policies; raise UsageError if one cannot play."""
     if args.living and args.calibration:
         raise UsageError("--calibration cannot be combined with --living")
-    known: Iterable[str] = FINDERS if args.living else STATING if args.calibration else POLICIES
+    known: Collection[str] = FINDERS if args.living else STATING if args.calibration else POLICIES
     usual = USUAL_LIVING if args.living else "ncis" if args.calibration else USUAL
-    return _names("policy", args.policies or usual, known)
+    return some_of("--policies", args.policies or usual, known)
 
 
 def _living(args: argparse.Namespace, shared: GameSetting, policies: list[str], budgets: list[float]) -> int:
     every = (*living.RULES, living.NEWS)
-    rules = _names("rule of hubs", args.hubs or ",".join(every), every)
+    rules = some_of("--hubs", args.hubs or ",".join(every), every)
     tasks = [
         GameTask(shared, rule, policy, budget) for rule in rules for budget in budgets for policy in policies
     ]
@@ -177,14 +178,6 @@ def _calibrate(tasks: list[GameTask], processes: int) -> int:
         those = [found[task] for task in tasks if (task.arm, task.policy) == (arm, policy)]
         print(f"{policy}, {arm}\n{calibration.table(np.sum(those, axis=0))}\n")
     return 0
-
-
-def _names(what: str, text: str, known: Iterable[str]) -> list[str]:
-    names = list(dict.fromkeys(name for name in text.split(",") if name))
-    unknown = [name for name in names if name not in known]
-    if unknown or not names:
-        raise UsageError(f"unknown {what} {', '.join(unknown) or text!r}; use one of {', '.join(known)}")
-    return names
 
 
 def _budgets(text: str) -> list[float]:

@@ -17,9 +17,8 @@ from pathlib import Path
 
 import numpy as np
 
-from crawler.cli.parsing import OptionParser
+from crawler.cli.parsing import OptionParser, some_of, within
 from crawler.clock import SystemClock
-from crawler.errors import UsageError
 from crawler.lab.order.link_graph import LinkGraph, of_folder, synthetic
 from crawler.lab.order.planted_quality import PLANTINGS, WORD, plant
 from crawler.lab.order.walk import found_after, walk
@@ -46,9 +45,12 @@ def add_arguments(parser: OptionParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    orders, kinds = _chosen(args.orders, ORDERS), _chosen(args.quality, PLANTINGS)
-    if args.seeds < 1 or args.hosts < 1 or args.pages < args.hosts:
-        raise UsageError("--seeds and --hosts must be at least 1, --pages at least --hosts")
+    orders = some_of("--orders", args.orders, ORDERS)
+    kinds = some_of("--quality", args.quality, PLANTINGS)
+    within("--seeds", args.seeds, 1)
+    within("--hosts", args.hosts, 1)
+    within("--pages", args.pages, args.hosts)
+    within("--rate", args.rate, 0)
     seeds = range(args.seed, args.seed + args.seeds)
     if args.documents:
         shared = of_folder(args.documents, min(args.pages, 500), random.Random(args.seed))
@@ -83,14 +85,6 @@ def _found(graph: LinkGraph, kind: str, order: str, seed: int, rate: float, weig
     hosts = len({url.split("/", 3)[2] for url in graph.urls})
     pages = walk(graph, planted, order, rate=rate * hosts, seed=seed, weights=weights)
     return found_after(pages, planted.quality, SHARES)
-
-
-def _chosen(text: str, known: object) -> list[str]:
-    names = list(known)  # type: ignore[call-overload]
-    chosen = [name.strip() for name in text.split(",")]
-    if unknown := [name for name in chosen if name not in names]:
-        raise UsageError(f"unknown {', '.join(unknown)}; use one of {', '.join(names)}")
-    return chosen
 
 
 def _about(graph: LinkGraph) -> str:

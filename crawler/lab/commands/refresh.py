@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from crawler.cli.parsing import OptionParser
+from crawler.cli.parsing import OptionParser, listed, within
 from crawler.clock import SystemClock
 from crawler.errors import UsageError
 from crawler.freshness.params import Pages
@@ -64,18 +64,20 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _simulate(args: argparse.Namespace) -> int:
-    names = [name for name in args.policies.split(",") if name]
-    if not names or not 1 <= args.size <= SIZE_MAX or args.instances < 1 or not 0.0 <= args.corrupt <= 1.0:
-        raise UsageError(
-            f"need a policy, --size 1 to {SIZE_MAX}, --instances 1 or more, and --corrupt 0 to 1"
-        )
-    if not 0.0 < args.time < float("inf") or not 0.0 <= args.delay < DELAY_MAX:
-        raise UsageError(f"--time must be above 0, --delay 0 to {DELAY_MAX:g}")
+    names = listed([args.policies])
+    for name in names or [args.policies]:
+        simulate.check_policy(name)
+    within("--size", args.size, 1, SIZE_MAX)
+    within("--instances", args.instances, 1)
+    within("--corrupt", args.corrupt, 0, 1)
+    within("--time", args.time, above=0)
+    within("--delay", args.delay, 0, DELAY_MAX)
+    within("--seed", args.seed, 0)
     setting = simulate.ExperimentSetting(
         bandwidth=_bandwidth(args.bandwidth), horizon=args.time, delay=args.delay
     )
-    if setting.crawls > CRAWLS_MAX or args.seed < 0:
-        raise UsageError(f"a run may have at most {CRAWLS_MAX:,} crawls, and --seed must be 0 or more")
+    if setting.crawls > CRAWLS_MAX:
+        raise UsageError(f"a run may have at most {CRAWLS_MAX:,} crawls; lower --bandwidth or --time")
     given = pages_file.read(args.pages).pages if args.pages else None
     results = simulate.experiment(
         names,
@@ -137,8 +139,9 @@ def _bandwidth(text: str) -> tuple[tuple[float, float], ...]:
 
 
 def _rates(args: argparse.Namespace) -> int:
-    if args.pages is None or args.rate is None or not 0.0 < args.rate < pages_file.SIZE_MAX:
-        raise UsageError("rates needs --pages FILE and a positive --rate R")
+    if args.pages is None or args.rate is None:
+        raise UsageError("rates: needs --pages FILE and --rate R")
+    within("--rate", args.rate, most=pages_file.SIZE_MAX, above=0)
     file = pages_file.read(args.pages)
     pages = file.pages
     best = policies.optimum_with_signals(pages, args.rate)

@@ -8,7 +8,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from crawler.cli.parsing import OptionParser
+from crawler.cli.parsing import OptionParser, within
 from crawler.errors import UsageError
 from crawler.lab.caches import link_locality
 from crawler.lab.caches.link_locality import LinkLocality
@@ -38,8 +38,7 @@ def add_web(parser: OptionParser) -> None:
 
 def check(args: argparse.Namespace) -> None:
     """Raise UsageError if `--sitemaps` is not a number from 0 to 1."""
-    if not 0.0 <= args.sitemaps <= 1.0:
-        raise UsageError(f"--sitemaps {args.sitemaps:g}: expected a share from 0 to 1")
+    within("--sitemaps", args.sitemaps, 0, 1)
 
 
 def links_of(args: argparse.Namespace) -> LinkLocality | None:

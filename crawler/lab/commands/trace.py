@@ -12,6 +12,7 @@
 """
 
 import argparse
+import math
 import os
 import shutil
 import sys
@@ -21,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from crawler.cli.parsing import OptionParser
+from crawler.cli.parsing import OptionParser, within
 from crawler.clock import SystemClock
 from crawler.errors import UsageError
 from crawler.lab.caches import link_locality, traces
@@ -71,9 +72,12 @@ def add_synthetic(parser: OptionParser, links: int) -> None:
 
 def count(text: str) -> int:
     """Parse a positive number, which may be written as 7e7."""
-    value = float(text)
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
     if not 1 <= value < 2**31:
-        raise argparse.ArgumentTypeError(f"{text} is not between 1 and 2^31")
+        raise argparse.ArgumentTypeError(f"expected a whole number from 1 to {2**31 - 1:,}, got {text!r}")
     return int(value)
 
 
@@ -152,8 +156,7 @@ def _import(args: argparse.Namespace) -> int:
     source = Path(args.source)
     if args.source != "-" and source.is_dir():
         return _import_of_crawl(source, args)
-    if args.processes < 1:
-        raise UsageError("--processes must be at least 1")
+    within("--processes", args.processes, 1)
     try:
         with open(0 if args.source == "-" else source, encoding="utf-8", errors="replace") as lines:
             made = traces.import_link_lines(args.trace, lines, processes=args.processes, key=os.urandom(16))

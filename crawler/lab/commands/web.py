@@ -21,7 +21,7 @@ from pathlib import Path
 import msgspec
 
 from crawler.cli.loopback import free_port
-from crawler.cli.parsing import OptionParser
+from crawler.cli.parsing import OptionParser, within
 from crawler.clock import SystemClock
 from crawler.errors import UsageError
 from crawler.lab.caches.link_locality import LinkLocality
@@ -65,15 +65,11 @@ def add_arguments(parser: OptionParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    if not 1 <= args.hosts <= min(args.pages, HOSTS_MAX) or args.pages > PAGES_MAX:
-        raise UsageError(
-            f"--hosts must be 1 to {HOSTS_MAX:,}, --pages at least --hosts and at most {PAGES_MAX:,}"
-        )
-    if (
-        min(args.latency, args.padding, args.links, args.changes, args.seconds) < 0.0
-        or not 0 <= args.port < 65_536
-    ):
-        raise UsageError("numbers must be 0 or more, and --port below 65,536")
+    within("--hosts", args.hosts, 1, HOSTS_MAX)
+    within("--pages", args.pages, args.hosts, PAGES_MAX)
+    for name in ("latency", "padding", "links", "changes", "seconds"):
+        within(f"--{name}", getattr(args, name), 0)
+    within("--port", args.port, 0, 65_535)
     synthetic.check(args)
     try:
         return asyncio.run(_serve(args))

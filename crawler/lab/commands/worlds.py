@@ -32,7 +32,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from crawler.cli.parsing import OptionParser
+from crawler.cli.parsing import OptionParser, one_of, some_of, within
 from crawler.clock import SystemClock
 from crawler.errors import UsageError
 from crawler.lab.living import calibration, gains, playing
@@ -78,15 +78,11 @@ def run(args: argparse.Namespace) -> int:
         for name in names:
             print(f"{name:<18} {_words(name)}")
         return 0
-    unknown = [name for name in names if name not in WORLDS]
-    asked = [name for name in args.policies.split(",") if name]
-    unknown += [name for name in asked if name not in ALL]
-    if unknown or not asked:
-        raise UsageError(
-            f"unknown: {', '.join(unknown) or args.policies!r}; `crawler lab worlds --list` lists the worlds"
-        )
-    if not 1 <= args.seeds <= SEEDS_MAX or not 0 <= args.processes <= PROCESSES_MAX:
-        raise UsageError(f"--seeds must be 1 to {SEEDS_MAX}, --processes 1 to {PROCESSES_MAX}")
+    for name in names:
+        one_of("WORLD", name, WORLDS)
+    asked = some_of("--policies", args.policies, ALL)
+    within("--seeds", args.seeds, 1, SEEDS_MAX)
+    within("--processes", args.processes, 0, PROCESSES_MAX)
     references = [name for name in asked if name in (BAYES, BAYES_GAMMA)]
     if references and (barred := [name for name in names if not can_play(WORLDS[name])]):
         raise UsageError(

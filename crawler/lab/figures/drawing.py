@@ -23,7 +23,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from crawler.cli.parsing import OptionParser
+from crawler.cli.parsing import OptionParser, one_of, within
 from crawler.clock import SystemClock
 from crawler.errors import UsageError
 from crawler.lab.extras import require
@@ -120,22 +120,21 @@ def add_arguments(parser: OptionParser) -> None:
 def add_picture_options(parser: OptionParser) -> None:
     """Add `--format` and `--dpi`."""
     parser.option("--format", FORMATS[0], "form of the pictures (png)", choices=FORMATS)
-    parser.option("--dpi", DPI, f"pixels per inch of a PNG ({DPI}; print: 300)", metavar="N", type=_dpi)
+    parser.option("--dpi", DPI, f"pixels per inch of a PNG ({DPI}; print: 300)", metavar="N")
 
 
-def _dpi(text: str) -> int:
-    if not text.isascii() or not text.isdigit() or not 10 <= int(text) <= DPI_MAX:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 10 to {DPI_MAX}")
-    return int(text)
+def check_picture_options(args: argparse.Namespace) -> None:
+    """Raise UsageError if `--dpi` is out of range."""
+    within("--dpi", args.dpi, 10, DPI_MAX)
 
 
 def run(args: argparse.Namespace) -> int:
     names = list(FIGURES) if args.names == ["all"] else args.names
-    unknown = [name for name in names if name not in FIGURES]
-    if unknown:
-        raise UsageError(f"unknown figure {', '.join(unknown)}; choose from {', '.join(FIGURES)}")
-    if args.seed < 0 or args.instances < 0:
-        raise UsageError("--seed and --instances must be at least 0")
+    for name in names:
+        one_of("FIGURE", name, FIGURES)
+    check_picture_options(args)
+    within("--seed", args.seed, 0)
+    within("--instances", args.instances, 0)
     require("matplotlib")
     for name in names:
         report = ProgressLine(name, SystemClock())

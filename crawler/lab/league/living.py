@@ -22,6 +22,7 @@ from crawler.errors import UsageError
 from crawler.frontier.refresh.page_facts import SITE_LIST_LINKS
 from crawler.lab.copies import Copies
 from crawler.lab.league.world import DAY, WARMUP, GameResult, Policy, World
+from crawler.wording import not_one_of
 
 RULES = ("dir", "map", "newest")
 NEWS = "news"
@@ -117,7 +118,7 @@ def grow(world: World, rule: str) -> LivingWorld:
         UsageError: unknown rule.
     """
     if rule not in RULES:
-        raise UsageError(f"unknown rule of hubs {rule!r}; choose from {', '.join(RULES)}")
+        raise UsageError(f"--hubs: {not_one_of(repr(rule), RULES)}")
     births: list[list[tuple[float, int]]] = [[] for _ in world.sites]
     for at, page in sorted(zip(world.born.tolist(), range(len(world)), strict=True)):
         births[int(world.site[page])].append((at, page))

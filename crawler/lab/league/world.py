@@ -16,6 +16,7 @@ from crawler.errors import UsageError
 from crawler.lab.copies import Copies
 from crawler.lab.league.histories import SiteHistory
 from crawler.lab.living.calibration import Calibration
+from crawler.wording import not_one_of
 
 DAY = 86_400.0
 DAYS = 1461
@@ -184,7 +185,7 @@ def build(
         UsageError: unknown arm, or no page exists in the window.
     """
     if arm not in ARMS:
-        raise UsageError(f"unknown arm {arm!r}; choose from {', '.join(ARMS)}")
+        raise UsageError(f"--arms: {not_one_of(repr(arm), ARMS)}")
     kinds = _kinds([history.name for history in histories], arm)
     parts = [
         _site(history, kind, arm, pages, days, seed) for history, kind in zip(histories, kinds, strict=True)

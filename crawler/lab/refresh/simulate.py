@@ -27,6 +27,7 @@ from crawler.lab.refresh import policies
 from crawler.lab.refresh.crawl_value import kind_of
 from crawler.lab.refresh.exact_greedy import ExactGreedy
 from crawler.lab.refresh.replay import ARRIVED, EMITTED, Replay
+from crawler.wording import not_one_of
 
 DISCARD_TICKS = 5.0  # T_DELAY = 5/R (Appendix C of Busa-Fekete et al.)
 WARMUP = 0.2
@@ -201,7 +202,7 @@ def check_policy(name: str) -> None:
     try:
         kind_of(name)
     except KeyError:
-        raise UsageError(f"unknown policy {name!r}; use one of {', '.join(POLICIES)}, or approx-J") from None
+        raise UsageError(f"--policies: {not_one_of(repr(name), POLICIES, ' or approx-J')}") from None
 
 
 def _scheduler(name: str, believed: Pages, setting: ExperimentSetting, rng: np.random.Generator) -> Any:

@@ -184,7 +184,7 @@ def test_a_figure_carries_its_seed_and_command(tmp_path: Path, name: str) -> Non
 def test_every_figure_has_a_function() -> None:
     for module, function in figures.FIGURES.values():
         assert callable(figures.figure(module, function))
-    with pytest.raises(UsageError, match="unknown figure"):
+    with pytest.raises(UsageError, match="FIGURE: 'ncis-99' is not one of"):
         main("lab", ["figures", "ncis-99"])
 
 

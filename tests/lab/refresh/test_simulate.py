@@ -86,7 +86,7 @@ def test_the_same_seed_gives_the_same_result() -> None:
 
 def test_names_are_checked() -> None:
     check_policy("approx-7")
-    with pytest.raises(UsageError, match="unknown policy"):
+    with pytest.raises(UsageError, match="'approx-0' is not one of baseline, "):
         check_policy("approx-0")
 
 

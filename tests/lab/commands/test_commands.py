@@ -75,7 +75,7 @@ def test_simulation_prints_a_table(tmp_path: Path, capsys: pytest.CaptureFixture
         "--bandwidth nan",
         "--delay -1",
         "--seed -1",
-        "--size 5000000 --time 100 --instances 1",
+        "--size 50000 --time 10000 --instances 1",
     ],
 )
 def test_invalid_options_are_reported_in_one_line(words: str) -> None:

@@ -113,7 +113,7 @@ class LinkLocality:
 def generate(
     model: LinkLocality, threads: int, links: int, seed: int, report: OnProgress = silent
 ) -> Iterator[tuple[NDArray[np.uint64], NDArray[Any]]]:
-    """Yield a synthetic trace of about `links` links, in parts (words, pages) of about 10^6 links each."""
+    """Yield a synthetic trace of about `links` links, in parts (words, pages): two arrays for about 10^6 links."""
     kernels = compiled("locality_kernels")
     state = np.array([seed, kernels.mixed(np.uint64(seed ^ 0x5EED))], np.uint64)
     counters = np.array([threads, 0], np.int64)

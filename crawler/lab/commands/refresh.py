@@ -70,7 +70,7 @@ def _simulate(args: argparse.Namespace) -> int:
             f"need a policy, --size 1 to {SIZE_MAX}, --instances 1 or more, and --corrupt 0 to 1"
         )
     if not 0.0 < args.time < float("inf") or not 0.0 <= args.delay < DELAY_MAX:
-        raise UsageError(f"--time must be above 0, --delay 0 to {DELAY_MAX:g}")
+        raise UsageError(f"--time must be above 0, and --delay must be from 0 to below {DELAY_MAX:g}")
     setting = simulate.ExperimentSetting(
         bandwidth=_bandwidth(args.bandwidth), horizon=args.time, delay=args.delay
     )

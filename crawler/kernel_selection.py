@@ -96,8 +96,8 @@ class AsSource:
 class CImports:
     """An import hook for interpreted kernels, which lets them import from `cython.cimports.crawler`.
 
-    A compiled kernel imports the C declarations of another one from this package, which exists only for the compiler.
-    For an interpreted kernel, its modules have the names of the Python modules.
+    A compiled kernel imports the C declarations of another one from this package, which exists only for the
+    compiler. For an interpreted kernel, the hook provides the Python modules under these names.
     """
 
     def install(self) -> None:

@@ -26,8 +26,9 @@ def entry_point(group: str, name: str) -> Any:
 class Hooks(msgspec.Struct, frozen=True):
     """The callables that a user adds to the crawl; a callable that is not used is None.
 
-    They are called in the event loop, which waits for each call. Between two slow calls the crawl gets a turn, and
-    after a stop, calls begin for at most 1 s. The pages that are left then wait for the next run.
+    They are called in the event loop, which waits for each call. Between two slow calls, the crawl gets a
+    turn. When the crawl is stopped, no call begins more than 1 s later; the remaining pages are delivered in
+    the next run.
 
     >>> crawler.Hooks(url_filter=lambda url: "/tag/" not in url).url_filter("http://x/tag/1")
     False

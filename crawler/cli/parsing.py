@@ -142,7 +142,7 @@ class PlainHelp(argparse.RawDescriptionHelpFormatter):
         super().add_usage(usage, [optional, *needed], [], prefix)
 
 
-# what stands for the value of an option in its help
+# the placeholder for an option's value in its help, by the type of the value
 _METAVARS: dict[type, str] = {int: "N", float: "X", Path: "FILE"}
 
 

@@ -72,7 +72,7 @@ def host_port(text: str) -> Address:
 
 
 def http_origin(host: str, port: int) -> str:
-    """Return the origin of a listener for use in links. An IPv6 address is put in brackets (RFC 3986, 3.2.2)."""
+    """Return the origin `http://HOST:PORT`. An IPv6 address is put in brackets (RFC 3986, 3.2.2)."""
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 

@@ -250,7 +250,7 @@ class Eliminator:
         batch.put(DUE_FLUSHED, pack(plan.after))
 
     def flushed(self, plan: FlushPlan) -> None:
-        """Record that the batch of a part of `plan` is durable. The event loop calls this.
+        """Record that the current part of `plan` is durable. The event loop calls this.
 
         The run of the part is added to the known set, and the links of the part are forgotten.
         """

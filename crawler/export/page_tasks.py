@@ -214,7 +214,7 @@ class MirrorWork:
 
     def _content(self, page: StoredPage, kind: str, path: str) -> bytes:
         content = page.content
-        if not content:  # an unknown coding is left on the file, which cannot be rewritten
+        if not content:  # not rewritten, because the coding is unknown; the file stays encoded
             return decode_payload(page.payload, codings_of(page.headers))
         linker = mirror.Linker(path, self.places, self.fingerprint)
         if kind == CSS:

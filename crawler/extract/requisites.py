@@ -1,4 +1,4 @@
-"""Finds page requisites and, if this is set, the URLs in all other attributes.
+"""Finds page requisites and, on demand, the URLs in all other attributes.
 
 Requisites are images (with every candidate of a srcset), scripts, style sheets, icons, media, embedded
 objects, frames, and the URLs in the CSS of the page itself. `css.py` reads the URLs in style sheets.

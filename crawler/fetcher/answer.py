@@ -145,7 +145,7 @@ class Answer:
         return self.state is AnswerState.DONE
 
     def end(self, error: str = "") -> None:
-        """End the answer because the connection has ended. `error` is the reason if the connection was lost."""
+        """Finish the answer: the connection has closed. `error` is the reason if the connection was lost."""
         if self.state is AnswerState.HEAD:
             self._fail(
                 Outcome.RESET,

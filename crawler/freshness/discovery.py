@@ -3,11 +3,12 @@
 """Computes the value of fetching a hub again, from the new pages that the fetch would show.
 
 `freshness/README.md`, "Discovery", defines the additional value D of a hub. D follows from a general rule: a
-task whose neglect costs c(tau) per day is worth tau c(tau) minus the integral of c from 0 to tau. GREEDY follows
-from the same rule. For a hub, c(tau) is nu theta tau. In D(tau), tau is plain time. The neighbourhood's clock A
-is not used for tau, because this clock measures the changes of known pages.
+task whose neglect costs c(tau) per day is worth tau c(tau) minus the integral of c from 0 to tau. GREEDY
+follows from the same rule. For a hub, c(tau) is v theta tau, where v is the value of a new page. In D(tau),
+tau is plain time. The neighbourhood's clock A is not used for tau, because this clock measures the changes of
+known pages.
 
-V alone would reach the level at A = V^-1(level), and D alone at tau = sqrt(2 level / (nu theta)). The hub is
+V alone would reach the level at A = V^-1(level), and D alone at tau = sqrt(2 level / (v theta)). The hub is
 due no later than either of these two times. While tau is small, V and D are nearly proportional to the square
 of tau. So Newton's method is applied to the square root of V + D, within a bracket (`hub_wait`).
 
@@ -85,7 +86,7 @@ _MEAN_LIFE_DAYS = cython.declare(cython.double, 129.84255368000671)  # a half-li
 
 
 def hub_value(pace: cython.double, elapsed: cython.double) -> cython.double:
-    """Return D, the value of the new pages that a hub would show. `pace` is nu theta, in value per unit of time."""
+    """Return D, the value of the new pages that a hub would show. `pace` is v theta, in value per unit of time."""
     return 0.5 * pace * elapsed * elapsed
 
 
@@ -111,7 +112,7 @@ def hub_wait(
 
     Args:
         page: parameters of its V, with `signals` since the last crawl, as for `Parameters.wait`.
-        pace: nu theta, the value of new pages per unit of time; 0: not a hub.
+        pace: v theta, the value of new pages per unit of time; 0: not a hub.
         excess, scale: parameters of the neighbourhood's clock; with excess 0 the clock is the elapsed time.
         tolerance: relative.
     """

@@ -3,10 +3,10 @@
 """Learns which pages of a site are good, and how bad the signals of the other pages are.
 
 The pages of a site are of two kinds (`freshness/README.md`, "Learning"), and each kind has its own precision,
-recall and sigma. `signal_quality.py` describes those of the good kind. The sums of the bad kind are the same,
-but for all sources together, and the prior precision and the prior recall of the bad kind are 0.06. Each page
-has a `trust`: the log likelihood ratio of its crawls under the two kinds. With the share of good pages of the
-site as the prior, w is the posterior probability that the page is good.
+recall and sigma. `signal_quality.py` describes how those of the good kind are learned. Those of the bad kind
+are learned from the same sums, but for all sources together; their prior precision and prior recall are 0.06.
+Each page has a `trust`: the log likelihood ratio of its crawls under the two kinds. With the share of good
+pages of the site as the prior, w is the posterior probability that the page is good.
 
 The priors of the two kinds must differ. With equal priors, the kinds stayed equal for most of the crawl, and
 the gain of the schedule over uniform refreshing was 0.84; with the present priors, it is 0.92. On a site with

@@ -59,7 +59,7 @@ coefficients further from their priors than crawls have shown (`beyond`). Within
 the order of pages that are alike in signals, birth and haste. Schedules do not use the correction.
 
 The constants were fitted to drawings of the league and to simulated webs (`scripts/bench/recalibration.py`).
-`lab/league/README.md` lists the errors of the corrected P[fresh] on other drawings.
+`lab/league/CALIBRATION.md` lists the errors of the corrected P[fresh] on other drawings.
 
 Source: van Houwelingen, *Validation, calibration, revision and combination of prognostic survival models*
 (Statistics in Medicine 2000): revision of the cumulative hazard. Weights: Horvitz and Thompson (1952). Own

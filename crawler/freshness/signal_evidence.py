@@ -3,8 +3,9 @@
 """Compares what a crawl found with what the page's signals predicted, and learns from it.
 
 A page is of one of two kinds (`page_kinds.py`), and false signals may be spread over the pages of a site in
-one of two ways (`false_signals.py`). Each combination predicts whether the crawl finds a change. From the
-probabilities of what it found follow the evidence that the page is good, and the log scores of the models.
+one of two ways (`false_signals.py`). Each combination predicts whether the crawl finds a change. The
+probability that a combination gave to the actual result updates the evidence that the page is good, and the
+log scores of the models.
 """
 
 import cython
@@ -40,7 +41,7 @@ class SignalEvidence:
         trust: cython.double,
         counted: cython.double,
     ) -> cython.double:
-        """Learn the quality of the site's signals from a crawl. Return the increase of k.
+        """Learn the quality of the site's signals from a crawl. Return the number of changes to add to k.
 
         The rates before the crawl, of a good page and of a bad page, take the signals into account, and the
         silence about a page without signals.

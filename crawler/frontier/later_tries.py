@@ -1,4 +1,4 @@
-"""Decides when a URL is tried again whose first tries have failed, for a reason that may pass.
+"""Decides when a URL is tried again after its first tries have failed for a reason that may pass.
 
     first tries, 30 s and 2 min apart ──► failed ── 1 h ──► 3 h ──► 9 h ──► ... ──► 30 d after the first try: no more
 

@@ -93,7 +93,7 @@ class Uncommitted:
         return key in self._captures
 
     def drop(self, capturing: Capturing) -> None:
-        """Drop what was decided about an answer, because it is committed. Later decisions about its URL stay."""
+        """Forget the committed decisions about an answer. Later decisions about its URL stay."""
         self._captures.discard(capturing.key)
         if self.records.get(capturing.fingerprint) is capturing.record:
             self.records.pop(capturing.fingerprint, None)

@@ -194,7 +194,7 @@ class Process:
             raise self.run_end.failure
 
     async def ask(self, task: FetchRequest) -> Fetch:
-        """Send a request of no fetch task. If the fetcher has not started yet, wait for it."""
+        """Send a request that belongs to no fetch task. If the fetcher has not started yet, wait for it."""
         await self._fetching.wait()
         return await self.fetch_tasks.single.ask(task)
 

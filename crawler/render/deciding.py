@@ -40,8 +40,7 @@ PATTERNS_MAX = 20_000
 # seconds for which `auto` does not try a page again after a failed rendering; each further failure in a row
 # makes this wait four times as long, up to 30 days
 _WAIT_FIRST, _WAIT_FACTOR, _WAIT_MAX = 3600.0, 4, 30 * 86_400.0
-# The prior of a pattern is the estimate for its host. This prior counts like this number of renderings of the
-# pattern.
+# The prior of a pattern is the estimate for its host, and has the weight of this number of renderings.
 _POOLED = 2.0
 _SLUG_CHARS = 20
 

@@ -106,7 +106,7 @@ class Visit:
             self.end("bytes")
 
     def loaded(self, now: float) -> None:
-        """Note that the page's load event has fired. The event of the empty page before it does not count."""
+        """Note that the page's load event has fired. That of the initial empty page does not count."""
         if self._navigated:
             self._loaded_at = self._loaded_at or now
 

@@ -8,8 +8,9 @@
 
 The server never asks the site's server while a client waits, so it cannot validate a copy. A browser sends
 `max-age=0` or `no-cache` whenever its user reloads a page. If such a request were answered with 504, users
-could not reload pages. `max-stale` alone is met by each copy. `min-fresh` alone is ignored, because a copy has
-a probability of being fresh instead of a lifetime. All other directives are ignored, as RFC 9111 permits.
+could not reload pages. `max-stale` alone is met by each copy. `min-fresh` alone is ignored, because a copy
+has a probability that it is fresh instead of a lifetime. All other directives are ignored, as RFC 9111
+permits.
 """
 
 import math

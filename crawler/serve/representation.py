@@ -13,7 +13,7 @@ weeks or more.
 
 A `Representation` holds the header fields that are the same in every reply. Once the body is needed, the
 `Representation` also holds the body if it is short. A `Representation` may be cached and sent again. The age,
-the probability of being fresh and the date are added each time a `Representation` is sent.
+the probability that the copy is fresh and the date are added each time a `Representation` is sent.
 """
 
 from collections.abc import Callable, Sequence

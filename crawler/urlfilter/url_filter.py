@@ -186,7 +186,7 @@ class Scope:
         return "; ".join(([own] if entries or not (others or surts) else []) + others + surts)
 
     def urls(self) -> list[str]:
-        """Return URLs which, added to a scope of the same kinds, make that scope include this one."""
+        """Return URLs with which another scope of the same kinds includes all of this scope."""
         own = ["http://" + entry if "/" in entry else f"http://{entry}/" for entry in sorted(self._entries)]
         return own + [url for other in self._others.values() for url in other.urls()]
 

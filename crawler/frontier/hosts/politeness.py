@@ -90,8 +90,9 @@ class HostPoliteness:
     def finish_elsewhere(self, slot: int, now: float, rule: GapRule) -> float:
         """Record the end of a task whose last answer came from another host, to which this host had redirected it.
 
-        Return the time from which this host may be requested again. The gap for the redirect began when the
-        redirect had been received (`pause`), so the host waits for at least the minimum gap now.
+        Return the time from which this host may be requested again. Part of the gap has already passed,
+        because it began when the redirect was received (`pause`). So the host waits only for the minimum gap,
+        or until the gap of the redirect ends if that is later.
         """
         self._recover(slot)
         return self._wait(slot, self._gap(slot, 0.0, rule), now)

@@ -2,7 +2,7 @@
 
 The process makes up for starts that are late by up to 100 ms, but not for longer delays. So no burst follows
 a pause: any window of length T contains at most rate * (T + 100 ms) + 1 starts. With a shorter allowance, the
-actual rate would fall on a busy machine, whose event loop may be 0.2 s late.
+actual rate would fall further below the limit on a busy machine, where the event loop is often late.
 """
 
 # seconds; if a start is late by at most this time, the next starts follow sooner, so that the rate stays the same

@@ -44,7 +44,7 @@ class SetBack(NamedTuple):
     lead: float
 
     def has_ended(self, now: float) -> bool:
-        """Return whether the clock has made up for the lead since the last instant of this run."""
+        """Return whether the clock has advanced by at least `lead` since `last`."""
         return now >= EARLIEST if math.isinf(self.lead) else now - self.last >= self.lead
 
     def settled(self, now: float) -> "SetBack":

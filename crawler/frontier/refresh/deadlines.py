@@ -299,7 +299,7 @@ class Deadlines:
         return due + offset
 
     def due_by_worth(self, worth: cython.double, now: cython.double) -> cython.double:
-        """Return a deadline that only serves to order pages by value. The page is worth `worth` times the level.
+        """Return a deadline that orders late pages by value. The page is worth `worth` times the level.
 
         Near the level, a value grows as the square of the age. So if a page is late by x times its interval,
         it is worth about 1 + 2 x times the level. The result is computed with the mean interval of all pages

@@ -282,7 +282,7 @@ class FirstPages:
         at: cython.double,
         now: cython.double,
     ) -> cython.double:
-        """Return when the clock of a page reaches its key. `at` is an estimate of the result, not before `now`.
+        """Return when the clock of a page reaches its key. `at` estimates the result, and is at least `now`.
 
         The excess decays meanwhile, so the clock may reach the key twice. A step of Newton's method at a fixed excess
         above 0 is never too long, so a few steps find the first time, if it is near. Otherwise, the Illinois

@@ -140,7 +140,9 @@ class RefetchOutcomes:
     def count_delay(
         self, fingerprint: int, record: PageRecord, modified: float | None, now: float, batch: Batch
     ) -> None:
-        """Count the delay of the first copy of a page whose URL a refetch had shown. Call this before `record_first`.
+        """Count the delay from publication to the first copy, for a page that was found by a refetch.
+
+        Call this before `record_first`.
 
         `modified` is the Last-Modified of the answer, or None. It is the publication date if no sitemap or feed has
         stated one, or has stated only the day.

@@ -2,8 +2,8 @@
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False, initializedcheck=False
 """The schedule of refetches: chooses the known page to fetch next.
 
-The best page is the one with the greatest crawl value. For a given *level*, that is, the value of the page
-that is only just worth a fetch, a page has one deadline: the instant at which its value reaches the level.
+The best page is the one with the greatest crawl value. For a given *level*, that is, the crawl value
+above which a page is fetched, a page has one deadline: the instant at which its value reaches the level.
 The deadline does not change until the page's next crawl or signal, so waiting pages need no computation; the
 page with the earliest deadline is taken.
 

@@ -53,7 +53,9 @@ class Settings(msgspec.Struct, frozen=True):
         if not all(0.0 <= length < math.inf for length in lengths):
             raise UsageError("refresh: times must be finite and not negative")
         if not self.max_age > 0.0 or self.min_age > self.max_age or self.clock_min > self.clock_max:
-            raise UsageError("refresh: min_age must not exceed max_age, nor clock_min clock_max")
+            raise UsageError(
+                "refresh: min_age must not exceed max_age, and clock_min must not exceed clock_max"
+            )
         if not self.clock_min > 0.0 or not self.first_interval > 0.0:
             raise UsageError("refresh: clock_min and first_interval must be greater than 0")
         if not 0.0 <= self.new_page_weight < math.inf or not 0.0 < self.discovery_share_max <= 1.0:

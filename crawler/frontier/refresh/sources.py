@@ -155,7 +155,7 @@ class Readings:
                 raise DamageError(f"store: readings record {key!r} has {len(payload)} bytes")
             numbers = _RECORD.unpack(payload)
             if not all(0.0 <= number < math.inf for number in numbers):
-                raise DamageError(f"store: readings record {key!r} has {numbers}")
+                raise DamageError(f"store: readings record {key!r} has invalid numbers: {numbers}")
             source = int.from_bytes(key[2:], "big")
             self._keep(source, _Sums(*numbers))
             yield source

@@ -192,10 +192,10 @@ def load(schedule: Schedule | Arms, store: KeyValue, now: float) -> Loaded:
     An instant in the future was stored while the clock was ahead, or the clock is behind now. Such an instant is
     replaced by `now`. Otherwise the page would not be fetched again until the clock has passed the instant.
 
-    If the clock was ahead, a crawl that found a page unchanged added the error of the clock to T, the time for
-    which the page was watched. The error is subtracted again. If the error is longer than T, it was never
-    added, so T is kept: a page that lost its T, but not its changes, would seem to change too fast to be worth
-    a fetch.
+    If the clock was ahead, a crawl that found a page unchanged added the error of the clock to T, the time
+    for which the page was watched. `load` subtracts this error from T. If the error is longer than T, it was
+    never added, so T is kept: a page that lost its T, but not its changes, would seem to change too fast to
+    be worth a fetch.
 
     If the clock was behind in an earlier run and is right now, the instants of that run are corrected
     (`clock_repair.py`).

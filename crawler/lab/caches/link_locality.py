@@ -74,7 +74,7 @@ class LinkLocality:
         parts = (self.global_share, self.popular_share, self.wide_share)
         if not all(0 <= share <= 1 for share in (*shares, *parts)) or sum(parts) > 1 or self.repeat == 1:
             raise UsageError(
-                "shares must be within 0 and 1, repeat below 1, global + popular + wide at most 1"
+                "shares must be between 0 and 1, repeat must be below 1, and global + popular + wide must be at most 1"
             )
         if (
             not 1 <= self.popular_urls + self.wide_urls < 1 << 20
@@ -113,7 +113,7 @@ class LinkLocality:
 def generate(
     model: LinkLocality, threads: int, links: int, seed: int, report: OnProgress = silent
 ) -> Iterator[tuple[NDArray[np.uint64], NDArray[Any]]]:
-    """Yield a synthetic trace of about `links` links, in parts (words, pages) of about 10^6 links each."""
+    """Yield a synthetic trace of about `links` links, in parts (words, pages): two arrays for about 10^6 links."""
     kernels = compiled("locality_kernels")
     state = np.array([seed, kernels.mixed(np.uint64(seed ^ 0x5EED))], np.uint64)
     counters = np.array([threads, 0], np.int64)

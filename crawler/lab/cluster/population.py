@@ -186,8 +186,8 @@ class Population:
     def visit(self) -> None:
         """Start an ended process again if another process has waited too long for it.
 
-        A process that has had nothing to do for `VISIT_AFTER` seconds has logged a warning that asks for this
-        start.
+        This stands for an operator: a process that has waited for `VISIT_AFTER` seconds has logged a warning
+        that asks to start the missing process.
         """
         for life, process in list(self.running.values()):
             coordination = process.exchange.coordination

@@ -194,7 +194,7 @@ class Commands:
             content = self._pages.view(capture)
         elif not headers and not large:
             page = self._pages.read(capture, static=static)
-            # an unknown coding is left on the content, because the answer may still be useful
+            # content with an unknown coding stays encoded, because it may still be useful
             content = decode_payload(page.payload, codings_of(page.headers))
         return {
             "url": capture.url,

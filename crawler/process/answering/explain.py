@@ -190,9 +190,10 @@ def _shown(record: Mapping[str, Any]) -> str:
     missing = f", {facts['missing']} of them without an answer" if facts["missing"] else ""
     requests = f"{several(facts['requests'], 'request')}{missing}"
     cut = f"; stopped at its limit of {facts['broke']}" if facts["broke"] else ""
-    gained = "gained links or text by it" if facts["added"] else "gained nothing by it"
+    added = "links or text" if facts["added"] else "nothing"
     why = REASONS.get(facts["why"], facts["why"])
-    return f"{text} ({why}; it {gained}; {facts['cpu']:.2f} CPU s, {facts['took']:.1f} s, {requests}{cut}){failed}"
+    cost = f"{facts['cpu']:.2f} CPU s, {facts['took']:.1f} s, {requests}"
+    return f"{text} ({why}; rendering added {added}; {cost}{cut}){failed}"
 
 
 def _not_shown(facts: Mapping[str, Any]) -> str:

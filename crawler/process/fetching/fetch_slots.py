@@ -80,7 +80,7 @@ class FetchSlots:
         return True
 
     async def end(self, run_end: RunEnd, user_turns: UserTurns) -> None:
-        """Let tasks end within the grace period, and calls of user code begin for at most `USER_GRACE` seconds.
+        """Wait for the tasks until the grace period ends; start no calls of user code after `USER_GRACE` seconds.
 
         A longer grace period, which `Crawl.stop` may set, is also valid for user code. Cancel the other tasks.
         """

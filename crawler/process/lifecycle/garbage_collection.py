@@ -81,10 +81,10 @@ def frozen() -> Iterator[None]:
 
 
 def freeze() -> None:
-    """Exclude from collection the objects that exist now, and objects that survive a full collection later.
+    """Exclude the existing objects from garbage collection, and later those that survive a full collection.
 
-    When `thaw` has been called as often as `freeze`, these objects are included again. This matters because a
-    crawl may be only a part of a user's program.
+    Calls may be nested: the last call of `thaw` includes the objects again. This matters because a crawl may be
+    only a part of a user's program.
     """
     gc.collect()
     gc.freeze()

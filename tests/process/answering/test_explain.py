@@ -226,17 +226,17 @@ SHOWN = "; its content is what a browser showed"
     [
         (False, None, ""),
         (True, None, SHOWN),
-        (True, {}, f"{SHOWN} (all are shown; it gained links or text by it; 0.31 CPU s, 2.0 s, 3 requests)"),
+        (True, {}, f"{SHOWN} (all are shown; rendering added links or text; 0.31 CPU s, 2.0 s, 3 requests)"),
         (
             True,
             {"why": "other", "requests": 1, "missing": 1, "broke": "time", "added": False},
-            f"{SHOWN} (other; it gained nothing by it; 0.31 CPU s, 2.0 s, 1 request, 1 of them without an answer; "
+            f"{SHOWN} (other; rendering added nothing; 0.31 CPU s, 2.0 s, 1 request, 1 of them without an answer; "
             "stopped at its limit of time)",
         ),
         (
             True,
             {"failures": 2, "again_at": "U"},
-            f"{SHOWN} earlier (all are shown; it gained links or text by it; 0.31 CPU s, 2.0 s, 3 requests)"
+            f"{SHOWN} earlier (all are shown; rendering added links or text; 0.31 CPU s, 2.0 s, 3 requests)"
             "; no browser could show it, 2 times in a row; --render auto tries again from U on",
         ),
         (

@@ -7,6 +7,8 @@
 Only one browser at a time receives new pages. It is replaced after `render.pages_per_browser` pages, when it
 ends by itself, or when its memory exceeds `render.memory_bytes_max` although no single page is to blame.
 
+A browser that does not answer is ended, too.
+
 When a browser ends, each of its open pages is suspected of having caused the end. A suspect gets one more try,
 in a browser of its own. So a hostile page only delays the other pages in its browser. If the page still has no
 DOM after its visit, its `Rendering` contains only the reason and the answers that were fetched.
@@ -35,6 +37,7 @@ from crawler.render.visit import Answering, Paused, Visit
 log = logging.getLogger("crawler")
 
 WATCH_INTERVAL = 1.0  # seconds between two measurements of a page's CPU time and of the browser's memory
+_LISTEN_MAX = 15.0  # maximum time until an empty page is ready to be used, in seconds
 _READ_MAX = 5.0  # maximum time to read the DOM, in seconds; a page's scripts may never yield
 _STOPPED_MAX = 15.0  # maximum time to read the DOM after the page's scripts were stopped, in seconds
 # if a visit ends for one of these reasons, the page has no DOM to read
@@ -144,6 +147,7 @@ class BrowserRenderer:
             return await run.run()
         except BrowserError as error:
             log.debug("%s: not rendered: %s", page.fetch.url, error)
+            await browser.end_if_hung()
             return run.without_dom()
         except Exception as error:
             self._unexpected.note(error, f"rendering {page.fetch.url}")
@@ -314,7 +318,10 @@ class PageRun:
 
     async def _show(self, session: Session) -> None:
         """Navigate to the page, and answer requests until the visit is over."""
-        await self._listen(session)
+        try:
+            await asyncio.wait_for(self._listen(session), _LISTEN_MAX)
+        except TimeoutError as error:
+            raise BrowserError("the empty page does not answer") from error
         self._start(self._navigate(session))
         self._start(self._watch_work())
         while not self._visit.is_over(now := self._time()):

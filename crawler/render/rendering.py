@@ -30,7 +30,7 @@ from crawler.records import Fetch, Outcome, PageFrame, Rendering
 from crawler.render.answers import PIXEL, asked_body, asked_fields, error_reason, is_preflight, passed_fields
 from crawler.render.browser import Browser, MissingBrowserError
 from crawler.render.protocol import BrowserError, Params, Session
-from crawler.render.shared_answers import SharedAnswers, Stored
+from crawler.render.shared_answers import AnswerArchive, SharedAnswers
 from crawler.render.shared_cache import SHARED
 from crawler.render.visit import Answering, Paused, Visit
 
@@ -90,7 +90,7 @@ class Renderer(Protocol):
         """End the browsers."""
 
 
-MakeRenderer = Callable[[Config, Stored, Callable[[], float], Unexpected], Renderer]
+MakeRenderer = Callable[[Config, AnswerArchive, Callable[[], float], Unexpected], Renderer]
 
 
 class BrowserRenderer:

@@ -41,6 +41,7 @@ PROGRAMS = (
 )
 _LAUNCH = Path(__file__).with_name("launch.py")
 _START_MAX = 30.0  # seconds
+_ANSWER_MAX = 10.0  # seconds; a browser whose pages are busy still answers within milliseconds
 _END_MAX = 5.0
 _NOBODY = "nobody"
 _OFF = (
@@ -268,17 +269,27 @@ class Browser:
         self._ours.clear()
         self._ended(self)
 
+    async def end_if_hung(self) -> None:
+        """Kill the browser if it does not answer a call."""
+        try:
+            await asyncio.wait_for(self.session.call("Browser.getVersion"), _ANSWER_MAX)
+        except TimeoutError:
+            log.warning("rendering: the browser did not answer for %.0f s; it was ended", _ANSWER_MAX)
+            self.kill()
+        except BrowserError:  # it has ended
+            return
+
     def kill(self) -> None:
-        """Kill the browser's process group."""
+        """Kill the browser's process group, and close the pipe. All calls in progress fail."""
         if self._process is not None and self._process.returncode is None:
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
+        if hasattr(self, "session"):
+            self.session.pipe.close()
 
     async def close(self) -> None:
         """End the browser and remove its folder. Calling this is harmless if the browser has already ended."""
         self.kill()
-        if hasattr(self, "session"):
-            self.session.pipe.close()
         if self._process is not None:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._process.wait(), _END_MAX)

@@ -7,6 +7,8 @@
 Only one browser at a time receives new pages. It is replaced after `render.pages_per_browser` pages, when it
 ends by itself, or when its memory exceeds `render.memory_bytes_max` although no single page is to blame.
 
+A browser that does not answer is ended, too.
+
 When a browser ends, each of its open pages is suspected of having caused the end. A suspect gets one more try,
 in a browser of its own. So a hostile page only delays the other pages in its browser. If the page still has no
 DOM after its visit, its `Rendering` contains only the reason and the answers that were fetched.
@@ -28,13 +30,14 @@ from crawler.records import Fetch, Outcome, PageFrame, Rendering
 from crawler.render.answers import PIXEL, asked_body, asked_fields, error_reason, is_preflight, passed_fields
 from crawler.render.browser import Browser, MissingBrowserError
 from crawler.render.protocol import BrowserError, Params, Session
-from crawler.render.shared_answers import SharedAnswers, Stored
+from crawler.render.shared_answers import AnswerArchive, SharedAnswers
 from crawler.render.shared_cache import SHARED
 from crawler.render.visit import Answering, Paused, Visit
 
 log = logging.getLogger("crawler")
 
 WATCH_INTERVAL = 1.0  # seconds between two measurements of a page's CPU time and of the browser's memory
+_LISTEN_MAX = 15.0  # maximum time until an empty page is ready to be used, in seconds
 _READ_MAX = 5.0  # maximum time to read the DOM, in seconds; a page's scripts may never yield
 _STOPPED_MAX = 15.0  # maximum time to read the DOM after the page's scripts were stopped, in seconds
 # if a visit ends for one of these reasons, the page has no DOM to read
@@ -87,7 +90,7 @@ class Renderer(Protocol):
         """End the browsers."""
 
 
-MakeRenderer = Callable[[Config, Stored, Callable[[], float], Unexpected], Renderer]
+MakeRenderer = Callable[[Config, AnswerArchive, Callable[[], float], Unexpected], Renderer]
 
 
 class BrowserRenderer:
@@ -144,6 +147,7 @@ class BrowserRenderer:
             return await run.run()
         except BrowserError as error:
             log.debug("%s: not rendered: %s", page.fetch.url, error)
+            await browser.end_if_hung()
             return run.without_dom()
         except Exception as error:
             self._unexpected.note(error, f"rendering {page.fetch.url}")
@@ -314,7 +318,10 @@ class PageRun:
 
     async def _show(self, session: Session) -> None:
         """Navigate to the page, and answer requests until the visit is over."""
-        await self._listen(session)
+        try:
+            await asyncio.wait_for(self._listen(session), _LISTEN_MAX)
+        except TimeoutError as error:
+            raise BrowserError("the empty page does not answer") from error
         self._start(self._navigate(session))
         self._start(self._watch_work())
         while not self._visit.is_over(now := self._time()):

@@ -1,23 +1,34 @@
 """Answers that pages share (`render/README.md`, "A visit"). The archive serves as the cache on disk.
 
 fresh in memory (`shared_cache.py`) -> the newest copy in the archive, if it is still fresh -> a request
+
+An answer that the operator has withdrawn is not used, even if it is still in memory.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Protocol
 
 from crawler.records import Fetch
 from crawler.render.shared_cache import SharedCache
 
-Stored = Callable[[str], Fetch | None]  # maps a URL to its newest stored answer, or to None
+
+class AnswerArchive(Protocol):
+    """The interface of the stored answers that this module uses."""
+
+    def stored_answer(self, url: str) -> Fetch | None:
+        """Return the newest stored answer of a URL that may be shown; None if there is none."""
+
+    def is_withdrawn(self, fetch: Fetch) -> bool:
+        """Return whether the operator has withdrawn this answer."""
 
 
 class SharedAnswers:
     """The shared answers of one process. `now` is the clock of the crawl."""
 
-    def __init__(self, cache: SharedCache, stored: Stored, now: Callable[[], float]) -> None:
+    def __init__(self, cache: SharedCache, archive: AnswerArchive, now: Callable[[], float]) -> None:
         self._cache = cache
-        self._stored = stored
+        self._archive = archive
         self._now = now
         # each URL that is being fetched -> a future that is done when its answer has arrived
         self._asking: dict[str, asyncio.Future[None]] = {}
@@ -40,7 +51,11 @@ class SharedAnswers:
     def _known(self, url: str) -> Fetch | None:
         """Return a fresh answer from memory or the archive."""
         now = self._now()
-        if (fetch := self._cache.get(url, now)) is None and (stored := self._stored(url)) is not None:
+        fetch = self._cache.get(url, now)
+        if fetch is not None and self._archive.is_withdrawn(fetch):
+            self._cache.drop(url)
+            fetch = None
+        if fetch is None and (stored := self._archive.stored_answer(url)) is not None:
             self._cache.add(url, stored, now, stored.began)
             fetch = self._cache.get(url, now)
         return fetch

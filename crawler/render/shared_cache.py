@@ -34,14 +34,14 @@ class SharedCache:
         if kept is None:
             return None
         if kept[0] <= now:
-            self._drop(url)
+            self.drop(url)
             return None
         self._answers.move_to_end(url)
         return kept[1]
 
     def add(self, url: str, fetch: Fetch, now: float, at: float | None = None) -> None:
         """Keep an answer that was received at `at` (None means now), if it is fresh and may be kept."""
-        self._drop(url)
+        self.drop(url)
         at = now if at is None else min(at, now)
         until = at + fresh_for(fetch, at)
         if until <= now or len(fetch.content) > self._bytes_max // 4:
@@ -49,9 +49,10 @@ class SharedCache:
         self._answers[url] = until, fetch
         self._nbytes += len(fetch.content)
         while self._nbytes > self._bytes_max:
-            self._drop(next(iter(self._answers)))
+            self.drop(next(iter(self._answers)))
 
-    def _drop(self, url: str) -> None:
+    def drop(self, url: str) -> None:
+        """Forget the answer of a URL; do nothing if there is none."""
         kept = self._answers.pop(url, None)
         if kept is not None:
             self._nbytes -= len(kept[1].content)

@@ -20,9 +20,9 @@ import pytest
 from warcio.archiveiterator import ArchiveIterator
 
 import crawler
-from crawler.render import rendering
+from crawler.render import browser, rendering
 from crawler.render.browser import find_program
-from crawler.render.protocol import BrowserError
+from crawler.render.protocol import BrowserError, Session
 from tests.end_to_end import web as webs
 from tests.end_to_end.test_live import Running, ask, serving
 from tests.end_to_end.web import FAST, SETTINGS, Answer, ReceivedRequest, Route, Web, lines, run
@@ -493,6 +493,58 @@ def test_a_browser_that_is_killed_is_replaced_and_nothing_is_lost(tmp_path: Path
         assert {f"/item/{n}" for n in (1, 3, 4)} <= set(web.paths()), (
             "the next page is shown in another browser"
         )
+    assert "no problems found" in run("check", "--dir", tmp_path).text
+
+
+@pytest.mark.usefixtures("no_orphan")
+@pytest.mark.parametrize("when", ["before a page", "at a new page", "during a page"])
+def test_a_browser_that_hangs_is_replaced_and_its_pages_keep_their_content(
+    when: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The processes of the first browser are stopped. Its open pages, and later pages, are shown by other browsers."""
+    for module, name in (
+        (browser, "_START_MAX"),
+        (browser, "_ANSWER_MAX"),
+        (rendering, "_LISTEN_MAX"),
+        (rendering, "_READ_MAX"),
+        (rendering, "_STOPPED_MAX"),
+    ):
+        monkeypatch.setattr(module, name, 4.0)
+    stopped: list[int] = []
+
+    def stop() -> None:
+        if not stopped:
+            stopped.extend(browsers())
+            for pid in stopped:
+                os.kill(pid, signal.SIGSTOP)
+
+    def before_page(_: ReceivedRequest) -> Answer:
+        stop()
+        return 200, {}, SHELL
+
+    def during_page(request: ReceivedRequest) -> Answer:
+        stop()
+        return item(request)
+
+    open_page = browser.Browser.open_page
+
+    async def at_new_page(self: browser.Browser) -> tuple[Session, str, str]:
+        page = await open_page(self)
+        stop()
+        return page
+
+    more: dict[str, Route] = {}
+    if when == "before a page":
+        more["/item/1"] = before_page
+    elif when == "during a page":
+        more["/api/1.json"] = during_page
+    else:
+        monkeypatch.setattr(browser.Browser, "open_page", at_new_page)
+    with Web(shop(more=more)) as web:
+        crawl(web, tmp_path, "--set", "render.wall_max=4")
+        assert stopped
+        for n in range(LAST + 1):
+            assert f"<h1>Item {n}</h1>" in shown(web, tmp_path, f"/item/{n}" if n else "/")
     assert "no problems found" in run("check", "--dir", tmp_path).text
 
 

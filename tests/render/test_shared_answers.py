@@ -19,9 +19,16 @@ class Pages:
     """Pages that all request the same URL. `asked` counts the requests that reach the network."""
 
     def __init__(self, fetched: Fetch, stored: Fetch | None = None) -> None:
-        self.shared = SharedAnswers(SharedCache(1000), lambda url: stored, lambda: NOW)
+        self.shared = SharedAnswers(SharedCache(1000), self, lambda: NOW)
+        self.stored, self.withdrawn = stored, False
         self.fetched = fetched
         self.asked = 0
+
+    def stored_answer(self, url: str) -> Fetch | None:
+        return None if self.withdrawn else self.stored
+
+    def is_withdrawn(self, fetch: Fetch) -> bool:
+        return self.withdrawn
 
     async def _ask(self) -> Fetch:
         self.asked += 1
@@ -49,6 +56,16 @@ def test_an_answer_that_must_not_be_shared_is_fetched_for_each_page() -> None:
     pages = Pages(answer("no-store"))
     assert asyncio.run(_together(pages, 3)) == [False] * 3
     assert pages.asked == 3
+
+
+def test_an_answer_in_memory_is_not_shared_after_it_was_withdrawn() -> None:
+    for stored in (None, answer()):
+        pages = Pages(answer(), stored)
+        asyncio.run(pages.get())
+        assert asyncio.run(pages.get())
+        pages.withdrawn = True
+        asked = pages.asked
+        assert not asyncio.run(pages.get()) and pages.asked == asked + 1
 
 
 def test_a_fresh_copy_in_the_archive_is_the_answer() -> None:

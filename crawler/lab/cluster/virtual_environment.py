@@ -25,7 +25,7 @@ from crawler.lab.cluster.virtual_network import VirtualListener, VirtualNetwork
 from crawler.process.fetching.fetch_tasks import Network
 from crawler.process.fetching.reader import Reader
 from crawler.process.opening.environment import Environment
-from crawler.render.shared_answers import SharedAnswers, Stored
+from crawler.render.shared_answers import AnswerArchive, SharedAnswers
 from crawler.render.shared_cache import SharedCache
 from crawler.storage.kv import KeyValue
 
@@ -77,9 +77,9 @@ class VirtualEnvironment(Environment):
         return Network(make_fetcher(table, needs), resolver, own, self.renderer)
 
     def renderer(
-        self, config: Config, stored: Stored, now: Callable[[], float], unexpected: Unexpected
+        self, config: Config, archive: AnswerArchive, now: Callable[[], float], unexpected: Unexpected
     ) -> VirtualRenderer:
-        return VirtualRenderer(SharedAnswers(SharedCache(config.render.cache_bytes_max), stored, now))
+        return VirtualRenderer(SharedAnswers(SharedCache(config.render.cache_bytes_max), archive, now))
 
     @property
     def listen(self) -> Callable[[str, int], Any]:

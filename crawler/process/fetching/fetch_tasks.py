@@ -156,7 +156,7 @@ class FetchTasks:
             subresources=self._subresources,
             step_aside=self._leave_network,
             renderer=self._parts.make_renderer(
-                self._config, self._earlier.stored_answer, self._clock.now, self._unexpected
+                self._config, self._earlier, self._clock.now, self._unexpected
             ),
         )
 

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from crawler.process.fetching.reader import Reader
     from crawler.process.lifecycle.shutdown import Watchdog
     from crawler.render.rendering import Renderer
-    from crawler.render.shared_answers import Stored
+    from crawler.render.shared_answers import AnswerArchive
     from crawler.splitter.peers import Listen
 
 
@@ -88,15 +88,15 @@ class Environment:
         return Network(fetcher, Resolver(config.network, guard, clock), reader, self.renderer)
 
     def renderer(
-        self, config: Config, stored: "Stored", now: Callable[[], float], unexpected: Unexpected
+        self, config: Config, archive: "AnswerArchive", now: Callable[[], float], unexpected: Unexpected
     ) -> "Renderer":
-        """Return the object that shows pages in a browser. `stored` returns the newest stored answer of a URL."""
+        """Return the object that shows pages in a browser. `archive` has the stored answers."""
         from crawler.fetcher.fetch_request import user_agent
         from crawler.render.rendering import BrowserRenderer
         from crawler.render.shared_answers import SharedAnswers
         from crawler.render.shared_cache import SharedCache
 
-        shared = SharedAnswers(SharedCache(config.render.cache_bytes_max), stored, now)
+        shared = SharedAnswers(SharedCache(config.render.cache_bytes_max), archive, now)
         return BrowserRenderer(config.render, user_agent(config.identity), unexpected, shared)
 
     @property

@@ -86,6 +86,11 @@ class EarlierCopies:
             began=copy.capture.fetched_at,
         )
 
+    def is_withdrawn(self, fetch: Fetch) -> bool:
+        """Return whether the operator has withdrawn an answer."""
+        form = canonical(fetch.url)
+        return form is not None and self._pages.withdrawals.of_copy(form, fetch.began) is not None
+
     def prepare(self, fetch: Fetch) -> None:
         """Precompute the digests of a large answer, in any thread."""
         self._pages.digests.compute_ahead(fetch)

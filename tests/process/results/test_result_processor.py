@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from crawler.errors import StoreError
+from crawler.pages.withdrawals import Subject
 from crawler.process.committing.counters import broken_laws
 from crawler.process.results.retired import retiring
 from crawler.records import (
@@ -460,6 +461,15 @@ def test_the_stored_answer_of_a_url_is_found_in_any_spelling(joint: Joint) -> No
     joint.follow(HOME, fetch(HOME, b"first", **TAG), extracted())
     answer = joint.earlier.stored_answer("HTTP://A.org:80/")
     assert answer is not None and (answer.status, answer.content) == (200, b"first")
+
+
+def test_an_answer_that_was_fetched_before_the_instant_of_a_rule_is_withdrawn(joint: Joint) -> None:
+    rule = Subject(url=HOME, before=100.0).rule(100.0)
+    joint.earlier._pages.withdrawals._index((rule,))
+    for began, withdrawn in ((99.0, True), (100.0, False)):
+        answer = Fetch("HTTP://A.org:80/", Outcome.FETCHED, began=began)
+        assert joint.earlier.is_withdrawn(answer) is withdrawn
+    assert not joint.earlier.is_withdrawn(Fetch("http://b.org/", Outcome.FETCHED, began=99.0))
 
 
 def test_requests_are_conditional_as_configured(open_joint: Callable[..., Joint]) -> None:

@@ -34,6 +34,7 @@ SHARED = {
     "unix_sockets",
     "errors",
     "printable",
+    "user_patterns",
     "quick_exit",
     "config",
     "clock",

@@ -7,6 +7,7 @@ import msgspec
 
 from crawler.api.page import Page
 from crawler.errors import ConfigError
+from crawler.user_patterns import compiled
 
 Follow = bool | Sequence[str]
 
@@ -40,9 +41,9 @@ class FollowRules(msgspec.Struct, frozen=True):
                 queries.append(query)
                 continue
             try:
-                patterns.append(re.compile(rule))
-            except re.error as error:
-                raise ConfigError(f"follow: {rule!r} is not a regular expression: {error}") from None
+                patterns.append(compiled(rule))
+            except ConfigError as error:
+                raise ConfigError(f"follow: {error}") from None
         return cls(tuple(patterns), tuple(queries))
 
     def links(self, page: Page) -> Iterator[str]:

@@ -32,7 +32,7 @@ def main(_command: str, argv: list[str]) -> int:
         False,
         "repair the damage where possible, queue lost pages to be fetched again, and print each repair",
     )
-    parser.option("--processes", int, "processes that read the WARC records (one for each core)")
+    parser.option("--processes", int, "processes that read the WARC records (one for each core)", least=1)
     args = parser.parse_args(argv)
     directory = CrawlDirectory(args.dir)
     directory.require()

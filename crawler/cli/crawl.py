@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import gc
+import io
 import shutil
 import sys
 import tempfile
@@ -12,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from crawler.cli import flags, options
-from crawler.cli.parsing import add_option, listed
+from crawler.cli.parsing import add_option, listed, maybe_empty
 from crawler.cli.summary import exit_code, incomplete
 from crawler.cli.url_arguments import add_logins
 from crawler.config import Config, Layers
@@ -173,7 +174,7 @@ def _parser() -> argparse.ArgumentParser:
         "crawler crawl https://example.org/ --dir example --contact you@example.org --max-pages 1000",
         settings=True,
     )
-    parser.add_argument("urls", nargs="*", metavar="URL", help="seeds")
+    parser.add_argument("urls", nargs="*", metavar="URL", type=options.url, help="seeds")
     groups = flags.grouped(parser)
     what = partial(add_option, groups[flags.WHAT])
     what(
@@ -216,8 +217,15 @@ def _parser() -> argparse.ArgumentParser:
         str,
         "password for --http-user; a seed http://USER:PASSWORD@HOST/ works too",
         metavar="PASSWORD",
+        type=maybe_empty,
     )
-    login("--login", str, "log in first with the form on this page, and keep its cookies", metavar="URL")
+    login(
+        "--login",
+        str,
+        "log in first with the form on this page, and keep its cookies",
+        metavar="URL",
+        type=options.url,
+    )
     groups[flags.LOGIN].add_argument(
         "-d",
         "--data",
@@ -305,6 +313,10 @@ def _raw_seeds(args: argparse.Namespace) -> Iterator[str]:
             args.stdin.close()
 
 
+# `seed_lines` percent-encodes the bytes that are not UTF-8
+_SEEDS_TEXT: dict[str, Any] = {"encoding": "utf-8-sig", "errors": "surrogateescape"}
+
+
 @contextlib.contextmanager
 def _seed_file(args: argparse.Namespace) -> Iterator[Iterator[SeedLine]]:
     """Yield the rows of `--seeds`. Standard input is copied to a file, because the rows are read twice."""
@@ -313,13 +325,14 @@ def _seed_file(args: argparse.Namespace) -> Iterator[Iterator[SeedLine]]:
         try:
             if args.seeds == "-":
                 if args.stdin is None:
-                    kept = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115
-                    args.stdin = kept  # the file is closed after the last seed
-                    shutil.copyfileobj(sys.stdin, args.stdin)
+                    kept = tempfile.TemporaryFile()  # noqa: SIM115
+                    shutil.copyfileobj(sys.stdin.buffer, kept)
+                    # the file is closed after the last seed
+                    args.stdin = io.TextIOWrapper(kept, **_SEEDS_TEXT)
                 args.stdin.seek(0)
                 file = args.stdin
             else:
-                file = stack.enter_context(open(args.seeds, encoding="utf-8-sig", errors="replace"))
+                file = stack.enter_context(open(args.seeds, **_SEEDS_TEXT))
         except OSError as error:
             raise UsageError(f"--seeds {args.seeds}: {error.strerror}") from error
         yield seed_lines(file, f"--seeds {name}")

@@ -97,7 +97,9 @@ def _parse(argv: list[str]) -> argparse.Namespace:
         "with --allow: take or leave out copies about which nothing is said (consent.unknown)",
         choices=("allow", "refuse"),
     )
-    parser.option("--fields", "", f"fields of a row, in this order; all: {', '.join(FIELDS)}", metavar="A,B")
+    parser.option(
+        "--fields", "", f"write these fields, in this order (all), of {', '.join(FIELDS)}", metavar="A,B"
+    )
     parser.option(
         "--main-content", False, "leave menus, headers and footers out of the text (needs resiliparse)"
     )
@@ -106,7 +108,7 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     )
     parser.option("--with-noarchive", False, "include pages that ask not to be archived")
     parser.option("--static", False, "export the server's answers, not what a browser showed (--render)")
-    parser.option("--processes", processes(), f"worker processes ({processes()})")
+    parser.option("--processes", processes(), f"worker processes ({processes()})", least=1)
     return parser.parse_args(argv)
 
 

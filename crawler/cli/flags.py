@@ -9,6 +9,7 @@ import shlex
 from itertools import chain
 from typing import Any, NamedTuple
 
+from crawler.cli.parsing import maybe_empty
 from crawler.config.key_words import keys
 
 # Groups in the order of `--help`. A command shows only the groups that contain one of its flags.
@@ -180,7 +181,9 @@ def add_flag(group: argparse._ArgumentGroup, flag: Flag) -> None:
     how: dict[str, Any] = {"dest": flag.key, "help": flag.help, "metavar": flag.metavar}
     if flag.metavar is None:
         how |= {"action": "store_const", "const": True}
-    elif flag.repeatable:
+    else:
+        how["type"] = maybe_empty  # the check of the key decides whether its value may be empty
+    if flag.repeatable:
         how["action"] = "append"
     elif flag.name == "--refresh-share":
         how |= {"nargs": "?", "const": "auto"}

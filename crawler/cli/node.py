@@ -49,7 +49,11 @@ def _parse(argv: list[str]) -> argparse.Namespace:
         settings=True,
     )
     parser.add_argument(
-        "urls", nargs="*", metavar="URL", help="seeds; each is sent to the process that owns it"
+        "urls",
+        nargs="*",
+        metavar="URL",
+        type=options.url,
+        help="seeds; each is sent to the process that owns it",
     )
     groups = flags.grouped(parser)
     groups[flags.WHAT].add_argument(

@@ -30,8 +30,10 @@ STDOUT = Path("-")  # stands for standard output in `--report`
 
 
 def url(argument: str) -> str:
-    """Return an argument as valid text: bytes that are not UTF-8 become `?`."""
-    return argument.encode("utf-8", "replace").decode()
+    """Return an argument as valid text: bytes that are not UTF-8 are percent-encoded, as in a URL."""
+    from crawler.urls.typed_url import percent_encoded  # imported here because it loads slowly
+
+    return percent_encoded(argument)
 
 
 def parser(

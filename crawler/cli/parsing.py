@@ -89,26 +89,26 @@ def within(
     Raises:
         UsageError: the number is not finite, less than `least`, greater than `most`, or not greater than `above`.
     """
-    wanted = next(
-        (
-            bound
-            for bound, holds in (
-                ("", math.isfinite(value)),
-                (f" > {above:,}", value > above),
-                (f" >= {least:,}", value >= least),
-                (f" <= {most:,}", value <= most),
-            )
-            if not holds
-        ),
-        None,
+    if expected := _out_of_range(value, least, most, above):
+        raise UsageError(f"{option}: {expected}")
+
+
+def _out_of_range(
+    value: float, least: float = -math.inf, most: float = math.inf, above: float = -math.inf
+) -> str:
+    """Return which number was expected instead of `value`; "" if `value` is finite and within the bounds."""
+    bounds = (
+        ("", math.isfinite(value)),
+        (f" > {above:,}", value > above),
+        (f" >= {least:,}", value >= least),
+        (f" <= {most:,}", value <= most),
     )
-    if wanted is not None:
-        kind = "a whole number" if isinstance(value, int) else "a number" if wanted else "a finite number"
-        raise UsageError(f"{option}: expected {kind}{wanted}, got {_written(value)}")
-
-
-def _written(value: float) -> str:
-    return f"{value:,}" if isinstance(value, int) else f"{value:,.15g}"
+    wanted = next((bound for bound, holds in bounds if not holds), None)
+    if wanted is None:
+        return ""
+    kind = "a whole number" if isinstance(value, int) else "a number" if wanted else "a finite number"
+    written = f"{value:,}" if isinstance(value, int) else f"{value:,.15g}"
+    return f"expected {kind}{wanted}, got {written}"
 
 
 class UnknownFlag(UsageError):
@@ -130,7 +130,28 @@ class UnknownFlag(UsageError):
 _INVALID = re.compile(r"invalid (\w+) value:")
 _CHOICE = re.compile(r"invalid choice: '(.*?)' \(choose from (.*)\)", re.DOTALL)
 _QUOTED = re.compile(r"'([^']*)'")
-_EXPECTED = {"int": "expected a whole number, got", "float": "expected a number, got"}
+_KINDS = {int: "whole number", float: "number"}
+_EXPECTED = {kind.__name__: f"expected a {name}, got" for kind, name in _KINDS.items()}
+
+
+def maybe_empty(argument: str) -> str:
+    """Return the argument. This is the type of an option whose value may be empty."""
+    return argument
+
+
+def number(kind: type[int] | type[float], least: float) -> Callable[[str], float]:
+    """Return the type of an option whose value is a finite number that is at least `least`."""
+
+    def read(argument: str) -> float:
+        try:
+            value = kind(argument)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{_EXPECTED[kind.__name__]} {argument!r}") from None
+        if expected := _out_of_range(value, least):
+            raise argparse.ArgumentTypeError(expected)
+        return value
+
+    return read
 
 
 class PlainHelp(argparse.RawDescriptionHelpFormatter):
@@ -147,12 +168,19 @@ _METAVARS: dict[type, str] = {int: "N", float: "X", Path: "FILE"}
 
 
 def add_option(
-    group: argparse._ActionsContainer, flag: str, default: Any, text: str = "", **more: Any
+    group: argparse._ActionsContainer,
+    flag: str,
+    default: Any,
+    text: str = "",
+    *,
+    least: float = 0,
+    **more: Any,
 ) -> None:
     """Add an option to a parser or a group. The option has the type of its default, and its help ends with the default.
 
     An option without a default gets a type instead, such as `Path`. False makes a switch, and [] an option that
-    can be repeated. If `text` ends with a parenthesis, nothing is appended to it. `more` is passed to argparse.
+    can be repeated. If `text` ends with a parenthesis, nothing is appended to it. A number must be at least
+    `least`. `more` is passed to argparse.
     """
     if default is False:
         group.add_argument(flag, action="store_true", help=text, **more)
@@ -168,13 +196,24 @@ def add_option(
             text += f" ({default:{',' if large else 'g' if kind in (int, float) else ''}})"
     if "choices" not in more:
         more.setdefault("metavar", _METAVARS.get(kind))
-    group.add_argument(flag, **{"type": kind, **more}, help=text.strip())
+    read = number(kind, least) if kind in _KINDS else kind
+    group.add_argument(flag, **{"type": read, **more}, help=text.strip())
 
 
 class OptionParser(argparse.ArgumentParser):
     """An argument parser with the method `option`."""
 
     option = add_option
+
+    def _get_values(self, action: argparse.Action, arg_strings: list[str]) -> Any:
+        """Convert the arguments of an action, of which none may be empty, unless the type is `maybe_empty`.
+
+        An argument is usually empty because a shell variable is not set. Many options would take it for their
+        default, or, as a path, for the current folder.
+        """
+        if "" in arg_strings and action.type is not maybe_empty:
+            raise argparse.ArgumentError(action, "the value is empty")
+        return super()._get_values(action, arg_strings)
 
 
 class Parser(OptionParser):

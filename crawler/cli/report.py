@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from crawler.cli import access, options
-from crawler.cli.parsing import listed, within
+from crawler.cli.parsing import listed
 from crawler.cli.work_progress import CountProgress
 from crawler.errors import UsageError
 from crawler.export.worker_pool import PROCESSES_MAX, processes
@@ -39,7 +39,7 @@ def main(_command: str, argv: list[str]) -> int:
     )
     parser.option("--format", "text", "format of the report", choices=("text", "html", "json", "csv"))
     options.add_output(parser)
-    parser.option("--limit", 1000, "list at most N findings of each kind")
+    parser.option("--limit", 1000, "list at most N findings of each kind", least=1)
     parser.option(
         "--compare",
         Path,
@@ -59,7 +59,6 @@ def main(_command: str, argv: list[str]) -> int:
         "show instead, by host and use, how many pages their sites allow to be used (text, json or csv)",
     )
     args = parser.parse_args(argv)
-    within("--limit", args.limit, 1)
     if args.consent:
         return _consent(args)
     checks, new = _fail_on(args)

@@ -131,7 +131,7 @@ _FORMS: dict[str, Callable[[Any], object]] = {
     "filter.include": _each(forms.regular_expression),
     "filter.exclude": _each(forms.regular_expression),
     "pages.prefix": forms.file_name_part,
-    "pages.ignore": _each(forms.regular_expression),
+    "pages.ignore": _each(forms.ignored_pattern),
     "splitter.name": forms.process_name,
     "splitter.peers": forms.named_addresses,
     "splitter.listen": forms.host_port,
@@ -141,7 +141,7 @@ _FORMS: dict[str, Callable[[Any], object]] = {
     "serve.websub": _each(forms.feed_and_hub),
     "admin.address": _off_or_address,
     "override.headers": _each(forms.header_field),
-    "override.ignore": _each(forms.regular_expression),
+    "override.ignore": _each(forms.ignored_pattern),
 }
 _DEFAULTS = {"": Config(), "override": Override(), **{name: kind() for name, kind in sections()}}
 

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from urllib.parse import SplitResult, urlsplit
 
 from crawler.errors import ConfigError
+from crawler.user_patterns import compiled
 
 Address = tuple[str, int]
 
@@ -139,10 +140,12 @@ def ip_network(text: str) -> None:
 
 def regular_expression(text: str) -> None:
     """Check that a text is a regular expression."""
-    try:
-        re.compile(text)
-    except re.error as error:
-        raise ConfigError(f"{text!r} is not a regular expression: {error}") from None
+    compiled(text)
+
+
+def ignored_pattern(text: str) -> None:
+    """Check that a text, encoded in UTF-8, is a regular expression for bytes."""
+    compiled(text.encode("utf-8"))
 
 
 def seed_url(text: str) -> None:

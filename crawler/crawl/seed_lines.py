@@ -29,6 +29,7 @@ from crawler.errors import UsageError
 from crawler.urls.canonical import canonical, directory, hostname
 from crawler.urls.suffixes import registrable_domain
 from crawler.urls.surt_prefix import surt_of, surt_prefix
+from crawler.urls.typed_url import percent_encoded
 
 COLUMNS = ("url", "scope", "depth", "limit", "render")
 SCOPES = ("page", "prefix", "host", "domain")
@@ -55,15 +56,15 @@ class SeedLine(msgspec.Struct, frozen=True):
 
 
 def seed_lines(lines: Iterable[str], name: str) -> Iterator[SeedLine]:
-    """Yield the rows of the file `name`.
+    """Yield the rows of the file `name`. Its bytes that are not UTF-8 were decoded with "surrogateescape".
 
     Raises:
-        UsageError: an unknown column, an invalid word in a column, or a file that is not text.
+        UsageError: an unknown column, an invalid word in a column, a file that is not text, or one without seeds.
     """
     columns: tuple[str, ...] = COLUMNS
-    commas, first = False, True
+    commas, first, empty = False, True, True
     for number, text in enumerate(lines, 1):
-        line = text.strip().removeprefix("\ufeff")
+        line = percent_encoded(text.strip().removeprefix("\ufeff"))
         if not line or line.startswith("#"):
             continue
         where = f"{name}, line {number}"
@@ -74,13 +75,18 @@ def seed_lines(lines: Iterable[str], name: str) -> Iterator[SeedLine]:
         if first and re.match(r"url\b", line, re.IGNORECASE):
             commas = "," in line
             columns = _columns(_words(line, commas), where)
-        elif line.startswith("+"):
-            yield SeedLine("", _surt(line[1:], where), where=where)
         else:
-            yield _row(
-                dict(zip(columns, _fitting(_words(line, commas), columns, where), strict=False)), where
-            )
+            empty = False
+            yield _seed_line(line, columns, commas, where)
         first = False
+    if empty:
+        raise UsageError(f"{name}: contains no seeds")
+
+
+def _seed_line(line: str, columns: tuple[str, ...], commas: bool, where: str) -> SeedLine:
+    if line.startswith("+"):
+        return SeedLine("", _surt(line[1:], where), where=where)
+    return _row(dict(zip(columns, _fitting(_words(line, commas), columns, where), strict=False)), where)
 
 
 def _words(line: str, commas: bool) -> list[str]:

@@ -42,6 +42,7 @@ from crawler.records import (
 )
 from crawler.shadow_roots import open_shadow_roots
 from crawler.urls.media_type import is_usable, sniff_html
+from crawler.user_patterns import compiled
 
 SUCCESSES = frozenset({Outcome.FETCHED, Outcome.EMPTY, Outcome.UNCHANGED})
 _FINAL_STATES = {
@@ -103,13 +104,10 @@ def compile_patterns(texts: Sequence[str]) -> tuple[re.Pattern[bytes], ...]:
     Raises:
         ConfigError: a pattern is not a regular expression.
     """
-    compiled = []
-    for text in texts:
-        try:
-            compiled.append(re.compile(text.encode("utf-8"), re.DOTALL))
-        except re.error as error:
-            raise ConfigError(f"pattern {text!r} to ignore in comparisons: {error}") from error
-    return tuple(compiled)
+    try:
+        return tuple(compiled(text.encode("utf-8"), re.DOTALL) for text in texts)
+    except ConfigError as error:
+        raise ConfigError(f"pattern to ignore in comparisons: {error}") from error
 
 
 def content_digest(content: bytes, patterns: Patterns = ()) -> bytes:

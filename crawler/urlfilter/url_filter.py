@@ -53,6 +53,7 @@ from crawler.urls.file_kinds import Kinds
 from crawler.urls.ports import BAD_PORTS, port_of
 from crawler.urls.suffixes import registrable_domain
 from crawler.urls.surt_prefix import surt_of, surt_prefix
+from crawler.user_patterns import compiled
 
 COMPILED: bool = cython.compiled
 
@@ -386,10 +387,7 @@ def _patterns(path: str, texts: Iterable[str]) -> tuple[re.Pattern[str], ...]:
     Raises:
         ConfigError: a pattern does not compile; the message gives the first one and the reason.
     """
-    compiled = []
-    for text in texts:
-        try:
-            compiled.append(re.compile(text))
-        except (re.error, OverflowError, RecursionError) as error:
-            raise ConfigError(f"{path}: {text!r} is not a regular expression: {error}") from error
-    return tuple(compiled)
+    try:
+        return tuple(compiled(text) for text in texts)
+    except ConfigError as error:
+        raise ConfigError(f"{path}: {error}") from error

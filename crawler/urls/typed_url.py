@@ -27,6 +27,18 @@ _SHOWN_MAX = 200  # maximum number of characters of a wrong URL that a message s
 _NO_HOST = re.compile(r"/|(?!localhost\b)[^.:/?#\[]*(?:[/?#]|\Z)|[^/?#]*@", re.IGNORECASE)
 
 
+# a byte that was not UTF-8, as the error handler "surrogateescape" decodes it
+_BYTE = re.compile("[\udc80-\udcff]")
+
+
+def percent_encoded(text: str) -> str:
+    """Return a text that was decoded with "surrogateescape", with its bytes that are not UTF-8 percent-encoded.
+
+    A server thus receives the bytes that the user typed, and they name the same page on every way into the crawl.
+    """
+    return _BYTE.sub(lambda found: f"%{ord(found[0]) - 0xDC00:02X}", text)
+
+
 def typed_url(text: str) -> str | None:
     """Return the request form of a URL whose page is looked up, or None if it has none.
 

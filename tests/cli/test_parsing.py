@@ -9,7 +9,8 @@ import pytest
 from crawler.cli.command_table import COMMANDS
 from crawler.cli.completion import SHELLS, parsers
 from crawler.cli.flags import FLAGS, GROUPS
-from crawler.cli.parsing import OptionParser
+from crawler.cli.node import NODE_FLAGS
+from crawler.cli.parsing import OptionParser, maybe_empty
 from crawler.config.key_words import keys
 from tests.end_to_end.web import FAST, Web, crawl, page, run
 
@@ -267,6 +268,16 @@ def test_hints_can_be_pasted(tmp_path: Path) -> None:
             "--part-size: expected bytes such as 64M, got 'big'",
         ),
         (["report", "--limit", "x"], "--limit: expected a whole number, got 'x'"),
+        (["report", "--limit", "0"], "--limit: expected a whole number >= 1, got 0"),
+        (["top", "--count", "-1"], "--count: expected a whole number >= 0, got -1"),
+        (["top", "--interval", "nan"], "--interval: expected a number >= 0, got nan"),
+        (["check", "--processes", "0"], "--processes: expected a whole number >= 1, got 0"),
+        (
+            ["export", "--format", "text", "--processes", "0"],
+            "--processes: expected a whole number >= 1, got 0",
+        ),
+        (["status", "--hosts", "-1"], "--hosts: expected a whole number >= 0, got -1"),
+        (["why", "http://localhost/", "--search", "-1"], "--search: expected a whole number >= 0, got -1"),
         (["plan", "--pages", "x"], "--pages: expected a number, got 'x'"),
         (["plan", "--pages", "nan"], "--pages: expected a finite number, got nan"),
         (["plan", "--pages", "0"], "--pages: expected a number > 0, got 0"),
@@ -298,6 +309,56 @@ def test_a_wrong_value_is_named_with_its_flag(words: list[str], said: str) -> No
     """All commands describe wrong numbers and names in the words of the settings."""
     ran = run(*words)
     assert ran.code == 2 and f"crawler: {said}" in ran.err and len(ran.err.splitlines()) == 1, ran
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["crawl", "http://localhost/", "--dir", ""],
+        ["crawl", "http://localhost/", "--dir="],
+        ["crawl", ""],
+        ["report", "--fail-on", ""],
+        ["report", "--compare", ""],
+        ["export", "--format", "jsonl", "--where", ""],
+        ["get", "http://localhost/", "-o", ""],
+        ["new", ""],
+    ],
+)
+def test_a_value_that_is_empty_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    """An unset shell variable once made `crawler crawl --dir "$DIR"` crawl into the current folder.
+
+    With an empty `--fail-on`, `report` checked nothing and ended with exit code 0.
+    """
+    monkeypatch.chdir(tmp_path)
+    ran = run(*words)
+    assert ran.code == 2 and "the value is empty; " in ran.err and ran.err.count("\n") == 1, ran
+    assert not [*tmp_path.iterdir()]
+
+
+def test_only_passwords_and_keys_may_be_empty() -> None:
+    """The check of a key decides whether its value may be empty: `--contact ""` removes a stored contact."""
+    found = {
+        action.option_strings[0]
+        for _, parser in parsers()
+        for action in parser._actions
+        if action.type is maybe_empty
+    }
+    assert found == {"--http-password"} | {
+        flag.name for flags in (*FLAGS.values(), NODE_FLAGS) for flag in flags if flag.metavar is not None
+    }
+
+
+@pytest.mark.parametrize("pattern", ["", "(", "a{99999999999999}", "(" * 500 + ")" * 500])
+@pytest.mark.parametrize("key", ["filter.include", "filter.exclude", "pages.ignore"])
+def test_a_pattern_that_cannot_be_compiled_is_reported_in_one_line(
+    tmp_path: Path, key: str, pattern: str
+) -> None:
+    """A repetition count that is too large once ended `crawler crawl` with a traceback."""
+    ran = run("crawl", "http://localhost/", "--dir", tmp_path / "crawl", "--set", f'{key}=["{pattern}"]')
+    assert ran.code == 2 and key in ran.err and ran.err.count("\n") == 1, ran
+    assert not (tmp_path / "crawl").exists()
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,19 @@ def test_rows_are_parsed(text: str, expected: list[tuple[str, str, int, int]]) -
     assert [plain(row) for row in seed_lines(text.splitlines(), "f")] == expected
 
 
+def test_bytes_that_are_not_utf_8_are_percent_encoded() -> None:
+    """In a seeds file they once became U+FFFD, and on the command line `?`, which begins a query."""
+    text = b"http://a/\xfc?\xe9=%E9".decode("utf-8", "surrogateescape")
+    assert [row.url for row in seed_lines([text], "f")] == ["http://a/%FC?%E9=%E9"]
+
+
+@pytest.mark.parametrize("text", ["", "\n# x\n", "url scope\n"])
+def test_a_file_without_seeds_is_an_error(text: str) -> None:
+    """A crawl once began without seeds, created its directory, and ended with exit code 4."""
+    with pytest.raises(UsageError, match="^--seeds f: contains no seeds$"):
+        list(seed_lines(text.splitlines(), "--seeds f"))
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

@@ -196,6 +196,11 @@ class ArmsPace(_ArmsPart):
             schedule.pace.level = level
 
     @property
+    def level_is_known(self) -> bool:
+        """Return whether the levels of all arms are known."""
+        return all(schedule.pace.level_is_known for schedule in self._arms.schedules)
+
+    @property
     def revisit(self) -> float:
         """The mean revisit interval of the first arm. Other arms have similar shares of the pages and of the rate."""
         return self._arms.schedules[0].pace.revisit

@@ -148,10 +148,12 @@ class Expectation:
         """Return how much the freshness would rise if the rate rose by the share `MORE_RATE`; {} if this is not known."""
         settings = self._schedule.settings
         policies = [one.policy for one in (settings if isinstance(settings, tuple) else (settings,))]
-        whole = _importance(weights, len(self._schedule))
-        if not (whole and self._schedule.pace.rate and all(policy in BY_LEVEL for policy in policies)):
+        whole, pace = _importance(weights, len(self._schedule)), self._schedule.pace
+        if not (
+            whole and pace.rate and pace.level_is_known and all(policy in BY_LEVEL for policy in policies)
+        ):
             return {}
-        gain = MORE_RATE * self._schedule.pace.rate * self._schedule.pace.level / whole
+        gain = MORE_RATE * pace.rate * pace.level / whole
         return {"share": MORE_RATE, "gain": round(min(gain, 1.0), 5)}
 
     def _ages(self, sample: list[PageView], then: float) -> dict[str, float]:

@@ -32,6 +32,11 @@ class Pace:
         self._controller.unknown, self._queues.swept = False, 0  # the keys are recomputed later, row by row
 
     @property
+    def level_is_known(self) -> bool:
+        """Return whether the level is more than a guess: it was set, stored or found for the rate of fetches."""
+        return not self._controller.unknown
+
+    @property
     def rate(self) -> float:
         """The fetches per unit of time, as set or else as measured; 0 if the rate is not known."""
         return self._controller.fetch_rate()

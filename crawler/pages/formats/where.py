@@ -17,7 +17,8 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from crawler.errors import UsageError
+from crawler.errors import ConfigError, UsageError
+from crawler.user_patterns import compiled
 
 LENGTH_MAX = 4_000  # maximum length of an expression in characters; this also limits the depth of its tree
 _DEPTH_MAX = 100
@@ -140,9 +141,9 @@ class _Compiler:
         if kind is not str or not isinstance(pattern, str):
             raise UsageError(f"--where: {usage}")
         try:
-            search = re.compile(pattern).search
-        except (re.error, OverflowError, RecursionError) as error:
-            raise UsageError(f"--where: {pattern!r} is not a regular expression: {error}") from None
+            search = compiled(pattern).search
+        except ConfigError as error:
+            raise UsageError(f"--where: {error}") from None
         return lambda row: search(value(row) or "") is not None
 
     def _value(self, node: ast.expr) -> _Part:

@@ -5,7 +5,6 @@ directory of a crawl at rest. Every answer consists of plain data, such as dicti
 """
 
 import inspect
-import re
 from collections.abc import Callable, Generator, Mapping, Sequence
 from functools import partial
 from itertools import islice
@@ -38,6 +37,7 @@ from crawler.robots.cache import RobotsCopy
 from crawler.storage.commit import Change, Maker
 from crawler.urls.canonical import hostname
 from crawler.urls.typed_url import LOGIN_REFUSED, looked_up, some_url, split_login, typed_host, whole_host
+from crawler.user_patterns import compiled
 
 Commit = Callable[[Change | Maker], None]
 T = TypeVar("T")
@@ -323,12 +323,7 @@ class Commands:
 
         These are URLs that wait to be fetched by this process, or to be sent to the process that owns them.
         """
-        if not pattern:
-            raise UsageError("retire: the pattern is empty; '.' matches every URL")
-        try:
-            matches = re.compile(pattern).search
-        except (re.error, OverflowError, RecursionError) as error:
-            raise UsageError(f"{pattern!r} is not a valid regular expression: {error}") from error
+        matches = compiled(pattern).search
         portions = retiring(self._frontier, self._now, matches, self._commit)
         while True:
             yield from self._point.making()

@@ -110,3 +110,17 @@ def test_an_announced_change_counts_for_a_page_that_was_always_found_changed() -
     after = rates()
     assert after[1] > before[1] and after[0] == pytest.approx(before[0]) and before[0] > 1.05
     assert steady() == pytest.approx(steady_before, rel=1e-6)
+
+
+@pytest.mark.parametrize("arms", [1, 2])
+def test_a_guessed_level_gives_no_price(arms: int) -> None:
+    """A schedule at rest that had taken no page once said that 10 % more rate would add 100 points of freshness."""
+    schedule = Schedule(STILL) if arms == 1 else Arms([STILL] * arms)
+    expectation = Expectation(schedule, 1.0)
+    for n in range(8):
+        schedule.add(1 + n, 1 + n, 1 + n, 0.0, 0.0)
+    schedule.pace.rate = 1.0
+    assert not schedule.pace.level_is_known and expectation.view(DAY)["more_rate"] == {}
+    for _ in range(2):
+        schedule.acquire(schedule.peek(DAY), DAY)
+    assert schedule.pace.level_is_known and expectation.view(DAY)["more_rate"]["gain"] < 0.1

@@ -74,7 +74,8 @@ def ask(stages: Stages, command: Any, **arguments: Any) -> Any:
         ({"command": "block", "host": "a.org/b"}, "'a.org/b' is not a host name; .* such as a.org"),
         ({"command": "block", "host": "http://a.org/?b"}, "all URLs of a host, such as a.org"),
         ({"command": "unblock", "host": "a.org:8080"}, "all URLs of a host, such as a.org"),
-        ({"command": "retire", "pattern": "("}, "not a valid regular expression"),
+        ({"command": "retire", "pattern": "("}, "not a regular expression"),
+        ({"command": "retire", "pattern": ""}, "the pattern is empty"),
     ],
 )
 def test_an_invalid_request_is_refused_in_one_line(

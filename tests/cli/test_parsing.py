@@ -270,7 +270,7 @@ def test_hints_can_be_pasted(tmp_path: Path) -> None:
         (["report", "--limit", "x"], "--limit: expected a whole number, got 'x'"),
         (["report", "--limit", "0"], "--limit: expected a whole number >= 1, got 0"),
         (["top", "--count", "-1"], "--count: expected a whole number >= 0, got -1"),
-        (["top", "--interval", "nan"], "--interval: expected a number >= 0, got nan"),
+        (["top", "--interval", "nan"], "--interval: expected a finite number, got nan"),
         (["check", "--processes", "0"], "--processes: expected a whole number >= 1, got 0"),
         (
             ["export", "--format", "text", "--processes", "0"],

@@ -117,7 +117,7 @@ def test_an_order_that_never_returns_holds_up_neither_the_crawl_nor_a_signal(
 
 def test_an_unknown_order_is_reported_before_the_crawl_starts(tmp_path: Path) -> None:
     ran = run("crawl", "--dir", tmp_path / "c", "--order", "nobodys", "http://127.0.0.1:1/")
-    assert ran.code == 2 and "order.name nobodys" in ran.err and "opic" in ran.err
+    assert ran.code == 2 and "order.name: 'nobodys'" in ran.err and "opic" in ran.err
 
 
 @pytest.mark.parametrize("order", ["depth", "opic"])

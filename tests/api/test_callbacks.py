@@ -205,7 +205,7 @@ def test_environment_variables_override_settings(monkeypatch: pytest.MonkeyPatch
     assert crawler.configure({"crawl": {"max_pages": 5, "depth": 2}}).crawl.max_pages == 7
     assert crawler.configure().crawl.max_pages == 7
     monkeypatch.setenv("CRAWLER_CRAWL__MAX_PAGES", "many")
-    with pytest.raises(ConfigError, match=r"environment: crawl\.max_pages"):
+    with pytest.raises(ConfigError, match=r"CRAWLER_CRAWL__MAX_PAGES: crawl\.max_pages"):
         crawler.configure()
 
 

@@ -111,5 +111,5 @@ def test_the_command_prints_a_row_per_order(tmp_path: Path, capsys: pytest.Captu
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("120 pages") and [line.split()[1] for line in lines[2:]] == ["oracle", "depth"]
     assert len((tmp_path / "o.csv").read_text().splitlines()) >= 3
-    with pytest.raises(UsageError, match="unknown luck"):
+    with pytest.raises(UsageError, match="--orders: 'luck' is not one of"):
         lab.main("lab", ["order", "--orders", "luck"])

@@ -43,7 +43,7 @@ def _usage() -> str:
 def main(argv: list[str] | None = None) -> int:
     """Run the command line `argv` (the process's own if None) and return its exit code."""
     words = sys.argv[1:] if argv is None else argv
-    with printable_output(outlives_reader=words[:1] not in [[name] for name in END_WITH_READER]):
+    with printable_output(outlives_reader=not words or words[0] not in END_WITH_READER):
         if argv is not None:
             with settings_kept():
                 return _main(words, leaves=False)

@@ -101,6 +101,8 @@ def _fail_on(args: argparse.Namespace) -> tuple[frozenset[str], frozenset[str]]:
     from crawler.audit.check_table import named
 
     words = listed(args.fail_on)
+    if args.fail_on and not words:
+        raise UsageError(f"--fail-on: {','.join(args.fail_on)!r} names no check")
     new = [word.removeprefix("new-") for word in words if word.startswith("new-")]
     if new and args.compare is None:
         raise UsageError("report: --fail-on new-...: needs --compare OTHER")

@@ -285,6 +285,7 @@ def test_hints_can_be_pasted(tmp_path: Path) -> None:
             ["crawl", "http://localhost/", "--max-pages", "x"],
             "--max-pages: crawl.max_pages: expected a whole number, got 'x'",
         ),
+        (["report", "--fail-on", ","], "--fail-on: ',' names no check"),
         (["export", "--format", "zip"], "--format: 'zip' is not one of warc, cdxj, "),
         (["bench", "nope"], "command: 'nope' is not one of cache, due, "),
         (["bench", "units", "--pages", "3"], "--pages: expected a whole number >= 100, got 3"),

@@ -25,8 +25,9 @@ only until a new page is first found through it: for such a page, they contain o
 which the page was watched before this find. Therefore, theta_d is the rate at which a page becomes a hub. A
 mean over all pages would credit each page of a directory with a share of what the directory's listing finds.
 Half of the fetches for new pages would then go to pages that show none. On the news site of the league (W =
-1), the mean over all pages led to a score of 0.754, and it took 5.7 days until a page was copied. With sums
-that end at the first find of each page, the score was 0.775, and it took 4.1 days until a page was copied.
+1), with hubs that show nothing at the start, the mean over all pages led to a score of 0.754, and it took 5.7
+days until a page was copied. With sums that end at the first find of each page, the score was 0.775, and it took
+4.1 days until a page was copied.
 For a page that never showed a new page, no numbers are stored: `found` is 0, and `watched` equals T, the time
 for which the page was watched for changes. When a page shows its first new page, its `watched` starts from
 its T at that time.

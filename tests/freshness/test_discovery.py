@@ -212,7 +212,7 @@ def test_theta_of_a_list_is_pooled_over_the_links_of_site_and_crawl(form: Module
 
 @both
 def test_a_quiet_site_lowers_its_own_lists_more_than_those_of_others(form: ModuleType) -> None:
-    """For 180 days, the twenty lists of 30 links of the first site show nothing new; the second site has not been asked."""
+    """For 180 days, twenty lists of 30 links on the first site show nothing new. The second site is not asked."""
     found = learned(form, sites=2, directories=2)
     before = found.prior(0, 0, 0.0, 30.0)
     for day in range(1, 181):

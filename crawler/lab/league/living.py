@@ -207,8 +207,8 @@ def _changes_of(hub: Hub, world: World) -> list[float]:
 def news(seed: int) -> LivingWorld:
     """Return a simulated news site: 600 static pages, 4.2 articles a day, and 10 sections that show their 20 newest.
 
-    At the start, each section shows static pages. The activity of the sections is log-normal. The budget 1x is 16 fetches a day. Fetching each article
-    once takes a quarter of this budget.
+    At the start, each section shows static pages. The activity of the sections is log-normal. The budget 1x is
+    16 fetches a day. Fetching each article once takes a quarter of this budget.
     """
     rng = np.random.default_rng(seed)
     horizon = NEWS_DAYS * DAY

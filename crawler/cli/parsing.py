@@ -5,7 +5,9 @@ of a command without running the command.
 """
 
 import argparse
+import errno
 import math
+import os
 import re
 import shlex
 from collections.abc import Callable, Collection, Iterable
@@ -152,6 +154,41 @@ def number(kind: type[int] | type[float], least: float) -> Callable[[str], float
         return value
 
     return read
+
+
+def result_file(argument: str) -> Path:
+    """Return the path of a file for results. This is the type of an option.
+
+    An error of this function is reported before the command does its work, which may take hours. The file need not
+    exist, and neither need its parents.
+    """
+    path = Path(argument)
+    _require_writable(path, is_folder=False)
+    return path
+
+
+def result_folder(argument: str) -> Path:
+    """Return the path of a folder for results; the same as `result_file` otherwise."""
+    path = Path(argument)
+    _require_writable(path, is_folder=True)
+    return path
+
+
+def _require_writable(path: Path, *, is_folder: bool) -> None:
+    """Raise `ArgumentTypeError` if no results could be written to `path`."""
+    problem = 0
+    try:
+        existing = next(place for place in (path, *path.absolute().parents) if place.exists())
+    except OSError as error:
+        raise argparse.ArgumentTypeError(f"{path}: {error.strerror}") from error
+    if not existing.is_dir() and (is_folder or existing != path):
+        problem = errno.ENOTDIR
+    elif existing == path and existing.is_dir() and not is_folder:
+        problem = errno.EISDIR
+    elif not os.access(existing, os.W_OK):
+        problem = errno.EACCES
+    if problem:
+        raise argparse.ArgumentTypeError(f"{path}: {os.strerror(problem)}")
 
 
 class PlainHelp(argparse.RawDescriptionHelpFormatter):

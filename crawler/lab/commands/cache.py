@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crawler.cli.parsing import OptionParser, some_of
+from crawler.cli.parsing import OptionParser, result_file, result_folder, some_of
 from crawler.clock import SystemClock
 from crawler.errors import UsageError
 from crawler.lab.caches import crawl_order, link_locality, url_caches
@@ -48,8 +48,9 @@ def add_arguments(parser: OptionParser) -> None:
     add("--stream", "full", "use all links, or only those to other processes", choices=("full", "cross"))
     add("--policies", "", "policies to compare: names from above, or all (the paper's six)", metavar="A,B")
     add("--bits", f"0-{BITS_MAX}", "cache sizes from 2^A to 2^B (0-25)", metavar="A-B")
-    add("--csv", Path, "write the table to FILE, with seed and command")
-    add("--figures", Path, "draw the paper's figures 2 to 11, and our own, from this trace", metavar="DIR")
+    add("--csv", Path, "write the table to FILE, with seed and command", type=result_file)
+    about = "draw the paper's figures 2 to 11, and our own, from this trace"
+    add("--figures", Path, about, metavar="DIR", type=result_folder)
     add_synthetic(parser, links=5_000_000)
 
 

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import msgspec
 
-from crawler.cli.parsing import OptionParser, within
+from crawler.cli.parsing import OptionParser, result_file, within
 from crawler.clock import SystemClock
 from crawler.errors import UsageError
 from crawler.lab.cluster import curves, fault_plan
@@ -76,7 +76,7 @@ def add_arguments(parser: OptionParser) -> None:
         "compare these numbers of processes; --pages and --hosts are per process",
         metavar="N,M",
     )
-    add("--out", Path, "write the table to FILE as CSV")
+    add("--out", Path, "write the table to FILE as CSV", type=result_file)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -31,7 +31,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from crawler.cli.parsing import OptionParser, some_of, within
+from crawler.cli.parsing import OptionParser, result_folder, some_of, within
 from crawler.clock import SystemClock
 from crawler.errors import UsageError
 from crawler.lab.figures import drawing
@@ -87,7 +87,7 @@ def add_arguments(parser: OptionParser) -> None:
     add("--days", int, f"use the last N days (the longest history, but at most {worlds.DAYS})")
     add("--seed", 1, "seed of the zipf ranks and of feeds of unknown size")
     add("--processes", 0, "simulations run at a time (one per core, at most 16)")
-    add("--out", Path, "write CSV files and pictures to this folder", metavar="DIR")
+    add("--out", Path, "write CSV files and pictures to this folder", metavar="DIR", type=result_folder)
     drawing.add_picture_options(parser)
     add("--living", False, "play the living league: new pages are found only by fetching hubs")
     add("--hubs", "", f"kinds of hubs: {', '.join(living.RULES)}, news (all)", metavar="A,B")

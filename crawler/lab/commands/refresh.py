@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from crawler.cli.parsing import OptionParser, listed, within
+from crawler.cli.parsing import OptionParser, listed, result_file, within
 from crawler.clock import SystemClock
 from crawler.errors import UsageError
 from crawler.freshness.params import Pages
@@ -53,7 +53,7 @@ def add_arguments(parser: OptionParser) -> None:
     add("--corrupt", 0.0, "share of noise added to the assumed precision and recall", metavar="P")
     add("--pages", Path, "read pages from this CSV instead of drawing them")
     add("--rate", float, "for `rates`: crawls per unit of time, over all pages", metavar="R")
-    add("--out", Path, "write the results as CSV; `rates` also draws a picture")
+    add("--out", Path, "write the results as CSV; `rates` also draws a picture", type=result_file)
 
 
 def run(args: argparse.Namespace) -> int:

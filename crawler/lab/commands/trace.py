@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from crawler.cli.parsing import OptionParser, within
+from crawler.cli.parsing import OptionParser, result_folder, within
 from crawler.clock import SystemClock
 from crawler.errors import UsageError
 from crawler.lab.caches import link_locality, traces
@@ -35,7 +35,7 @@ from crawler.urls.trace import is_cross
 def add_arguments(parser: OptionParser) -> None:
     commands = parser.add_subparsers(dest="command", required=True, metavar="synth|info|import")
     synth = commands.add_parser("synth", help="write a trace drawn from the link-locality model")
-    synth.add_argument("trace", type=Path)
+    synth.add_argument("trace", type=result_folder)
     add_synthetic(synth, links=10_000_000)
     synth.set_defaults(run_trace=_synth)
     info = commands.add_parser("info", help="describe a trace")
@@ -46,7 +46,7 @@ def add_arguments(parser: OptionParser) -> None:
     taken.add_argument(
         "source", metavar="DIR|FILE|-", help="a crawl directory, or a file of lines `source TAB target`"
     )
-    taken.add_argument("trace", type=Path)
+    taken.add_argument("trace", type=result_folder)
     taken.option(
         "--process", str, "name of the process, such as p0 (the one with the longest trace)", metavar="NAME"
     )

@@ -32,7 +32,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from crawler.cli.parsing import OptionParser, one_of, some_of, within
+from crawler.cli.parsing import OptionParser, one_of, result_folder, some_of, within
 from crawler.clock import SystemClock
 from crawler.errors import UsageError
 from crawler.lab.living import calibration, gains, playing
@@ -69,7 +69,7 @@ def add_arguments(parser: OptionParser) -> None:
     add("--check", False, f"exit with 1 if {JUDGED} loses to uniform in any world")
     add("--aim", float, f"with --check: also if the gain of {JUDGED} is below this", metavar="G")
     add("--calibration", False, "print how often copies were fresh, by decile of P(fresh), instead of gains")
-    add("--out", Path, "write worlds.csv to this folder", metavar="DIR")
+    add("--out", Path, "write worlds.csv to this folder", metavar="DIR", type=result_folder)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -22,7 +22,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from crawler.cli.parsing import OptionParser
+from crawler.cli.parsing import OptionParser, result_file
 from crawler.errors import UsageError, reason_of
 from crawler.lab.refresh import pages_file
 from crawler.lab.refresh.estimate import rate_of
@@ -36,7 +36,7 @@ IMPORTANCE, HISTORY, TRUSTED = (
 
 def add_arguments(parser: OptionParser) -> None:
     parser.add_argument("folder", type=Path, help="folder with the three unpacked files")
-    parser.option("--out", Path("pages.csv"), "pages file to write")
+    parser.option("--out", "pages.csv", "pages file to write (./pages.csv)", metavar="FILE", type=result_file)
     parser.option("--sample", 100_000, "URLs to keep")
     parser.option("--seed", 1, "seed of the sample")
 

@@ -1,10 +1,12 @@
 """Test the commands `crawler lab refresh`, `figures` and `import`."""
 
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from crawler import cli
 from crawler.clock import VirtualClock
 from crawler.errors import UsageError
 from crawler.lab import progress_line
@@ -31,17 +33,33 @@ def test_usage(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", ["worlds", "order", "league --data DATA", "refresh", "cluster", "figures all", "import x"]
+    "words",
+    [
+        "lab worlds --out FOLDER",
+        "lab league --data DATA --out FOLDER",
+        "lab figures all --out FOLDER",
+        "lab histories --git DATA --out FOLDER",
+        "lab cache --figures FOLDER",
+        "lab trace synth FOLDER",
+        "lab trace import DATA FOLDER",
+        "lab order --out FILE",
+        "lab refresh --out FILE",
+        "lab cluster --out FILE",
+        "lab import x --out FILE",
+        "lab cache --csv FILE",
+        "lab web --log FILE",
+        "bench units --out FILE",
+    ],
 )
 def test_results_that_could_not_be_written_are_refused_before_the_experiment(
-    tmp_path: Path, command: str
+    tmp_path: Path, words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").write_text("")
-    words = command.replace("DATA", str(tmp_path)).split()
-    takes_folder = words[0] in ("worlds", "league", "figures")
-    for out in ("file/results", "file" if takes_folder else "."):
-        with pytest.raises(UsageError, match="irectory"):
-            main("lab", [*words, "--out", str(tmp_path / out)])
+    for folder, file in (("file", "."), ("file/results", "file/results"), ("x" * 300, "x" * 300)):
+        places = {"DATA": tmp_path, "FOLDER": tmp_path / folder, "FILE": tmp_path / file}
+        assert cli.main([str(places.get(word, word)) for word in words.split()]) == 2
+        told = capsys.readouterr()
+        assert re.fullmatch(r"crawler: .*(irectory|too long).*\n", told.err) and not told.out
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
 
 

@@ -5,8 +5,8 @@
 
 The first form prints the accuracy (share of requests served fresh) of each policy
 with its standard error, and its paired difference from the first policy. The
-second form reads a CSV (columns importance, change_rate, and optionally recall with
-false_rate or precision) and writes the optimal crawl rate of each page.
+second form reads a CSV (columns importance, change_rate, and optionally page or url,
+and recall with false_rate or precision) and writes the optimal crawl rate of each page.
 """
 
 import argparse

@@ -140,6 +140,15 @@ def test_bad_pages_files_name_the_line(tmp_path: Path, text: str, wanted: str) -
         pages_file.read(path)
 
 
+@pytest.mark.parametrize(
+    ("head", "names"), [("page,", ["a", "2"]), ("url,", ["a", "2"]), ("name,", ["1", "2"])]
+)
+def test_pages_have_names_or_numbers(tmp_path: Path, head: str, names: list[str]) -> None:
+    file = tmp_path / "pages.csv"
+    file.write_text(f"{head}importance,change_rate\na,1,2\n,3,4\n")
+    assert pages_file.read(file).names == names
+
+
 def test_pages_file_is_not_text(tmp_path: Path) -> None:
     path = tmp_path / "pages.csv"
     path.write_bytes(b"\xff\xfe\x00")

@@ -25,10 +25,11 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from crawler.config import Config, RenderConfig
-from crawler.errors import Unexpected
+from crawler.errors import CrawlerError, Unexpected
 from crawler.records import Fetch, Outcome, PageFrame, Rendering
 from crawler.render.answers import PIXEL, asked_body, asked_fields, error_reason, is_preflight, passed_fields
 from crawler.render.browser import Browser, MissingBrowserError
+from crawler.render.profile_folder import remove_abandoned
 from crawler.render.protocol import BrowserError, Params, Session
 from crawler.render.shared_answers import AnswerArchive, SharedAnswers
 from crawler.render.shared_cache import SHARED
@@ -171,7 +172,7 @@ class BrowserRenderer:
             browser = Browser(self._config, self._user_agent, self._ended)
             try:
                 await browser.start()
-            except (BrowserError, OSError) as error:
+            except (CrawlerError, OSError) as error:
                 self._failures = _STARTS_MAX if isinstance(error, MissingBrowserError) else self._failures + 1
                 if self._failures in (1, _STARTS_MAX):
                     log.error("rendering: %s%s", error, _WITHOUT if self.given_up else "")
@@ -232,9 +233,9 @@ class BrowserRenderer:
                 await self._watching
         if self._browser is not None:
             self._retire(self._browser)
-        for browser in self._retired:
-            await browser.close()
-        self._retired.clear()
+        while self._retired:
+            await self._retired.pop().close()
+        await asyncio.to_thread(remove_abandoned)
 
 
 class PageRun:

@@ -745,6 +745,32 @@ def test_a_refresh_compares_what_the_browser_shows(tmp_path: Path) -> None:
         assert "other words" in shown(web, tmp_path, "/")
 
 
+@pytest.mark.parametrize("first", ["first words", "other words"])
+def test_a_page_is_rendered_at_each_refresh_even_if_its_text_needs_no_script(
+    tmp_path: Path, first: str
+) -> None:
+    """A script replaces the text of the page by data, which may be the text that the page has without the script.
+
+    Once, such a page counted as unchanged at every second refresh, was not rendered, and lost its rendered copy.
+    """
+    page = '<!doctype html><title>x</title><p id="p">first words</p><script src="/app.js"></script>'
+    words = [first]
+    routes: dict[str, Route] = {
+        "/robots.txt": ROBOTS,
+        "/": page,
+        "/app.js": (200, SCRIPT, "fetch('/data.txt').then(a => a.text()).then(t => { p.textContent = t })"),
+        "/data.txt": lambda _: (200, {"Content-Type": "text/plain"}, words[-1]),
+    }
+    with Web(routes) as web:
+        for each in (first, first, "first words", "new words"):
+            words.append(each)
+            crawl(web, tmp_path, "--timestamping", "--set", "pages.change=text")
+            assert each in shown(web, tmp_path, "/")
+        assert web.paths().count("/data.txt") == 4
+        record = json.loads(run("why", web.url(), "--json", "--dir", tmp_path).text)["record"]
+        assert (record["fetches"], record["changes"]) == (4, 1 + (first != "first words"))
+
+
 def test_the_python_api_returns_the_rendered_page(tmp_path: Path) -> None:
     pages: dict[str, tuple[bool, str]] = {}
 
@@ -942,6 +968,39 @@ def test_a_page_that_can_no_longer_be_rendered_keeps_its_copy(tmp_path: Path) ->
         crawl(web, tmp_path, "--timestamping", "--set", "render.browser=")
         again = json.loads(run("why", web.url(), "--json", "--dir", tmp_path).text)["record"]
         assert (again["outcome"], again["changes"]) == ("fetched", before["changes"])
+
+
+def test_what_a_page_forbids_applies_even_if_no_browser_can_show_it(tmp_path: Path) -> None:
+    """The header or a meta element of the server's answer forbids something new, and the browser is missing.
+
+    What the answer no longer forbids applies again after the next rendering, because a script may forbid it, too.
+    """
+    fields = [{"Content-Type": "text/html", "Content-Usage": "train-ai=y"}]
+    metas = [""]
+    routes = shop(more={"/": lambda _: (200, fields[-1], metas[-1] + SHELL)})
+    missing = ("--timestamping", "--set", "render.browser=/nowhere", "--set", "frontier.tries=1")
+
+    def stated() -> tuple[bool, bool, bool]:
+        """Return three facts: a copy is shown, it may be used for training, and `check` finds no problem."""
+        ran = run("export", "--dir", tmp_path, "--format", "jsonl", "--allow", "train-ai")
+        sound = "no problems found" in run("check", "--dir", tmp_path).text
+        return bool(shown(web, tmp_path, "/")), "<h1>" in ran.text or "Item 0" in ran.text, sound
+
+    with Web(routes) as web:
+        crawl(web, tmp_path, "--max-pages", "1", "--set", "consent.retroactive=true")
+        assert stated() == (True, True, True)
+        fields.append({"Content-Type": "text/html", "Content-Usage": "train-ai=n"})
+        crawl(web, tmp_path, *missing)
+        assert stated() == (True, False, True)
+        metas.append('<meta name="robots" content="noarchive">')
+        crawl(web, tmp_path, *missing)
+        assert stated() == (False, False, True)
+        metas.append("")
+        crawl(web, tmp_path, *missing)
+        assert stated() == (False, False, True)
+        fields.append(fields[0])
+        crawl(web, tmp_path, "--timestamping", "--set", "render.browser=")
+        assert stated() == (True, True, True)
 
 
 def test_patterns_learned_by_auto_survive_a_restart(tmp_path: Path) -> None:

@@ -721,6 +721,28 @@ def test_without_a_browser_the_crawl_warns_once_and_continues(tmp_path: Path) ->
     assert ran.err.count("render.browser: /nowhere: no such program") == 1
 
 
+def test_a_browser_that_is_missing_for_a_while_is_used_later(
+    tmp_path: Path, no_orphan: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An update replaces the browser during a crawl. Once, no page was rendered until the next start of the crawl."""
+    program = Path(os.environ["TMPDIR"]) / "browser"
+    monkeypatch.setattr(rendering, "_PAUSE", 0.0)
+
+    def install(_: ReceivedRequest) -> Answer:
+        program.symlink_to(PROGRAM)
+        return SHELL
+
+    links = "".join(f'<a href="{path}">x</a>' for path in ("/lost", "/item/1"))
+    with Web(shop(more={"/": links, "/lost": SHELL, "/item/1": install, "/item/3": SHELL})) as web:
+        flags = ("--set", f"render.browser={program}", "--concurrency", "1")
+        ran = run("crawl", "--dir", tmp_path, *FAST, "--render", "always", *flags, web.url())
+        program.unlink()
+        assert shown(web, tmp_path, "/lost") == SHELL
+        assert "<h1>Item 1</h1>" in shown(web, tmp_path, "/item/1")
+        assert "<h1>Item 3</h1>" in shown(web, tmp_path, "/item/3")
+    assert ran.err.count("no such program") == 1 and ran.err.count("pages are rendered again") == 1
+
+
 def test_a_refresh_compares_what_the_browser_shows(tmp_path: Path) -> None:
     """Only the data of a page changes, not its HTML.
 

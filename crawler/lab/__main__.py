@@ -35,6 +35,8 @@ COMMANDS = {
     "import": ("crawler.lab.refresh.kolobov", "convert the public change-rate data set to a pages file"),
 }
 
+OUTPUTS = ("out", "csv", "figures", "log")  # the options that name files and folders for results
+
 
 def _usage() -> str:
     width = max(map(len, COMMANDS)) + 2
@@ -60,8 +62,9 @@ def main(_command: str, argv: list[str]) -> int:
     )
     module.add_arguments(parser)
     args = parser.parse_args(argv[1:])
-    if getattr(args, "out", None):
-        _require_writable(args.out, is_folder=_names_folder(parser, "out"))
+    for option in OUTPUTS:
+        if path := getattr(args, option, None):
+            _require_writable(path, is_folder=_names_folder(parser, option))
     args.command_line = "crawler lab " + " ".join(argv)
     return module.run(args)
 

@@ -61,6 +61,12 @@ class Overview:
         return self.exploration.explored
 
     @property
+    def copies(self) -> int:
+        """The number of pages that have a current or former copy: all pages that are not away."""
+        states = np.asarray(self.tables.states)[: self.tables.pages.rows]
+        return int(self.tables.pages.size) - int(np.count_nonzero(states & AWAY))
+
+    @property
     def bytes_held(self) -> int:
         """The size of all tables in bytes."""
         return self.tables.bytes_held()

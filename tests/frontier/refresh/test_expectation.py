@@ -39,6 +39,21 @@ def test_the_correction_for_users_respects_which_pages_have_good_signals() -> No
 
 
 @pytest.mark.parametrize("arms", [1, 2])
+def test_pages_that_are_away_are_not_counted_among_the_copies(arms: int) -> None:
+    """The first site has 6 pages, of which 2 are away. All pages of the second site are away."""
+    schedule = Schedule(STILL) if arms == 1 else Arms([STILL] * arms)
+    expectation = Expectation(schedule, 1.0)
+    pages = [schedule.add(1 + n, 1 + n // 6, 1 + n // 6, 0.0, 0.0, away=n % 6 in (0, 3)) for n in range(8)]
+    lost = pages[7]
+    schedule.acquire(lost, DAY)
+    schedule.record_outcome(lost, DAY, RefreshOutcome.GONE)
+    view = expectation.view(DAY)
+    assert view["pages"] == 4 and view["importance"] == pytest.approx(4.0)
+    assert sum(arm["pages"] for arm in view["arms"]) == (4 if arms == 2 else 0)
+    assert {key: pages for key, (pages, _) in expectation.by_host(DAY).items()} == {1: 4}
+
+
+@pytest.mark.parametrize("arms", [1, 2])
 def test_each_site_has_a_correction_of_its_own(arms: int) -> None:
     """The pages of the first site are always fresh when they are crawled, those of the second site never."""
     schedule = Schedule(STILL) if arms == 1 else Arms([STILL] * arms)

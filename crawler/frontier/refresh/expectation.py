@@ -103,8 +103,11 @@ class Expectation:
             self._arms[self._schedule.numbers.arm_of(known.fingerprint)].note(span, part, changed)
 
     def fresh(self, known: PageView) -> float:
-        """Return the corrected probability that a page's copy is current. This probability is shown to users."""
-        return corrected(self.recalibration, known)
+        """Return the probability that a page's copy is current, as it is shown to users.
+
+        It is corrected, unless the crawl has not learned yet how often pages change (`freshness/change_rates.py`).
+        """
+        return corrected(self.recalibration, known) if known.stated is None else known.stated
 
     def view(self, then: float) -> dict[str, Any]:
         """Return the sections of a status, as `{name: value}`."""

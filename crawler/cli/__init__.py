@@ -89,6 +89,10 @@ def _no_command(name: str) -> str:
     if name.startswith("-"):
         return f"{name}: flags come after the command, as in `crawler crawl {name} ...`; `crawler --help` lists commands"
     if "://" in name or "." in name:
+        from crawler.urls.typed_url import typed_url
+
+        if typed_url(name) is None:
+            return f"{name!r} is neither a command nor a URL; `crawler --help` lists the commands"
         return f"{name!r} is not a command; did you mean `crawler crawl {name}`?"
     return f"no command {name!r}{suggestion(name, COMMANDS)}; `crawler --help` lists them"
 

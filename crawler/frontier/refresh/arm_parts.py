@@ -122,6 +122,11 @@ class ArmsOverview(_ArmsPart):
         return sum(schedule.overview.takes for schedule in self._arms.schedules)
 
     @property
+    def copies(self) -> int:
+        """The number of pages that are not away, in all arms."""
+        return sum(schedule.overview.copies for schedule in self._arms.schedules)
+
+    @property
     def bytes_held(self) -> int:
         return sum(schedule.overview.bytes_held for schedule in self._arms.schedules)
 

@@ -22,7 +22,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from crawler.cli.parsing import OptionParser, result_file
+from crawler.cli.parsing import OptionParser, result_file, within
 from crawler.errors import UsageError, reason_of
 from crawler.lab.refresh import pages_file
 from crawler.lab.refresh.estimate import rate_of
@@ -42,8 +42,8 @@ def add_arguments(parser: OptionParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    if args.sample < 1 or args.seed < 0:
-        raise UsageError("--sample must be 1 or more, --seed 0 or more")
+    within("--sample", args.sample, 1)
+    within("--seed", args.seed, 0)
     rng = np.random.default_rng(args.seed)
     importance = _sample(args.folder / IMPORTANCE, args.sample, rng)
     rates = {key: _rate(history) for key, history in _wanted(args.folder / HISTORY, importance, 2)}

@@ -469,13 +469,13 @@ class Crawl:
     def signal(self, urls: Iterable[str], source: str = "signal") -> dict[str, Any]:
         """Report that pages have changed; return how many of the URLs had each result.
 
-        The results are noted, queued, sent, not_refreshed, retired, out_of_scope and refused. `why` counts
+        The results are noted, kept, queued, sent, not_refreshed, retired, out_of_scope and refused. `why` counts
         the refused URLs by reason, and `urls` states what happened to each of the first hundred URLs.
 
         >>> async def tell():
         ...     async with crawler.Crawl(settings, directory=folder / "signal", seeds=url) as crawl:
         ...         await crawl.run()
-        ...         return crawl.signal([url])["not_refreshed"]
+        ...         return crawl.signal([url])["kept"]
         >>> asyncio.run(tell())
         1
         """

@@ -84,6 +84,8 @@ REFRESH_DIRECTORY = _family(b"n/", "frontier")  # <directory key>: refresh state
 VALIDATORS = _family(b"b/", "frontier")  # <host key>: reliability of a host's validators
 # <duplicate key>: decayed sums of the gain from readings of a sitemap or feed
 READINGS = _family(b"a/", "frontier")
+# <duplicate key>: change signals of a page that wait for a run that refreshes pages
+SIGNALS = _family(b"S/", "frontier")
 BIRTHS = _family(b"e/", "frontier")  # <duplicate key>: time at which a page that was never fetched appeared
 # <host key><authority>: failures in a row of an authority: their number and the last outcome
 FAILING = _family(b"z/", "frontier")

@@ -223,6 +223,7 @@ def test_refresh_state_moves_with_its_pages(tmp_path: Path) -> None:
         with at_rest(kept_fresh(2), directory, name, clock=VirtualClock()) as stages:
             refresh, now, change = stages.refresh, stages.clock.now(), Change()
             assert refresh is not None
+            refresh.schedule.pace.level = {"p0": 4e5, "p1": 5e5}[name]
             owns = stages.topology.partition.owner
             for number, url in enumerate(URLS):
                 fingerprint = stages.fingerprinter.fingerprint(url)

@@ -24,13 +24,12 @@ from msgspec.structs import replace
 from crawler.freshness.recalibration import Hearing, Recalibration
 from crawler.frontier.refresh.arms import Arms
 from crawler.frontier.refresh.schedule import Schedule
-from crawler.frontier.refresh.settings import PageView, RefreshOutcome
+from crawler.frontier.refresh.settings import BY_LEVEL, PageView, RefreshOutcome
 
 SAMPLE = 1000  # pages in the sample for the expected freshness
 SAMPLE_AGE = 2.0  # seconds for which a sample is reused; a new one takes about 10 ms
 DECILES = 10
 MORE_RATE = 0.1  # the gain of a higher rate is computed for (1 + MORE_RATE) times the present rate
-BY_LEVEL = ("ncis", "greedy", "cis")  # policies whose level is a gain in freshness
 
 
 class _Arm(msgspec.Struct):

@@ -10,6 +10,7 @@ from crawler.freshness.recalibration import Hearing, SiteSlope
 
 DAY = 86_400.0
 POLICIES = ("ncis", "greedy", "cis", "azar-lds", "uniform", "interval")
+BY_LEVEL = ("ncis", "greedy", "cis")  # policies whose level is a gain in freshness
 
 
 class Settings(msgspec.Struct, frozen=True):

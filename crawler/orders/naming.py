@@ -32,7 +32,7 @@ def ranking(
         return Ranking(order, failed, own=config.name in SHIPPED)
     except ConfigError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ConfigError(f"order.name {config.name}: {type(error).__name__}: {error}") from error
 
 
@@ -47,5 +47,5 @@ def _installed(name: str, shipped: dict[str, Any]) -> Any:
         raise bad_setting("order.name", not_one_of(repr(name), known, f" or an entry point in {GROUP}"))
     try:
         return found.load()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise ConfigError(f"order.name {name}: {type(error).__name__}: {error}") from error

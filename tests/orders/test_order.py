@@ -24,6 +24,9 @@ class Debt(Short):
     adds, base = True, -1.0
 class Words(Short):
     counts_from = "a half"
+class Leaving(Short):
+    def __init__(self, config):
+        raise SystemExit(3)
 """
 
 
@@ -37,6 +40,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     (info / "entry_points.txt").write_text(
         "[crawler.orders]\nshort = ranking_of_ours:Short\nbroken = ranking_of_ours:Missing\n"
         "plain = ranking_of_ours:Short.score\ndebt = ranking_of_ours:Debt\nwords-of-ours = ranking_of_ours:Words\n"
+        "leaving = ranking_of_ours:Leaving\n"
     )
     monkeypatch.syspath_prepend(str(tmp_path))
     yield "short"
@@ -60,7 +64,7 @@ def test_an_installed_package_provides_an_order(installed: str) -> None:
     assert told == ["ValueError", "KeyError", "TypeError"]
 
 
-@pytest.mark.parametrize("name", ["missing", "broken", "plain", "debt", "words-of-ours"])
+@pytest.mark.parametrize("name", ["missing", "broken", "plain", "debt", "words-of-ours", "leaving"])
 def test_an_unusable_order_name_is_a_config_error(installed: str, name: str) -> None:
     with pytest.raises(ConfigError, match=f"order.name:? .*{name}"):
         ranking(OrderConfig(name=name))
@@ -68,7 +72,8 @@ def test_an_unusable_order_name_is_a_config_error(installed: str, name: str) -> 
 
 def test_the_error_for_an_unknown_order_lists_the_installed_orders(installed: str) -> None:
     with pytest.raises(
-        ConfigError, match="is not one of breadth-first, .*, broken, debt, plain, short, words-of-ours or"
+        ConfigError,
+        match="is not one of breadth-first, .*, broken, debt, leaving, plain, short, words-of-ours or",
     ):
         ranking(OrderConfig(name="missing"))
 

@@ -24,7 +24,7 @@ from msgspec.structs import replace
 from crawler.freshness.recalibration import Hearing, Recalibration
 from crawler.frontier.refresh.arms import Arms
 from crawler.frontier.refresh.schedule import Schedule
-from crawler.frontier.refresh.settings import BY_LEVEL, PageView, RefreshOutcome
+from crawler.frontier.refresh.settings import BY_LEVEL, PageView, RefreshOutcome, policies_of
 
 SAMPLE = 1000  # pages in the sample for the expected freshness
 SAMPLE_AGE = 2.0  # seconds for which a sample is reused; a new one takes about 10 ms
@@ -155,8 +155,7 @@ class Expectation:
 
     def _gain_of_more(self, weights: np.ndarray) -> dict[str, float]:
         """Return how much the freshness would rise if the rate rose by the share `MORE_RATE`; {} if this is not known."""
-        settings = self._schedule.settings
-        policies = [one.policy for one in (settings if isinstance(settings, tuple) else (settings,))]
+        policies = policies_of(self._schedule.settings)
         whole, pace = _importance(weights, self._schedule.overview.copies), self._schedule.pace
         if not (
             whole and pace.rate and pace.level_is_known and all(policy in BY_LEVEL for policy in policies)

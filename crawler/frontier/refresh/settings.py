@@ -81,6 +81,11 @@ class RefreshOutcome(IntEnum):
     NEW_FORM = 6
 
 
+def policies_of(settings: Settings | tuple[Settings, ...]) -> list[str]:
+    """Return the policy of a schedule, or the policies of the arms that are compared."""
+    return [one.policy for one in (settings if isinstance(settings, tuple) else (settings,))]
+
+
 class PageView(msgspec.Struct, frozen=True):
     """All that the schedule knows of a page.
 

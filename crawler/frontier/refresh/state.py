@@ -22,6 +22,7 @@ from crawler.freshness.seasons import EARLIER_COLUMNS as EARLIER_RHYTHM_NUMBERS
 from crawler.frontier.refresh.arms import Arms
 from crawler.frontier.refresh.clock_repair import SetBack, at_start
 from crawler.frontier.refresh.schedule import Schedule
+from crawler.frontier.refresh.settings import BY_LEVEL, policies_of
 from crawler.storage import keys
 from crawler.storage.kv import SEAL_BYTES, VALUE_VERSION, Batch, KeyValue, scan_prefix, seal, unseal
 
@@ -84,14 +85,15 @@ _CHUNK = 4096  # number of pages added at once on opening
 def stage(schedule: Schedule | Arms, page: int, batch: Batch) -> None:
     """Put four records into a batch: the records of a page, of its site, of its directory and of the whole schedule.
 
-    A guessed level or revisit interval is not stored: the next run would take it for a measured one.
+    A guessed level or revisit interval is not stored: the next run would take it for a measured one. Only a level
+    that is a gain in freshness is stored, because the next run may have another policy.
     """
     stage_page(schedule, page, batch)
     host_key = stage_site(schedule, schedule.host_of(page), batch)
     directory_key, counts = schedule.records.directory_state(page)
     record = _DIRECTORY.pack(host_key, *counts)
     batch.put(keys.REFRESH_DIRECTORY + _key.pack(directory_key), seal(record))
-    if schedule.pace.level_is_known:
+    if schedule.pace.level_is_known and _has_gain(schedule):
         batch.put(keys.REFRESH_LEVEL, number_record(schedule.pace.level))
     if (revisit := schedule.pace.revisit) > 0.0:
         batch.put(keys.REFRESH_REVISIT, number_record(revisit))
@@ -158,6 +160,11 @@ def stage_site(schedule: Schedule | Arms, host: int, batch: Batch) -> int:
     return host_key
 
 
+def _has_gain(schedule: Schedule | Arms) -> bool:
+    """Return whether the level is a gain in freshness. The level of other policies is an age or has no meaning."""
+    return any(policy in BY_LEVEL for policy in policies_of(schedule.settings))
+
+
 def stage_page(schedule: Schedule | Arms, page: int, batch: Batch) -> None:
     """Put the record of a page into a batch, without the records of its site and its directory."""
     fingerprint, *row = schedule.records.page_state(page)
@@ -207,7 +214,7 @@ def load(schedule: Schedule | Arms, store: KeyValue, now: float) -> Loaded:
     Raises:
         DamageError: a record is damaged.
     """
-    if (level := stored_number(store, keys.REFRESH_LEVEL)) > 0.0:
+    if _has_gain(schedule) and (level := stored_number(store, keys.REFRESH_LEVEL)) > 0.0:
         schedule.pace.level = level
     if (revisit := stored_number(store, keys.REFRESH_REVISIT)) > 0.0:
         schedule.pace.revisit = revisit

@@ -145,6 +145,19 @@ def test_only_arms_with_the_same_unit_share_a_stored_level(others: list[str]) ->
     assert rebuilt.schedules[0].pace.level == level and known == [True, *[False] * len(others)]
 
 
+@pytest.mark.parametrize(("before", "after"), [("uniform", "ncis"), ("ncis", "uniform"), ("ncis", "greedy")])
+def test_a_run_with_another_policy_takes_no_level_of_another_unit(before: str, after: str) -> None:
+    store, schedule = MemoryStore(), Schedule(Settings(policy=before))
+    schedule.pace.rate = 1 / DAY
+    for number in range(10):
+        schedule.add(number, 0, 0, 0.0, 0.0)
+    schedule.pace.level = 3e6
+    stage(store, schedule, 0)
+    rebuilt = Schedule(Settings(policy=after))
+    state.load(rebuilt, store, DAY)
+    assert rebuilt.pace.level_is_known == ("uniform" not in (before, after))
+
+
 @pytest.mark.parametrize("trusted", [False, True])
 @pytest.mark.parametrize(
     ("counted", "restless"),

@@ -387,7 +387,10 @@ def test_the_birth_of_a_page_survives_a_kill_before_its_first_fetch(on: Joint, t
 def test_a_host_without_a_url_to_try_does_not_hide_the_new_urls_of_others(
     open_joint: Callable[..., Joint],
 ) -> None:
-    """Nine hosts have the first turns. Their only new URLs wait for retries, and their known pages are worth little."""
+    """Nine hosts have the first turns. Their only new URLs wait for retries, and their known pages are worth little.
+
+    So known pages get only their least share, 5 % of 40 fetches.
+    """
     joint = open_joint(
         refresh={"endless": True, "share": "auto", "min_age": 0.0},
         politeness={"delay": 0.0, "delay_factor": 0.0, "address_delay_share": 0.0},
@@ -395,7 +398,7 @@ def test_a_host_without_a_url_to_try_does_not_hide_the_new_urls_of_others(
     )
     joint.seeds(*(f"http://f{n}.org/{name}" for n in range(9) for name in ("", "fails")))
     joint.seeds(*(f"http://n.org/{k}" for k in range(30)))
-    bench = joint.frontier.claims._bench
+    bench, refreshed = joint.frontier.claims._bench, 0
     for step in range(40):
         joint.clock.advance(2.0)
         if step >= 30:
@@ -403,6 +406,7 @@ def test_a_host_without_a_url_to_try_does_not_hide_the_new_urls_of_others(
                 if host.name != "n.org":
                     bench.plans.wake(host, joint.clock.now() - 20.0)
         fetch_task = joint.fetch_task()
-        assert not fetch_task.flags & _REFRESH, fetch_task
+        refreshed += bool(fetch_task.flags & _REFRESH)
         failed = {"outcome": Outcome.TEMPORARY, "status": 500} if "fails" in fetch_task.url else {}
         joint.page(fetch_task, fetch(fetch_task.url, began=joint.clock.now(), took=0.0, **failed))
+    assert refreshed <= 2

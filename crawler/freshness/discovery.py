@@ -25,8 +25,9 @@ only until a new page is first found through it: for such a page, they contain o
 which the page was watched before this find. Therefore, theta_d is the rate at which a page becomes a hub. A
 mean over all pages would credit each page of a directory with a share of what the directory's listing finds.
 Half of the fetches for new pages would then go to pages that show none. On the news site of the league (W =
-1), the mean over all pages led to a score of 0.754, and it took 5.7 days until a page was copied. With sums
-that end at the first find of each page, the score was 0.775, and it took 4.1 days until a page was copied.
+1), with hubs that show nothing at the start, the mean over all pages led to a score of 0.754, and it took 5.7
+days until a page was copied. With sums that end at the first find of each page, the score was 0.775, and it took
+4.1 days until a page was copied.
 For a page that never showed a new page, no numbers are stored: `found` is 0, and `watched` equals T, the time
 for which the page was watched for changes. When a page shows its first new page, its `watched` starts from
 its T at that time.
@@ -36,13 +37,16 @@ to show. On the histories of the league, a list of n pages shows about 0.0003 n 
 n = 60:
 
     beta_c = (found_c + 1/2) / (sum of n watched_c + 1500 d)
-    beta_s = (found_s + 1500 d beta_c) / (sum of n watched_s + 1500 d)
-    theta_h = (found_h + 0.3) / (watched_h + 0.3 / (n beta_s))
+    beta_s = (found_s + 24000 d beta_c) / (sum of n watched_s + 24000 d)
+    a = 0.02 n, but at least 0.3 and at most 1.2
+    theta_h = (found_h + a) / (watched_h + a / (n beta_s))
 
-The sums are over all lists of the crawl or site. The new pages of a site are found on few of its lists. So the
-prior of theta is a Gamma distribution with the shape parameter 0.3, which has little weight. With a prior that
-had a fixed weight of 15 days for each list, the new pages that a site's ten news pages showed also raised the
-estimates of its sixty quiet listings, which then got a third of all fetches of hubs.
+The sums are over all lists of the crawl or site. The prior of theta_h is a Gamma distribution with the mean
+n beta_s and the shape parameter a, which is the number of new pages that the prior counts as. The new pages of a
+site are found on few of its short lists, so the prior of a short list has little weight. Long lists differ less
+from the mean. If the prior of every list had a weight of 15 days, the new pages that a site's ten news pages
+showed would also raise the estimates of its sixty quiet listings, which would then get a third of all fetches of
+hubs. `lab/league/README.md` has the results of other weights.
 
 Sources: Dasgupta, Ghosh, Kumar, Olston, Pandey, Tomkins, *The discoverability of the Web* (WWW
 2007); Lefortier, Ostroumova, Samosvat, Serdyukov, *Timely crawling of high-quality ephemeral new content*
@@ -75,13 +79,15 @@ _CRAWL_DAYS = cython.declare(cython.double, 365.0)
 _SITE_DAYS = cython.declare(cython.double, 60.0)
 _DIRECTORY_DAYS = cython.declare(cython.double, 30.0)
 _HUB_DAYS = cython.declare(cython.double, 15.0)
-# The priors of lists also count like additional observations. `_LIST_SHAPE` and `_LINK_FOUND` are numbers of
-# new pages. The other two constants are numbers of days, each of which counts once for each link of the list:
+# The priors of lists also count like additional observations. The shape parameters and `_LINK_FOUND` are numbers
+# of new pages. The other two constants are numbers of days, each of which counts once for each link of the list:
 # if a list of 10 links was watched for 3 days, they count as 30 days.
-_LIST_SHAPE = cython.declare(cython.double, 0.3)
+_SHAPE_PER_LINK = cython.declare(cython.double, 0.02)
+_SHAPE_LEAST = cython.declare(cython.double, 0.3)
+_SHAPE_MOST = cython.declare(cython.double, 1.2)
 _LINK_FOUND = cython.declare(cython.double, 0.5)
 _LINK_DAYS = cython.declare(cython.double, 1500.0)
-_SITE_LINK_DAYS = cython.declare(cython.double, 1500.0)
+_SITE_LINK_DAYS = cython.declare(cython.double, 24_000.0)
 _MEAN_LIFE_DAYS = cython.declare(cython.double, 129.84255368000671)  # a half-life of 90 days, divided by ln 2
 
 
@@ -320,7 +326,10 @@ class Discovery:
 
     def _weight(self, expected: cython.double, links: cython.double) -> cython.double:
         """Return the weight of a hub's prior: a time that is added to the time for which the hub was watched."""
-        return _LIST_SHAPE / expected if links > 0.0 else _HUB_DAYS * self.unit
+        if links <= 0.0:
+            return _HUB_DAYS * self.unit
+        shape: cython.double = min(max(_SHAPE_PER_LINK * links, _SHAPE_LEAST), _SHAPE_MOST)
+        return shape / expected
 
     def error(
         self,

@@ -187,6 +187,42 @@ def test_theta_is_pooled_over_directory_site_and_crawl(form: ModuleType) -> None
 
 
 @both
+def test_theta_of_a_list_is_pooled_over_the_links_of_site_and_crawl(form: ModuleType) -> None:
+    """The rates per day were computed by hand from the formulas of the module. Each site has one list."""
+    found, now = learned(form, sites=2, directories=2), 0.0
+    watched = [links * form.watched_for(days * DAY, DAY) / DAY for links, days in ((10, 30), (100, 20))]
+    found.watch(0, 0, 30 * DAY, now, False, 10.0)
+    found.credit(0, 0, 3.0, now, False, 10.0)
+    found.watch(1, 1, 20 * DAY, now, False, 100.0)
+    crawl = (3.0 + 0.5) / (sum(watched) + 1500.0)
+    sites = [
+        (credits + 24_000.0 * crawl) / (days + 24_000.0)
+        for credits, days in zip((3.0, 0.0), watched, strict=True)
+    ]
+    assert found.prior(0, 0, now, 10.0) * DAY == pytest.approx(10.0 * sites[0])
+    assert found.prior(1, 1, now, 100.0) * DAY == pytest.approx(100.0 * sites[1])
+    # the prior of a list counts as 0.02 new pages for each link, but at least as 0.3 and at most as 1.2
+    for links, shape in ((4, 0.3), (15, 0.3), (40, 0.8), (60, 1.2), (1000, 1.2)):
+        weight = shape / (links * sites[1])
+        theta = (2.0 + shape) / (50.0 + weight)
+        assert found.theta(1, 1, 2.0, 50 * DAY, 0.0, now, links) * DAY == pytest.approx(theta)
+        error = math.sqrt(theta / (50.0 + weight))
+        assert found.error(1, 1, 2.0, 50 * DAY, 0.0, now, links) * DAY == pytest.approx(error)
+
+
+@both
+def test_a_quiet_site_lowers_its_own_lists_more_than_those_of_others(form: ModuleType) -> None:
+    """For 180 days, twenty lists of 30 links on the first site show nothing new. The second site is not asked."""
+    found = learned(form, sites=2, directories=2)
+    before = found.prior(0, 0, 0.0, 30.0)
+    for day in range(1, 181):
+        for _ in range(20):
+            found.watch(0, 0, DAY, day * DAY, False, 30.0)
+    quiet, other = (found.prior(site, site, 180 * DAY, 30.0) for site in (0, 1))
+    assert quiet < 0.5 * other < 0.5 * before
+
+
+@both
 def test_a_hub_is_known_after_a_month_and_does_not_speak_for_its_neighbours(form: ModuleType) -> None:
     """Of a hundred pages, one shows two new pages per day, and the others show none.
 

@@ -44,6 +44,7 @@ from crawler.lab.living import calibration
 from crawler.lab.parallel import PROCESSES_MAX, results
 from crawler.lab.progress_line import ProgressLine
 from crawler.lab.refresh import pages_file
+from crawler.wording import several
 
 BUDGETS = "0.1,0.3,1,3,10"
 QUICK_ARMS, QUICK_BUDGETS, QUICK_PAGES = "none,honest,lying", "1,3", 25
@@ -83,7 +84,7 @@ def add_arguments(parser: OptionParser) -> None:
     add("--arms", str, f"arms: {', '.join(worlds.ARMS)} (all)", metavar="A,B")
     add("--budgets", str, f"fetches as multiples of the changes ({BUDGETS})", metavar="X,Y")
     add("--pages", int, f"pages per site ({worlds.PAGES_A_SITE})")
-    add("--days", worlds.DAYS, "use the last N days (1461)")
+    add("--days", int, f"use the last N days (the longest history, but at most {worlds.DAYS})")
     add("--seed", 1, "seed of the zipf ranks and of feeds of unknown size")
     add("--processes", 0, "simulations run at a time (one per core, at most 16)")
     add("--out", Path, "write CSV files and pictures to this folder", metavar="DIR")
@@ -103,10 +104,12 @@ def run(args: argparse.Namespace) -> int:
     pages = args.pages if args.pages is not None else QUICK_PAGES if args.quick else worlds.PAGES_A_SITE
     drawing.check_picture_options(args)
     within("--pages", pages, 1, PAGES_MAX)
-    within("--days", args.days, 10, DAYS_MAX)
+    if args.days is not None:
+        within("--days", args.days, worlds.DAYS_LEAST, DAYS_MAX)
     within("--seed", args.seed, 0)
     within("--processes", args.processes, 0, PROCESSES_MAX)
-    shared = GameSetting(str(args.data), pages, args.days, args.seed)
+    days = args.days if args.days is not None else worlds.days_of(_histories(str(args.data)))
+    shared = GameSetting(str(args.data), pages, days, args.seed)
     world = _world(shared, arms[0])
     # number of fetches in the longest game, counted from the birth of the first page
     fetches = max(budgets) * world.change_rate * (world.horizon - float(world.born.min()))
@@ -125,7 +128,8 @@ def run(args: argparse.Namespace) -> int:
         GameTask(shared, arm, policy, budget) for arm in arms for policy in policies for budget in budgets
     ]
     print(
-        f"{len(world.sites)} sites, {len(world)} pages, {world.change_rate * 86400:.2f} changes per day",
+        f"{several(len(world.sites), 'site')}, {several(len(world), 'page')}, {several(days, 'day')}, "
+        f"{world.change_rate * 86400:.2f} changes per day",
         file=sys.stderr,
     )
     if args.living:
@@ -275,7 +279,7 @@ def _write(
 ) -> None:
     comments = (
         f"command: {args.command_line}",
-        f"{len(world.sites)} sites, {len(world)} pages, {args.days} days, seed {args.seed}",
+        f"{len(world.sites)} sites, {len(world)} pages, {world.days} days, seed {args.seed}",
         "errors: jackknife over sites; differences: from the first policy of the arm and budget",
     )
     pages_file.write_records(args.out / "scores.csv", scores.Row, rows, *comments)

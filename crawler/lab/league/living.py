@@ -207,8 +207,8 @@ def _changes_of(hub: Hub, world: World) -> list[float]:
 def news(seed: int) -> LivingWorld:
     """Return a simulated news site: 600 static pages, 4.2 articles a day, and 10 sections that show their 20 newest.
 
-    The activity of the sections is log-normal. The budget 1x is 16 fetches a day. Fetching each article
-    once takes a quarter of this budget.
+    At the start, each section shows static pages. The activity of the sections is log-normal. The budget 1x is
+    16 fetches a day. Fetching each article once takes a quarter of this budget.
     """
     rng = np.random.default_rng(seed)
     horizon = NEWS_DAYS * DAY
@@ -225,7 +225,11 @@ def news(seed: int) -> LivingWorld:
     ]
     articles = list(zip(born[STATIC:].tolist(), range(STATIC, pages), section.tolist(), strict=True))
     hubs = [
-        Hub(tuple((at, page) for at, page, own in articles if own == number), NEWEST)
+        Hub(
+            tuple((0.0, page) for page in range(number, STATIC, SECTIONS)[-NEWEST:])
+            + tuple((at, page) for at, page, own in articles if own == number),
+            NEWEST,
+        )
         for number in range(SECTIONS)
     ]
     size = pages + SECTIONS
@@ -239,7 +243,7 @@ def news(seed: int) -> LivingWorld:
         died=np.full(size, np.inf),
         importance=np.ones(size),
         changes=[at[at < horizon].tolist() for at in changes]
-        + [[at for at, _ in hub.births] for hub in hubs],
+        + [[at for at, _ in hub.births if at > 0.0] for hub in hubs],
         hubs=hubs,
         signals=[],
         sources=("sitemap",),

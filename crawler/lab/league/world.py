@@ -6,6 +6,7 @@
 the score, because all copies are fresh at the start.
 """
 
+import math
 from collections.abc import Sequence
 from zlib import crc32
 
@@ -20,6 +21,7 @@ from crawler.wording import not_one_of
 
 DAY = 86_400.0
 DAYS = 1461
+DAYS_LEAST = 10
 PAGES_A_SITE = 100
 WARMUP = 0.2
 LARGE = 10  # a feed announces only changes of more than this number of lines
@@ -174,6 +176,12 @@ class GameResult(msgspec.Struct, frozen=True):
 
 
 # -- building
+
+
+def days_of(histories: Sequence[SiteHistory]) -> int:
+    """Return the number of days of the longest history, but at least 10 and at most 1461."""
+    longest = max(history.end - int(history.born.min()) for history in histories)
+    return min(max(math.ceil(longest / DAY), DAYS_LEAST), DAYS)
 
 
 def build(

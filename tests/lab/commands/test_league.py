@@ -58,7 +58,20 @@ def test_equal_scores_are_reported(tmp_path: Path, capsys: pytest.CaptureFixture
     told = capsys.readouterr().err
     assert told.count("none at 1x: all policies have the same score") == 1
     main("lab", ["league", "--data", str(EXCERPT), *QUICK.split()])
-    assert "alike" not in capsys.readouterr().err
+    assert "same score" not in capsys.readouterr().err
+
+
+def test_a_short_history_is_played_over_its_own_days(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A page exists for 40 days and changes daily."""
+    write(
+        tmp_path / "made.npz",
+        history([(0, day + 0.5, 1, 0) for day in range(60, 100)], pages=1, born={0: 60.0}),
+    )
+    words = "--policies round-robin --arms none --budgets 1"
+    main("lab", ["league", "--data", str(tmp_path), *words.split()])
+    assert "1 site, 1 page, 40 days, 1.00 changes per day" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

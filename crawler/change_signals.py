@@ -55,10 +55,12 @@ class Fate(StrEnum):
     # the page is known and kept fresh, so it is fetched sooner; how much depends on the reliability of the
     # source
     NOTED = "noted"
+    # the page is known, but this run does not refresh pages; the signal is stored for the next run that does
+    KEPT = "kept"
     QUEUED = "queued"  # in scope but not fetched yet: it waits like any link
     # another process owns the URL and decides its fate; the signal waits here until that process receives it
     SENT = "sent"
-    NOT_REFRESHED = "not_refreshed"  # the page is known, but this crawl does not fetch pages again
+    NOT_REFRESHED = "not_refreshed"  # the URL is known, but no crawl keeps a copy of its page fresh
     RETIRED = "retired"  # `crawler retire` removed the URL before it was fetched
     OUT_OF_SCOPE = "out_of_scope"  # a rule of the URL filter rejects the URL
     REFUSED = "refused"  # not a URL, too many URLs, or no running process could accept it
@@ -84,6 +86,7 @@ class Signalled(msgspec.Struct):
     """
 
     noted: int = 0
+    kept: int = 0
     queued: int = 0
     sent: int = 0
     not_refreshed: int = 0

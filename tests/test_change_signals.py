@@ -56,7 +56,8 @@ def test_fates_are_counted_and_the_first_are_listed_with_their_urls() -> None:
         said.record(f"http://x/{n}", Fate.OUT_OF_SCOPE if n % 2 else Fate.NOTED, "scope" if n % 2 else "")
     said.refuse("too_many", 7)
     assert said.counts() == {
-        "noted": 53, "queued": 0, "sent": 0, "not_refreshed": 0, "retired": 0, "out_of_scope": 52, "refused": 7,
+        "noted": 53, "kept": 0, "queued": 0, "sent": 0, "not_refreshed": 0, "retired": 0, "out_of_scope": 52,
+        "refused": 7,
     }  # fmt: skip
     assert said.why == {"scope": 52, "too_many": 7} and len(said.urls) == TOLD_MAX == 100
     assert said.urls[:2] == [Told("http://x/0", Fate.NOTED), Told("http://x/1", Fate.OUT_OF_SCOPE, "scope")]

@@ -97,7 +97,7 @@ def _check_seed(seed: object) -> None:
 
 
 class Crawl:
-    """One crawl directory, crawled by this process. If `member` is given, this process is one of several.
+    """One crawl directory, crawled by this process.
 
         >>> async def titles():
         ...     async with crawler.Crawl(settings, directory=folder / "crawl", seeds=url) as crawl:
@@ -107,14 +107,15 @@ class Crawl:
         >>> [page.status for page in crawler.Crawl(directory=folder / "crawl").stored()]
         [200, 200]
 
-    If `saved` is given, the directory keeps these settings instead of `config`. `parser` is a child forked
-    before the event loop started (`reader.fork_parser`); without it, a parser program is started for the first
-    heavy page. `async with` opens the directory (DirectoryError if it is locked or damaged); when the block
-    ends, the crawl is stopped and the directory is closed. `seeds` are URLs or requests, or the file of seeds
-    written by a supervisor. The other arguments mean the same as for `run_async`. If `config` is a mapping, it
-    changes only the settings that it contains, as flags on the command line do; the directory keeps the rest.
-    A `Config` replaces all settings.
+    `async with` opens the directory (DirectoryError if it is locked or damaged); when the block ends, the crawl is
+    stopped and the directory is closed. The arguments mean the same as for `run_async`. If `config` is a mapping, it
+    changes only the settings that it contains, as flags on the command line do; the directory keeps the rest. A
+    `Config` replaces all settings.
     """
+
+    # The command line uses three more arguments. If `member` is given, this process is one of several. If `saved` is
+    # given, the directory keeps these settings instead of `config`. `parser` is a child that was forked before the
+    # event loop started (`reader.fork_parser`); without it, a parser program is started for the first heavy page.
 
     def __init__(
         self,
@@ -468,13 +469,13 @@ class Crawl:
     def signal(self, urls: Iterable[str], source: str = "signal") -> dict[str, Any]:
         """Report that pages have changed; return how many of the URLs had each result.
 
-        The results are noted, queued, sent, not_refreshed, retired, out_of_scope and refused. `why` counts
+        The results are noted, kept, queued, sent, not_refreshed, retired, out_of_scope and refused. `why` counts
         the refused URLs by reason, and `urls` states what happened to each of the first hundred URLs.
 
         >>> async def tell():
         ...     async with crawler.Crawl(settings, directory=folder / "signal", seeds=url) as crawl:
         ...         await crawl.run()
-        ...         return crawl.signal([url])["not_refreshed"]
+        ...         return crawl.signal([url])["kept"]
         >>> asyncio.run(tell())
         1
         """

@@ -1,4 +1,4 @@
-"""The checks that need nothing but the page, and the facts about a page that the checks of the whole site need.
+"""Checks each page by itself, and collects the facts from which the whole site is checked.
 
 These functions depend only on their arguments.
 """

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from crawler.bench import harness, streams
-from crawler.cli.parsing import OptionParser
+from crawler.cli.parsing import OptionParser, positive_count
 from crawler.urls import clock_cache
 from crawler.urls.clock_cache import ClockCache
 
@@ -25,8 +25,8 @@ Add = Callable[[int], bool]
 
 def add_arguments(parser: OptionParser) -> None:
     parser.add_argument("--bits", type=int, nargs="+", default=[16], help="cache sizes, as powers of two")
-    parser.option("--requests", 1_000_000, "number of requests", type=harness.count_argument)
-    parser.option("--hosts", 500, "hosts crawled at the same time", type=harness.count_argument)
+    parser.option("--requests", 1_000_000, "number of requests", type=positive_count())
+    parser.option("--hosts", 500, "hosts crawled at the same time", type=positive_count())
     parser.option("--seed", 1, "seed of the stream")
     parser.option("--json", False, "print JSON")
 

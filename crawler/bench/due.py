@@ -39,7 +39,7 @@ import numpy as np
 from crawler.bench import harness
 from crawler.bench.meters import anonymous_bytes
 from crawler.bench.streams import Fingerprints, mixed
-from crawler.cli.parsing import OptionParser
+from crawler.cli.parsing import OptionParser, positive_count
 from crawler.config import DueConfig
 from crawler.due import elias_fano
 from crawler.due.eliminator import Appended, Eliminator
@@ -60,9 +60,9 @@ _TOLD_MIN = 100_000_000  # progress is printed while a set of at least this many
 
 
 def add_arguments(parser: OptionParser) -> None:
-    parser.option("--known", 1_000_000, "URLs in the known set", type=harness.count_argument)
-    parser.option("--buffer", 1 << 16, "URLs per flush (65,536)", type=harness.count_argument)
-    parser.option("--flushes", 64, "number of flushes", type=harness.count_argument)
+    parser.option("--known", 1_000_000, "URLs in the known set", type=positive_count())
+    parser.option("--buffer", 1 << 16, "URLs per flush (65,536)", type=positive_count())
+    parser.option("--flushes", 64, "number of flushes", type=positive_count())
     parser.option("--new", 0.2, "share of the submitted URLs that are new")
     parser.add_argument(
         "--only",
@@ -72,7 +72,7 @@ def add_arguments(parser: OptionParser) -> None:
         help="contenders to measure (all that are installed)",
     )
     parser.option(
-        "--slow-flushes", 4, "number of flushes measured for the one_file method", type=harness.count_argument
+        "--slow-flushes", 4, "number of flushes measured for the one_file method", type=positive_count()
     )
     parser.option("--directory", Path, "folder for the files (the temporary directory)", metavar="DIR")
     parser.option("--seed", 1)

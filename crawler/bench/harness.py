@@ -18,17 +18,6 @@ def parser(description: str | None) -> OptionParser:
     return OptionParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
 
 
-def count_argument(text: str) -> int:
-    """Parse a positive count, which may be written as 1e7."""
-    try:
-        value = int(float(text))
-    except (ValueError, OverflowError):
-        value = 0
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"expected a whole number >= 1, got {text!r}")
-    return value
-
-
 def machine() -> dict[str, Any]:
     """Return the properties of the machine that affect the measurements."""
     return {"python": platform.python_version(), "machine": platform.machine(), "cores": os.cpu_count()}

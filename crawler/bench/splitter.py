@@ -25,7 +25,7 @@ from typing import Any
 import uvloop
 
 from crawler.bench import harness
-from crawler.cli.parsing import OptionParser
+from crawler.cli.parsing import OptionParser, positive_count
 from crawler.clock import SystemClock
 from crawler.config import SplitterConfig
 from crawler.records import Link
@@ -44,7 +44,7 @@ SECRET = b"benchmark secret"
 
 
 def add_arguments(parser: OptionParser) -> None:
-    parser.option("--links", 1_000_000, type=harness.count_argument)
+    parser.option("--links", 1_000_000, type=positive_count())
     parser.option("--directory", Path, "folder for the stores (the temporary directory)", metavar="DIR")
     parser.option("--json", False, "print JSON")
 

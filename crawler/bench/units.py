@@ -52,7 +52,7 @@ from crawler.bench.planning import (
     UnitCosts,
     page_cpu,
 )
-from crawler.cli.parsing import OptionParser, within
+from crawler.cli.parsing import OptionParser, result_file, within
 from crawler.errors import CrawlerError
 from crawler.pages.reading import RECORD_BYTES_MAX, parse_http, parse_record
 from crawler.pages.segments import contents
@@ -121,7 +121,8 @@ class CrawlCost(NamedTuple):
 def add_arguments(parser: OptionParser) -> None:
     parser.option("--pages", 2000, "pages in each of the larger crawls")
     parser.option("--repeats", 3, "number of repetitions")
-    parser.option("--out", Path, "write the unit costs to this JSON file, for `crawler plan --units`")
+    about = "write the unit costs to this JSON file, for `crawler plan --units`"
+    parser.option("--out", Path, about, type=result_file)
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -144,6 +145,7 @@ def run(arguments: argparse.Namespace) -> int:
     for predicted, took in checks(rounds, units):
         print(f"check: {predicted:.2f} CPU s predicted, {took:.2f} measured, {predicted / took - 1:+.0%}")
     if arguments.out:
+        arguments.out.parent.mkdir(parents=True, exist_ok=True)
         atomic_write(arguments.out, msgspec.json.format(msgspec.json.encode(units)) + b"\n")
     return 0
 

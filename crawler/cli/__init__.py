@@ -11,11 +11,12 @@ import importlib
 import os
 import sys
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from crawler import early_signals
 from crawler.cli.command_table import COMMANDS, END_WITH_READER, IN_ORDER
-from crawler.errors import CrawlerError, DirectoryError, StoreError, disk_failed
+from crawler.errors import CrawlerError, DirectoryError, StoreError, UsageError, disk_failed
 from crawler.printable import discard, printable_output
 from crawler.process.lifecycle.garbage_collection import collect_rarely, settings_kept, uncollected
 
@@ -88,6 +89,10 @@ def _no_command(name: str) -> str:
     if name.startswith("-"):
         return f"{name}: flags come after the command, as in `crawler crawl {name} ...`; `crawler --help` lists commands"
     if "://" in name or "." in name:
+        from crawler.urls.typed_url import typed_url
+
+        if typed_url(name) is None:
+            return f"{name!r} is neither a command nor a URL; `crawler --help` lists the commands"
         return f"{name!r} is not a command; did you mean `crawler crawl {name}`?"
     return f"no command {name!r}{suggestion(name, COMMANDS)}; `crawler --help` lists them"
 
@@ -103,11 +108,14 @@ def _run(name: str, arguments: list[str]) -> int:
             module = importlib.import_module(COMMANDS[name][0])
         return module.main(name, arguments)  # type: ignore[no-any-return]
 
-    return _guarded(name, call)
+    return _guarded(name, call, arguments)
 
 
-def _guarded(name: str, call: Callable[[], int]) -> int:
-    """Return the exit code of `call`, or that of an expected error after printing the error."""
+def _guarded(name: str, call: Callable[[], int], arguments: Sequence[str] = ()) -> int:
+    """Return the exit code of `call`, or that of an expected error after printing the error.
+
+    An OSError is expected if it is about a path that `arguments` contain, or about a file below it.
+    """
     try:
         code = call()
         for stream in filter(None, (sys.stdout, sys.stderr)):
@@ -124,12 +132,23 @@ def _guarded(name: str, call: Callable[[], int]) -> int:
     except KeyboardInterrupt:
         return early_signals.interrupted() if name in IN_ORDER else early_signals.AT_ONCE
     except OSError as error:
-        if not disk_failed(error):
+        if disk_failed(error):
+            _discard_output()
+            return _fail(f"{error.filename or 'the disk'}: {error.strerror}", StoreError.exit_code)
+        if not _is_given(error.filename, arguments):
             raise
-        _discard_output()
-        return _fail(f"{error.filename or 'the disk'}: {error.strerror}", StoreError.exit_code)
+        return _fail(f"{error.filename}: {error.strerror}", UsageError.exit_code)
     finally:
         gc.enable()
+
+
+def _is_given(path: object, arguments: Sequence[str]) -> bool:
+    """Return whether an argument, or the value of a flag, is this path or a folder above it."""
+    if not isinstance(path, str | os.PathLike):
+        return False
+    places = {str(place) for place in (Path(path), *Path(path).parents)} - {".", "/"}
+    words = [word.partition("=")[2] if word.startswith("-") and "=" in word else word for word in arguments]
+    return any(str(Path(word)) in places for word in words if word)
 
 
 def _discard_output() -> None:

@@ -14,7 +14,7 @@ from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import BusyError, CrawlerError, DamageError, DirectoryError, UsageError
 from crawler.printable import printable
 from crawler.process.lifecycle.garbage_collection import uncollected
-from crawler.storage.files import is_held, lock_holder
+from crawler.storage.files import in_use, is_held
 from crawler.upgrade.ready import ready
 
 if TYPE_CHECKING:
@@ -188,7 +188,10 @@ def refuse_running(directory: CrawlDirectory, names: Iterable[str], command: str
     """Raise BusyError if a process of the crawl is running."""
     for name in names:
         if _is_crawling(directory, name):
-            raise BusyError(f"{directory.process(name)}: is crawling; `{command}` needs a crawl at rest")
+            raise BusyError(
+                f"{directory.process(name)}: is crawling; `{command}` needs a crawl at rest; "
+                "`crawler stop --wait` stops it"
+            )
 
 
 def at_rest(
@@ -219,7 +222,7 @@ def wait_for_end(path: Path) -> None:
     give_up = time.monotonic() + END_WAIT
     while held := _locks(path):
         if time.monotonic() > give_up:
-            raise BusyError(f"{held[0]}: still in use by {lock_holder(held[0])}")
+            raise BusyError(in_use(held[0]))
         time.sleep(0.1)
 
 

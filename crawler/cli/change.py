@@ -53,9 +53,10 @@ _TEXTS = {
 _RUNNING = ("pause", "resume", "stop")
 _FATES = {
     Fate.NOTED: "noted",
+    Fate.KEPT: "kept for the next run that refreshes pages",
     Fate.QUEUED: "queued (not fetched yet)",
     Fate.SENT: "sent to their processes",
-    Fate.NOT_REFRESHED: "known, but not refreshed by this crawl",
+    Fate.NOT_REFRESHED: "known, but not kept fresh",
     Fate.RETIRED: "dropped by `crawler retire`",
     Fate.OUT_OF_SCOPE: "out of scope",
     Fate.REFUSED: "refused",

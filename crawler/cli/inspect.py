@@ -427,8 +427,8 @@ def _get(argv: list[str]) -> int:
             lines.append(f"X-Consent: {header_text(page['consent'])}")
         _write(["\n".join(map(printable, lines)).encode() + b"\n"], args.output)
         return 0
-    if target := _redirect_target(page):
-        print(f"crawler: {printable(args.url)} redirects to {printable(target)}", file=sys.stderr)
+    if note := _note(page):
+        print(f"crawler: {printable(args.url)} {printable(note)}", file=sys.stderr)
     if page["place"]:
         from crawler.pages.stored_bodies import decoded_content
 
@@ -444,11 +444,13 @@ def _get(argv: list[str]) -> int:
     return 0
 
 
-def _redirect_target(page: Mapping[str, Any]) -> str:
-    """Return the Location of a stored redirect; "" for other copies."""
-    if not 300 <= page["status"] < 400:
-        return ""
-    return next((value for name, value in page["headers"] if name.lower() == "location"), "")
+def _note(page: Mapping[str, Any]) -> str:
+    """Say of a copy that is not a page, but a redirect or an error, what it is; return "" for a page."""
+    status = page["status"]
+    if 300 <= status < 400:
+        target = next((value for name, value in page["headers"] if name.lower() == "location"), "")
+        return f"redirects to {target}" if target else ""
+    return f"is not a page: its server answered {status} {page['reason']}".rstrip() if status >= 400 else ""
 
 
 def _check_picture(args: argparse.Namespace, picture: bytes) -> None:

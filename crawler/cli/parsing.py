@@ -5,18 +5,21 @@ of a command without running the command.
 """
 
 import argparse
+import errno
 import math
+import os
 import re
 import shlex
 from collections.abc import Callable, Collection, Iterable
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from crawler.errors import UsageError
 from crawler.wording import not_one_of
 
 _wanted: ContextVar[bool] = ContextVar("wanted", default=False)
+Number = TypeVar("Number", int, float)
 
 
 class _Made(Exception):
@@ -93,22 +96,69 @@ def within(
         raise UsageError(f"{option}: {expected}")
 
 
+def number_of(
+    option: str,
+    text: str,
+    kind: type[Number],
+    least: float = -math.inf,
+    most: float = math.inf,
+    *,
+    above: float = -math.inf,
+) -> Number:
+    """Return the number that is the value of an option, or a part of it.
+
+    Raises:
+        UsageError: the text is not a number, or `within` rejects the number.
+    """
+    try:
+        value = kind(text)
+    except ValueError:
+        raise UsageError(f"{option}: {_not_a_number(kind, text)}") from None
+    within(option, value, least, most, above=above)
+    return value
+
+
+def numbers(
+    option: str,
+    text: str,
+    kind: type[Number],
+    least: float = -math.inf,
+    most: float = math.inf,
+    *,
+    above: float = -math.inf,
+) -> list[Number]:
+    """Return the numbers in the value of an option, which are separated by commas, each number once.
+
+    Raises:
+        UsageError: there is no number, or `number_of` rejects one.
+    """
+    words = listed([text]) or [text]
+    return list(dict.fromkeys(number_of(option, word, kind, least, most, above=above) for word in words))
+
+
+def _not_a_number(kind: type[int] | type[float], text: str) -> str:
+    return f"{_EXPECTED[kind.__name__]} {text!r}"
+
+
 def _out_of_range(
     value: float, least: float = -math.inf, most: float = math.inf, above: float = -math.inf
 ) -> str:
     """Return which number was expected instead of `value`; "" if `value` is finite and within the bounds."""
     bounds = (
         ("", math.isfinite(value)),
-        (f" > {above:,}", value > above),
-        (f" >= {least:,}", value >= least),
-        (f" <= {most:,}", value <= most),
+        (f" > {_written(above)}", value > above),
+        (f" >= {_written(least)}", value >= least),
+        (f" <= {_written(most)}", value <= most),
     )
     wanted = next((bound for bound, holds in bounds if not holds), None)
     if wanted is None:
         return ""
     kind = "a whole number" if isinstance(value, int) else "a number" if wanted else "a finite number"
-    written = f"{value:,}" if isinstance(value, int) else f"{value:,.15g}"
-    return f"expected {kind}{wanted}, got {written}"
+    return f"expected {kind}{wanted}, got {_written(value)}"
+
+
+def _written(value: float) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:,.15g}"
 
 
 class UnknownFlag(UsageError):
@@ -146,10 +196,62 @@ def number(kind: type[int] | type[float], least: float) -> Callable[[str], float
         try:
             value = kind(argument)
         except ValueError:
-            raise argparse.ArgumentTypeError(f"{_EXPECTED[kind.__name__]} {argument!r}") from None
+            raise argparse.ArgumentTypeError(_not_a_number(kind, argument)) from None
         if expected := _out_of_range(value, least):
             raise argparse.ArgumentTypeError(expected)
         return value
+
+    return read
+
+
+def result_file(argument: str) -> Path:
+    """Return the path of a file for results. This is the type of an option.
+
+    An error of this function is reported before the command does its work, which may take hours. The file need not
+    exist, and neither need its parents.
+    """
+    path = Path(argument)
+    _require_writable(path, is_folder=False)
+    return path
+
+
+def result_folder(argument: str) -> Path:
+    """Return the path of a folder for results; the same as `result_file` otherwise."""
+    path = Path(argument)
+    _require_writable(path, is_folder=True)
+    return path
+
+
+def _require_writable(path: Path, *, is_folder: bool) -> None:
+    """Raise `ArgumentTypeError` if no results could be written to `path`."""
+    problem = 0
+    try:
+        existing = next(place for place in (path, *path.absolute().parents) if place.exists())
+    except OSError as error:
+        raise argparse.ArgumentTypeError(f"{path}: {error.strerror}") from error
+    if not existing.is_dir() and (is_folder or existing != path):
+        problem = errno.ENOTDIR
+    elif existing == path and existing.is_dir() and not is_folder:
+        problem = errno.EISDIR
+    elif not os.access(existing, os.W_OK):
+        problem = errno.EACCES
+    if problem:
+        raise argparse.ArgumentTypeError(f"{path}: {os.strerror(problem)}")
+
+
+def positive_count(most: float = math.inf) -> Callable[[str], int]:
+    """Return the type of an option whose value is a whole number from 1 to `most`, which may be written as 1e7."""
+
+    def read(argument: str) -> int:
+        try:
+            value = float(argument)
+        except ValueError:
+            value = math.nan
+        if not value.is_integer():
+            raise argparse.ArgumentTypeError(_not_a_number(int, argument))
+        if expected := _out_of_range(int(value), 1, most):
+            raise argparse.ArgumentTypeError(expected)
+        return int(value)
 
     return read
 

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import logging
+import os
 import signal
 import socket
 import sys
@@ -104,7 +105,9 @@ def _controls(directory: CrawlDirectory, stages: "dict[str, Stages]") -> "list[C
 
         async def answer(request: dict[str, Any]) -> Any:
             if request.get("command") not in ANSWERED:
-                raise BusyError(f"{directory.process(name)}: in use by `crawler serve`; stop it first")
+                raise BusyError(
+                    f"{directory.process(name)}: in use by `crawler serve`; `kill {os.getpid()}` or Ctrl-C stops it"
+                )
             async with one_at_a_time:  # while a command pauses, requests for pages are answered
                 try:
                     return await in_turns(commands.steps(request))

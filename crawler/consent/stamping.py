@@ -80,7 +80,8 @@ class Stamping:
         Call this in the order of the commits. A call takes about 10 us.
 
         Args:
-            before: the receipt of the copy that the answer repeats, b"" if it has no receipt; None if there is no copy.
+            before: the receipt of the copy whose meta elements still apply, b"" if it has no receipt; None if there is no
+                such copy.
         """
         site = self.book.noted(fetch.site, authority(fetch.url))
         earlier = None if before is None else self._earlier(fingerprint, before)
@@ -158,29 +159,34 @@ def own_statements(
 ) -> OwnStatements:
     """Return what an answer says about its page.
 
-    If the answer repeats a known copy, the meta elements of that copy apply; `earlier` is the receipt that
-    contains them. Header fields that a 304 does not send keep their earlier values (RFC 9111, section 3.2).
+    If the answer repeats a known copy, or no browser could show it (`repeats`), the meta elements of that copy still
+    apply, in addition to those of the answer; `earlier` is the receipt that contains them. Header fields that a 304
+    does not send keep their earlier values (RFC 9111, section 3.2).
     """
     fields = _own_fields(fetch.headers) if fetch.has_any(_FIELDS) else ()
-    if not fields and extracted is not None and not extracted.statements and not extracted.licenses:
+    if extracted is not None and not (fields or repeats or extracted.statements or extracted.licenses):
         return _SCANNED if extracted.parse_limit else _SILENT
     if repeats and fetch.status == 304 and earlier is not None:
         sent = {name for name, _ in fields}
         fields = (*fields, *(field for field in earlier.fields if field[0] not in sent))
-    linked: tuple[str, ...] = ()
-    if extracted is not None:
-        metas, complete = tuple(extracted.statements), not extracted.parse_limit
-        linked = tuple(extracted.licenses)
-        metas = (*metas, *(("license", url) for url in linked))
-    elif repeats:
-        metas, complete = (earlier.metas, earlier.complete) if earlier is not None else ((), False)
-        linked = tuple(url for name, url in metas if name == "license")
-    else:
-        metas, complete = (), not is_page(fetch.content_type, fetch.content)
+    metas, complete = _own_metas(fetch, extracted)
+    if repeats:
+        known, known_complete = (earlier.metas, earlier.complete) if earlier is not None else ((), False)
+        complete = known_complete and (complete or extracted is None)
+        metas = tuple(dict.fromkeys((*metas, *known)))
+    linked = tuple(url for name, url in metas if name == "license")
     links = [value for name, value in fields if name == "link"]
     licenses = (*announced_licenses((), links), *linked) if links or linked else ()
     complete = complete and len(metas) <= LINES_MAX and len(fields) <= LINES_MAX
     return OwnStatements(fields[: LINES_MAX + 1], metas[: LINES_MAX + 1], licenses, complete)
+
+
+def _own_metas(fetch: Fetch, extracted: Extracted | None) -> tuple[_Fields, bool]:
+    """Return the meta elements of an answer, with the licences that it links, and whether all of them were read."""
+    if extracted is None:
+        return (), not is_page(fetch.content_type, fetch.content)
+    licenses = (("license", url) for url in extracted.licenses)
+    return (*extracted.statements, *licenses), not extracted.parse_limit
 
 
 def _own_fields(headers: Iterable[tuple[bytes, bytes]]) -> _Fields:

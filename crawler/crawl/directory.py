@@ -32,6 +32,7 @@ import msgspec
 from crawler.crawl.plain_files import strange_entry
 from crawler.crawl.saved_settings import SavedSettings
 from crawler.errors import DamageError, DirectoryError, StoreError, reason_of
+from crawler.storage.engines import require_utf8
 from crawler.storage.files import atomic_write, sync_directory
 
 SEED_BYTES = 16
@@ -179,9 +180,10 @@ class CrawlDirectory:
         Without `seed`, the secret seed is random.
 
         Raises:
-            DirectoryError: the directory cannot be created, or it has a different seed.
+            DirectoryError: the directory cannot be created, its path is not UTF-8, or it has a different seed.
             StoreError: the disk is full or fails.
         """
+        require_utf8(self.path.absolute())
         try:
             self.path.mkdir(parents=True, exist_ok=True)
         except OSError as error:

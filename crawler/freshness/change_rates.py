@@ -35,6 +35,10 @@ There is no constant prior rate (`freshness/README.md`, "Learning"): the prior r
 the crawl. When the constants of the prior were fixed numbers of days instead, pages that change hourly and
 are fetched every 40 minutes lost a sixth of the possible gain.
 
+Until changes are found, this prior says how often pages are fetched, not how often they change. So it must not be
+stated to users: a site of 60 pages that is fetched at 20 pages/s would be called stale after some seconds. While
+`is_unlearned`, freshness is stated with T0 = 25 d (`Learning.with_long_prior`).
+
 In the estimate of a site's mean, the crawl's mean has the weight of five changes. The pages of a site change
 together: a hundred changes found on a site may be a single event. A site whose pages are fetched only once in
 years must not get its rate from a single event. When the weight was 60 days instead of five changes, sites
@@ -290,6 +294,10 @@ class ChangeRates:
         than that.
         """
         self.prior_time = min(revisit, _CRAWL_DAYS * self.unit)
+
+    def is_unlearned(self) -> bool:
+        """Return whether the crawl has found fewer changes than the prior of its mean assumes."""
+        return bool(self.totals[_K] < _CRAWL_CHANGES)
 
     def _check(self) -> None:
         sums, variations = np.asarray(self.sums), np.asarray(self.variations)[: self.size]

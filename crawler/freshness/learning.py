@@ -235,6 +235,28 @@ class Learning:
         bias: cython.double = 1.0 if self.seasons.used[site] else self.biases.silent_bias
         return 1.0 - steady * exp(-bias * self.hazard - self.signalled)
 
+    def with_long_prior(
+        self,
+        site: cython.Py_ssize_t,
+        k: cython.double,
+        t: cython.double,
+        clock: cython.double,
+        counts: cython.double[::1],
+        trust: cython.double = 0.0,
+        restless: cython.double = 0.0,
+    ) -> float:
+        """Return what `expected` would be if the prior did not follow from the rate of fetches (`change_rates.py`)."""
+        revisit = self.rates.prior_time
+        self._renew_with(site, float("inf"))
+        chance = self.expected(site, k, t, clock, counts, trust, restless)
+        self._renew_with(site, revisit)
+        return chance
+
+    def _renew_with(self, site: cython.Py_ssize_t, revisit: cython.double) -> None:
+        self.rates.set_revisit(revisit)
+        self.renew_crawl()
+        self.renew(site)
+
     def _foresee(
         self,
         site: cython.Py_ssize_t,

@@ -154,7 +154,7 @@ class Claims:
             return ""
         if self.outstanding or self.intake.pending or len(self.gates.visits) or self.pauses:
             return ""
-        instant = self._bench.next_event(now)
+        instant = self.refetches.next_try(now)
         if instant is None:
             return "done"
         return "patience" if instant > now + self.patience else ""

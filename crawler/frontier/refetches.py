@@ -17,7 +17,7 @@ from crawler.frontier.discovery.intake import Intake
 from crawler.frontier.hosts.borrowed_hosts import ASK_AGAIN
 from crawler.frontier.hosts.dispatch_gates import DispatchGates
 from crawler.frontier.hosts.front_host import FrontHost, Refetch
-from crawler.frontier.hosts.front_plans import next_instant
+from crawler.frontier.hosts.front_plans import is_valid, next_instant
 from crawler.frontier.hosts.table import NO_ORDER, SILENCED, HostState
 from crawler.frontier.share import Share
 
@@ -70,8 +70,30 @@ class Refetches:
         """
         if self.portion is None or self.portion.endless:
             return self.portion is not None
-        instant = self._bench.next_event(now) if self.gates.registry.todo else None
+        instant = self.next_try(now) if self.gates.registry.todo else None
         return instant is not None and instant <= now + self.patience
+
+    def next_try(self, now: float) -> float | None:
+        """Return the earliest instant at which a new URL may be tried, or a host admitted for one; None if there is none.
+
+        A host that was chosen for a known page tries its new URLs after this page. So these URLs count, too: a
+        finite crawl whose last hosts have all been chosen is not over.
+        """
+        instant = self._bench.next_event(now)
+        if instant is not None and instant <= now + self.patience:
+            return instant
+        hosts = (plan[2] for plan in self._plans.chosen if is_valid(plan))
+        first = min((self._tries_at(host) for host in hosts if isinstance(host, FrontHost)), default=math.inf)
+        return instant if first == math.inf else min(first, math.inf if instant is None else instant)
+
+    def _tries_at(self, host: FrontHost) -> float:
+        """Return the instant from which a planned host may try a new URL; infinity if it has none."""
+        todo = self._hosts.todo[host.slot]
+        if not todo or self._hosts.flags[host.slot] & SILENCED:
+            return math.inf
+        if host.queue or host.held_in_memory() + host.skipped < todo:
+            return host.wake
+        return max(host.wake, host.recall_at())
 
     def next_wakeup(self, now: float) -> float:
         """Return the next instant at which a known page may be fetched; infinite if there is none."""

@@ -5,7 +5,8 @@ does not count, and a side is never owed more than one fetch, so no burst follow
 clock jump. `hosts/rate.py` decides when fetches start.
 
 With the share `auto`, the next fetch goes to the side whose fetch is worth more, in units of crawl value
-(`frontier/README.md`, "One price"). Each side gets at least `LEAST` of the fetches, so that neither starves.
+(`frontier/README.md`, "One price"). Each side gets at least `LEAST` of the fetches, so that neither starves. This holds
+from the first fetches of a run on, because a crawl may consist of many short runs.
 """
 
 from enum import Enum
@@ -60,6 +61,8 @@ class Share:
 
     def __init__(self, refresh: float | Literal["auto"]) -> None:
         self._credit = 0.5  # number of fetches by which refreshes are behind their share, from -1 to 1
+        # with `auto`: number of fetches by which each side is behind the share `LEAST`, from 0 to 1
+        self._owed = {Side.DISCOVERY: 0.5, Side.REFRESH: 0.5}
         self.set(refresh)
 
     def set(self, refresh: float | Literal["auto"]) -> None:
@@ -88,10 +91,9 @@ class Share:
             return Side.DISCOVERY if discovery else Side.REFRESH if refresh else None
         if not self.auto:
             return Side.REFRESH if self._credit + self.refresh >= 1.0 else Side.DISCOVERY
-        if self.refresh < LEAST:
-            return Side.REFRESH
-        if self.refresh > 1.0 - LEAST:
-            return Side.DISCOVERY
+        for side, owed in self._owed.items():
+            if owed >= 1.0:
+                return side
         return Side.REFRESH if known > new else Side.DISCOVERY
 
     def spend(self, side: Side, *, contended: bool) -> None:
@@ -100,6 +102,8 @@ class Share:
             return
         if self.auto:
             self.refresh += ((side is Side.REFRESH) - self.refresh) / _MEMORY
+            for each, owed in self._owed.items():
+                self._owed[each] = min(max(owed + LEAST - (each is side), 0.0), 1.0)
         else:
             self._credit += self.refresh - (side is Side.REFRESH)
             self._credit = min(max(self._credit, -1.0), 1.0)

@@ -11,11 +11,9 @@ from typing import NamedTuple
 from crawler.frontier.discovery import entries
 from crawler.frontier.hosts.authorities import Failing, stored_failing
 from crawler.frontier.hosts.politeness import CAUSES
-from crawler.frontier.hosts.table import HostFlag, stored_host
+from crawler.frontier.hosts.table import GAVE_UP, stored_host
 from crawler.storage.keys import TODO
 from crawler.storage.kv import KeyValue, scan_prefix
-
-_FAILING_FLAGS = HostFlag.REFUSED | HostFlag.GIVEN_UP
 
 
 class WaitingUrl(NamedTuple):
@@ -56,6 +54,6 @@ def waiting_urls(store: KeyValue) -> Iterator[WaitingUrl]:
 def _host(store: KeyValue, host_key: bytes) -> tuple[str, Failing | None]:
     """Return the name of a host, and its failures if it does not answer or refuses requests."""
     host = stored_host(store, int.from_bytes(host_key, "big"))
-    if host.failures or host.flags & _FAILING_FLAGS:
+    if host.failures or host.flags & GAVE_UP:
         return host.name, Failing(max(1, host.failures), CAUSES[host.cause])
     return host.name, None

@@ -5,11 +5,8 @@ its docstring is the command's description.
 """
 
 import argparse
-import errno
 import importlib
-import os
 import sys
-from pathlib import Path
 
 from crawler.cli.parsing import Parser, suggestion
 from crawler.errors import UsageError
@@ -60,34 +57,8 @@ def main(_command: str, argv: list[str]) -> int:
     )
     module.add_arguments(parser)
     args = parser.parse_args(argv[1:])
-    if getattr(args, "out", None):
-        _require_writable(args.out, is_folder=_names_folder(parser, "out"))
     args.command_line = "crawler lab " + " ".join(argv)
     return module.run(args)
-
-
-def _names_folder(parser: argparse.ArgumentParser, option: str) -> bool:
-    return any(action.dest == option and action.metavar == "DIR" for action in parser._actions)
-
-
-def _require_writable(out: Path, *, is_folder: bool) -> None:
-    """Raise UsageError if no results could be written to `out`. An experiment of hours should not end with this error.
-
-    `out` is a folder or a file, which need not exist, and neither need its parents.
-    """
-    problem = 0
-    try:
-        existing = next(path for path in (out, *out.absolute().parents) if path.exists())
-    except OSError as error:
-        raise UsageError(f"{out}: {error.strerror}") from error
-    if not existing.is_dir() and (is_folder or existing != out):
-        problem = errno.ENOTDIR
-    elif existing == out and existing.is_dir() and not is_folder:
-        problem = errno.EISDIR
-    elif not os.access(existing, os.W_OK):
-        problem = errno.EACCES
-    if problem:
-        raise UsageError(f"{out}: {os.strerror(problem)}")
 
 
 if __name__ == "__main__":

@@ -11,7 +11,9 @@ from crawler.wording import not_one_of
 GROUP = "crawler.orders"
 
 
-def ranking(config: OrderConfig, failed: Callable[[Exception, str], object] | None = None) -> Ranking | None:
+def ranking(
+    config: OrderConfig, failed: Callable[[BaseException, str], object] | None = None
+) -> Ranking | None:
     """Return the order that the configuration names, or None for breadth-first.
 
     Raises:

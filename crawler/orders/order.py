@@ -84,7 +84,7 @@ class Ranking:
     """
 
     def __init__(
-        self, order: Any, failed: Callable[[Exception, str], object] | None = None, *, own: bool = True
+        self, order: Any, failed: Callable[[BaseException, str], object] | None = None, *, own: bool = True
     ) -> None:
         self._score = order.score
         self.own = own
@@ -95,12 +95,19 @@ class Ranking:
         self.counts_from = _fraction(order, "counts_from")
 
     def score(self, link: FoundLink, context: FoundOn) -> float:
-        """Return the order's score, clamped to `LEAST` .. 1, or the score of the class NEUTRAL if the order fails."""
+        """Return the order's score, clamped to `LEAST` .. 1, or the score of the class NEUTRAL if the order fails.
+
+        The order of a package runs in a thread of its own. In this thread, only the order itself raises `SystemExit`,
+        `CancelledError` and similar exceptions, so they count as failures of the order.
+        """
         try:
-            score = float(self._score(link, context))
-            if math.isnan(score):
+            score = self._score(link, context)
+            if math.isnan(score):  # unlike `float`, this refuses texts
                 raise ValueError("the score is not a number")
-        except Exception as error:
+            score = float(score)
+        except BaseException as error:
+            if self.own and not isinstance(error, Exception):
+                raise
             self._failed(error, link.url)
             return score_of(NEUTRAL)
         return max(LEAST, min(score, 1.0))

@@ -14,7 +14,6 @@ links get no scores at once. If the call never returns, the process ends without
 import logging
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from contextlib import suppress
 from queue import SimpleQueue
 from threading import Thread
 
@@ -138,5 +137,4 @@ class OrderThread:
 
     def _run(self) -> None:
         while (scoring := self._work.get()) is not None:
-            with suppress(SystemExit):  # if `score` exits, the other links of the page have no score
-                scoring.run(self._order)
+            scoring.run(self._order)

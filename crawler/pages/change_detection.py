@@ -173,13 +173,18 @@ class Comparison(NamedTuple):
 ANY_BYTE = Comparison()
 
 
-def is_unchanged(previous: PageRecord | None, outcome: Outcome, digest: bytes) -> bool:
-    """Return whether an answer shows the known content: it is a 304, or it has the same content digest."""
+def is_unchanged(previous: PageRecord | None, fetch: Fetch, digest: bytes) -> bool:
+    """Return whether an answer shows the known content: it is a 304, or it has the same content digest.
+
+    What a server sends and what a browser shows are never the same content, even if their texts are equal.
+    """
     if previous is None or previous.state is not PageState.STORED:
         return False
-    if outcome is Outcome.UNCHANGED:
+    if fetch.outcome is Outcome.UNCHANGED:
         return True
-    return outcome in SUCCESSES and previous.content_digest == digest != b""
+    if fetch.outcome not in SUCCESSES or is_other_form(previous, fetch):
+        return False
+    return previous.content_digest == digest != b""
 
 
 def is_other_form(previous: PageRecord | None, fetch: Fetch) -> bool:
@@ -244,7 +249,7 @@ def next_record(
     digests. `tags` are the directives of the answer's X-Robots-Tag fields. The depth and the origin of the
     URL stay those of its first try.
     """
-    unchanged = is_unchanged(previous, fetch.outcome, digest)
+    unchanged = is_unchanged(previous, fetch, digest)
     record = PageRecord(
         url=fetch.url,
         state=state_after(previous, fetch.outcome),
@@ -281,6 +286,8 @@ def next_record(
             )
     if fetch.outcome in SUCCESSES:
         _renew_directives(record, fetch.outcome, extracted, tags, unchanged)
+    elif fetch.outcome is Outcome.NOT_RENDERED:
+        _add_directives(record, extracted, tags)
     record.shown = _facts(fetch, record, previous)
     return record
 
@@ -365,6 +372,18 @@ def _renew_directives(
         )
     if tags is not None:
         record.noindex, record.noarchive = record.noindex or tags.noindex, record.noarchive or tags.noarchive
+
+
+def _add_directives(record: PageRecord, extracted: Extracted | None, tags: Directives | None) -> None:
+    """Add the directives of an answer that no browser could show. None is lifted, because a script may add it again."""
+    for said in (extracted, tags):
+        if said is not None:
+            record.noindex, record.noarchive = (
+                record.noindex or said.noindex,
+                record.noarchive or said.noarchive,
+            )
+    if extracted is not None and record.metas >= 0:
+        record.metas |= max(0, extracted.metas)
 
 
 def _text(fetch: Fetch, name: bytes) -> str:

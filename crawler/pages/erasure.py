@@ -36,7 +36,7 @@ from crawler.storage.faults import reach
 from crawler.storage.kv import Batch, KeyValue, after_prefix, scan_prefix, seal, unseal
 
 # Key families that hold what the crawl knows about a URL, under the URL's fingerprint.
-_OF_A_PAGE = (keys.PAGE, keys.REFRESH, keys.ASKED, keys.READINGS, keys.BIRTHS)
+_OF_A_PAGE = (keys.PAGE, keys.REFRESH, keys.ASKED, keys.READINGS, keys.BIRTHS, keys.SIGNALS)
 
 
 class Detached(Rewriting):

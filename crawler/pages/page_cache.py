@@ -281,7 +281,7 @@ class PageCache(Archive):
         """Return whether the content and directives of an answer are known already, so that it need not be parsed."""
         previous = self.record(fetch_task.fingerprint)
         digest = self.digests.of_content(fetch, fetch_task, previous)
-        if previous is None or not change_detection.is_unchanged(previous, fetch.outcome, digest):
+        if previous is None or not change_detection.is_unchanged(previous, fetch, digest):
             return False
         return fetch.outcome is Outcome.UNCHANGED or (
             previous.metas >= 0 and self.digests.payload_repeats(fetch, previous)
@@ -296,7 +296,7 @@ class PageCache(Archive):
     ) -> None:
         fetch = capturing.fetch
         capturing.digest = self.digests.of_content(fetch, capturing.fetch_task, previous)
-        capturing.unchanged = change_detection.is_unchanged(previous, fetch.outcome, capturing.digest)
+        capturing.unchanged = change_detection.is_unchanged(previous, fetch, capturing.digest)
         capturing.new_form = change_detection.is_other_form(previous, fetch)
         capturing.record = change_detection.next_record(
             previous,

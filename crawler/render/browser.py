@@ -4,7 +4,7 @@ The browser has no network, because its proxy is a closed port. If the system al
 in a network namespace without interfaces (`launch.py`). The crawler answers the browser's requests over the
 protocol's pipe (`rendering.py`).
 
-    start     a new profile folder, a child process in a process group of its own
+    start     a new profile folder (`profile_folder.py`), a child process in a process group of its own
     page      a browser context, which holds the cookies and caches of one page, and a target in it
     end       the process group is killed, the pipe closed, and the profile folder removed
 
@@ -18,12 +18,12 @@ import pwd
 import shutil
 import signal
 import sys
-import tempfile
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 
 from crawler.config import RenderConfig
+from crawler.render.profile_folder import ProfileFolder, remove_abandoned
 from crawler.render.protocol import BrowserError, Params, Pipe, Session
 from crawler.render.work_account import ProcessTime, WorkAccount
 
@@ -124,7 +124,7 @@ class Browser:
         self._config = config
         self._user_agent = user_agent
         self._ended = ended
-        self._home = ""
+        self._folder: ProfileFolder | None = None
         self._process: asyncio.subprocess.Process | None = None
         # maps each target that is being opened to its session, once the session is known
         self._ours: dict[str, asyncio.Future[str]] = {}
@@ -139,17 +139,46 @@ class Browser:
 
         Raises:
             BrowserError: the browser cannot be started.
+            OSError: the system has no room for its profile, or for another process.
         """
         program = find_program(self._config.browser)
-        self._home = tempfile.mkdtemp(prefix="crawler-browser-")
-        user = _NOBODY if os.geteuid() == 0 and self._config.sandbox else "-"
-        if user != "-":
-            os.chown(self._home, pwd.getpwnam(user).pw_uid, -1)
+        user = self._user()
+        try:
+            await self._launch(program, user)
+            await asyncio.wait_for(self._prepare(), _START_MAX)
+        except (BrowserError, TimeoutError) as error:
+            await self.close()
+            raise BrowserError(_why_not(program, self._config)) from error
+        except BaseException:
+            await self.close()
+            raise
+
+    def _user(self) -> pwd.struct_passwd | None:
+        """Return the user as whom the browser runs; None stands for the user of this process.
+
+        Raises:
+            BrowserError: there is no such user.
+        """
+        if os.geteuid() != 0 or not self._config.sandbox:
+            return None
+        try:
+            return pwd.getpwnam(_NOBODY)
+        except KeyError:
+            raise BrowserError(
+                f"the system has no user {_NOBODY}, as whom the browser of root's crawl runs; set render.sandbox = false"
+            ) from None
+
+    async def _launch(self, program: str, user: pwd.struct_passwd | None) -> None:
+        """Start the process of the browser, in a new profile folder, and open its pipe."""
+        await asyncio.to_thread(remove_abandoned)
+        self._folder = ProfileFolder(None if user is None else user.pw_uid)
+        home = str(self._folder.profile)
         ours_read, theirs_write = os.pipe()
         theirs_read, ours_write = os.pipe()
+        self.session = Session(Pipe(ours_read, ours_write, self._pipe_ended))
         command = [sys.executable, "-I", "-S", str(_LAUNCH), str(os.getpid())]
-        command += [str(theirs_read), str(theirs_write), self._home, user, "1"]
-        command += arguments(program, self._home, self._user_agent, self._config)
+        command += [str(theirs_read), str(theirs_write), home, "-" if user is None else user.pw_name, "1"]
+        command += arguments(program, home, self._user_agent, self._config)
         nothing = asyncio.subprocess.DEVNULL
         try:
             self._process = await asyncio.create_subprocess_exec(
@@ -163,13 +192,7 @@ class Browser:
         finally:
             os.close(theirs_read)
             os.close(theirs_write)
-        self.session = Session(Pipe(ours_read, ours_write, self._pipe_ended))
         self.session.listen(self._on_event)
-        try:
-            await asyncio.wait_for(self._prepare(), _START_MAX)
-        except (BrowserError, TimeoutError) as error:
-            await self.close()
-            raise BrowserError(_why_not(program, self._config)) from error
 
     async def _prepare(self) -> None:
         await self.session.call("Browser.getVersion")
@@ -293,9 +316,8 @@ class Browser:
         if self._process is not None:
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._process.wait(), _END_MAX)
-        if self._home:
-            await asyncio.to_thread(shutil.rmtree, self._home, ignore_errors=True)
-            self._home = ""
+        if self._folder is not None:
+            await asyncio.to_thread(self._folder.remove)
 
 
 def _why_not(program: str, config: RenderConfig) -> str:

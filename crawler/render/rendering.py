@@ -17,6 +17,7 @@ DOM after its visit, its `Rendering` contains only the reason and the answers th
 import asyncio
 import base64
 import logging
+import math
 import os
 import time
 from collections.abc import Awaitable, Callable
@@ -25,10 +26,11 @@ from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 from crawler.config import Config, RenderConfig
-from crawler.errors import Unexpected
+from crawler.errors import CrawlerError, Unexpected
 from crawler.records import Fetch, Outcome, PageFrame, Rendering
 from crawler.render.answers import PIXEL, asked_body, asked_fields, error_reason, is_preflight, passed_fields
 from crawler.render.browser import Browser, MissingBrowserError
+from crawler.render.profile_folder import remove_abandoned
 from crawler.render.protocol import BrowserError, Params, Session
 from crawler.render.shared_answers import AnswerArchive, SharedAnswers
 from crawler.render.shared_cache import SHARED
@@ -46,12 +48,17 @@ _NO_DOM = frozenset({"crash", "navigation"})
 # seconds
 _DELIVERY_MAX = 3.0
 _CHILDREN_MAX = 20  # maximum number of workers and frames of other sites, counted together, per page
-_WITHOUT = "; the crawl continues without a browser and stores the answers unrendered"
+_WITHOUT = (
+    "; the crawl continues without a browser and stores the answers unrendered; it tries to start a browser again "
+    "every 10 minutes"
+)
 # The URLs of frames whose content comes from the page itself begin with one of these. Such frames have no
 # origin of their own.
 _OF_THE_PAGE = ("about:", "blob:", "data:")
 _BODY_DEPTH = 3  # depth of a frame's body below the frame's element: document, html, body
-_STARTS_MAX = 3  # after this many failed starts in a row, rendering is given up
+# After this many failed starts in a row, or if there is no browser, rendering pauses for `_PAUSE` seconds. Then a
+# single start is tried, because the browser may only have been replaced by an update.
+_STARTS_MAX, _PAUSE = 3, 600.0
 
 # A function that takes (url, method, header lines, body) and returns an answer; it never raises an exception.
 Ask = Callable[[str, str, tuple[str, ...], bytes], Awaitable[Fetch]]
@@ -78,7 +85,7 @@ class Renderer(Protocol):
 
     @property
     def given_up(self) -> bool:
-        """True if no further page will be rendered."""
+        """True if no page is rendered at present, because no browser starts."""
 
     async def render(self, page: StaticPage) -> Rendering | None:
         """Return the page as a browser renders it; None if there is no browser.
@@ -97,8 +104,14 @@ class BrowserRenderer:
     """Renders in two kinds of browsers, started when needed: one for most pages, one for suspects of a crash."""
 
     def __init__(
-        self, config: RenderConfig, user_agent: str, unexpected: Unexpected, shared: SharedAnswers
+        self,
+        config: RenderConfig,
+        user_agent: str,
+        unexpected: Unexpected,
+        shared: SharedAnswers,
+        time: Callable[[], float] = time.monotonic,
     ) -> None:
+        self._time = time
         self._config = config
         self._shared = shared
         self._user_agent = user_agent
@@ -109,13 +122,13 @@ class BrowserRenderer:
         self._starting = asyncio.Lock()
         # held while a suspect (a page that was open when a browser ended) has a browser of its own
         self._alone = asyncio.Lock()
-        self._failures = 0
+        self._failures = 0  # number of failed starts since the last successful one
+        self._again_at = -math.inf  # no browser is started before this instant
         self._watching: asyncio.Task[None] | None = None
 
     @property
     def given_up(self) -> bool:
-        """True after `_STARTS_MAX` starts of a browser in a row have failed."""
-        return self._failures >= _STARTS_MAX
+        return self._time() < self._again_at
 
     async def render(self, page: StaticPage) -> Rendering | None:
         async with self._places:
@@ -171,18 +184,34 @@ class BrowserRenderer:
             browser = Browser(self._config, self._user_agent, self._ended)
             try:
                 await browser.start()
-            except (BrowserError, OSError) as error:
-                self._failures = _STARTS_MAX if isinstance(error, MissingBrowserError) else self._failures + 1
-                if self._failures in (1, _STARTS_MAX):
-                    log.error("rendering: %s%s", error, _WITHOUT if self.given_up else "")
+            except (CrawlerError, OSError) as error:
+                if self._pauses_after(error):
+                    return None
                 continue
-            self._failures = 0
-            if self._watching is None and not self._config.sandbox:
-                log.warning("rendering: the browser runs without its sandbox (render.sandbox = false)")
-            if self._watching is None:
-                self._watching = asyncio.create_task(self._watch())
+            self._note_start()
             return browser
         return None
+
+    def _pauses_after(self, error: Exception) -> bool:
+        """Note that a start has failed. Return whether rendering pauses now."""
+        self._failures += _STARTS_MAX if isinstance(error, MissingBrowserError) else 1
+        pauses = self._failures >= _STARTS_MAX
+        if pauses:
+            self._again_at = self._time() + _PAUSE
+        if self._failures in (1, _STARTS_MAX):
+            log.error("rendering: %s%s", error, _WITHOUT if pauses else "")
+        return pauses
+
+    def _note_start(self) -> None:
+        """Note that a browser was started."""
+        if self._failures >= _STARTS_MAX:
+            log.warning("rendering: a browser was started; pages are rendered again")
+        self._failures = 0
+        if self._watching is not None:
+            return
+        if not self._config.sandbox:
+            log.warning("rendering: the browser runs without its sandbox (render.sandbox = false)")
+        self._watching = asyncio.create_task(self._watch())
 
     def _ended(self, browser: Browser) -> None:
         """Retire a browser that has ended by itself, so that the next page gets a new browser."""
@@ -232,9 +261,9 @@ class BrowserRenderer:
                 await self._watching
         if self._browser is not None:
             self._retire(self._browser)
-        for browser in self._retired:
-            await browser.close()
-        self._retired.clear()
+        while self._retired:
+            await self._retired.pop().close()
+        await asyncio.to_thread(remove_abandoned)
 
 
 class PageRun:

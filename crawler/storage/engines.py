@@ -65,6 +65,16 @@ def chosen(engine: Choice = AUTO) -> Engine:
     raise UsageError(f"store.engine = {engine!r} is not installed: {_PACKAGES[wanted[-1]]}")
 
 
+def require_utf8(path: Path) -> None:
+    """Raise DirectoryError if a path is not UTF-8, because no engine can open a store there."""
+    try:
+        str(path).encode()
+    except UnicodeEncodeError as error:
+        raise DirectoryError(
+            f"{path}: a store cannot be opened there, because the path is not UTF-8"
+        ) from error
+
+
 def open_store(path: Path, engine: Choice = AUTO, **options: int) -> DiskStore:
     """Open the store in the folder `path`, or create one with `engine`. `options` are arguments of the store's class.
 
@@ -73,12 +83,7 @@ def open_store(path: Path, engine: Choice = AUTO, **options: int) -> DiskStore:
             UTF-8, which the engines cannot open.
         DamageError, StoreError: see the engine's class.
     """
-    try:
-        str(path).encode()
-    except UnicodeEncodeError as error:
-        raise DirectoryError(
-            f"{path}: a store cannot be opened there, because the path is not UTF-8"
-        ) from error
+    require_utf8(path)
     found = engine_of(path)
     if found and engine not in (AUTO, found):
         raise another_engine(path, found, engine)

@@ -378,7 +378,7 @@ class Lock:
             with closed_on_error(lambda: os.close(descriptor)):
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise BusyError(f"{self.path}: in use by {lock_holder(self.path)}") from None
+            raise BusyError(in_use(self.path)) from None
         except OSError as error:
             raise DirectoryError(f"{self.path}: cannot lock: {error.strerror}") from error
         return descriptor
@@ -433,6 +433,13 @@ def lock_holder(path: Path) -> str:
     """Return a text for messages that names the present or last holder of the lock, as stated in the lock file."""
     words = _words(path) or []
     return f"process {words[0]} (pid {words[1]})" if len(words) in (3, 4) else "another process"
+
+
+def in_use(path: Path) -> str:
+    """Return a message that names the holder of a lock, and the commands that show and stop it."""
+    words = _words(path) or []
+    shown = f"`ps -p {words[1]}` shows it, " if len(words) in (3, 4) else ""
+    return f"{path}: in use by {lock_holder(path)}; {shown}`crawler stop --wait` stops a crawl"
 
 
 def _is_brief(path: Path) -> bool:

@@ -26,30 +26,44 @@ class Travel(Enum):
 
 
 class Family(msgspec.Struct, frozen=True):
-    """The keys of one prefix. If `sealed` is True, every value carries a version and a checksum (`kv.seal`)."""
+    """The keys of one prefix.
+
+    If `sealed` is True, every value carries a version and a checksum (`kv.seal`). If `of_files` is True, a process
+    also has keys for hosts of other processes: for files that its pages need, which it stores with its pages.
+    """
 
     prefix: bytes
     owner: str
     travel: Travel
     sealed: bool = True
+    of_files: bool = False
 
 
 FAMILIES: dict[bytes, Family] = {}  # by prefix; each key of `m/` is a family of its own
 
 
-def _family(prefix: bytes, owner: str, travel: Travel = Travel.BUCKET, *, sealed: bool = True) -> bytes:
+def _family(
+    prefix: bytes,
+    owner: str,
+    travel: Travel = Travel.BUCKET,
+    *,
+    sealed: bool = True,
+    of_files: bool = False,
+) -> bytes:
     """Define a family, and return its prefix."""
     assert prefix not in FAMILIES, prefix
-    FAMILIES[prefix] = Family(prefix, owner, travel, sealed)
+    FAMILIES[prefix] = Family(prefix, owner, travel, sealed, of_files)
     return prefix
 
 
 PAGE = _family(b"u/", "pages")  # <duplicate key>: page record: state, times, digests, validators
-CAPTURE = _family(b"c/", "pages")  # <duplicate key><ms>: capture: segment, offset, length, kind
+# <duplicate key><ms>: capture: segment, offset, length, kind
+CAPTURE = _family(b"c/", "pages", of_files=True)
 # <sha1 of the payload>: the c/ key of the first capture with these bytes
 PAYLOAD = _family(b"g/", "pages", Travel.OWNER)
 SEGMENT = _family(b"w/", "pages", Travel.OWNER)  # <segment name>: committed length of a WARC segment
-TOMBSTONE = _family(b"l/", "pages")  # <duplicate key>: tombstone of a URL whose copies were erased
+# <duplicate key>: tombstone of a URL whose copies were erased
+TOMBSTONE = _family(b"l/", "pages", of_files=True)
 # <segment name>\0<offset>: length of erased bytes that must be overwritten
 ERASING = _family(b"j/", "pages", Travel.OWNER)
 # <segment name>: length of a segment without captures, whose file must be deleted
@@ -70,6 +84,8 @@ REFRESH_DIRECTORY = _family(b"n/", "frontier")  # <directory key>: refresh state
 VALIDATORS = _family(b"b/", "frontier")  # <host key>: reliability of a host's validators
 # <duplicate key>: decayed sums of the gain from readings of a sitemap or feed
 READINGS = _family(b"a/", "frontier")
+# <duplicate key>: change signals of a page that wait for a run that refreshes pages
+SIGNALS = _family(b"S/", "frontier")
 BIRTHS = _family(b"e/", "frontier")  # <duplicate key>: time at which a page that was never fetched appeared
 # <host key><authority>: failures in a row of an authority: their number and the last outcome
 FAILING = _family(b"z/", "frontier")
@@ -80,7 +96,7 @@ DUE_LINKS, DUE_FLUSHED = b"d/links", b"d/flushed"  # the end of the links log, a
 INBOX = _family(b"i/", "splitter", Travel.ANEW)  # <peer>: number of the last durable entry of a peer
 OUTBOX = _family(b"o/", "splitter", Travel.ANEW)  # <peer>\0<number>: entry of the outbox
 # <bucket><digest>: consent receipt of pages, or the statements of their site
-RECEIPT = _family(b"C/", "consent")
+RECEIPT = _family(b"C/", "consent", of_files=True)
 # <8 bytes of the site><authority>: tdmrep.json and licence documents of an authority
 SITE_FILES = _family(b"L/", "consent")
 # <host key><kind or digest>: renderings of a host, or of a pattern of its paths

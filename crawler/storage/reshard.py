@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from crawler.errors import DamageError
-from crawler.storage.keys import BY_BUCKET, bucket, bucket_range
+from crawler.storage.keys import BY_BUCKET, FAMILIES, bucket, bucket_range
 from crawler.storage.kv import KeyValue, seal, unseal
 
 T = TypeVar("T")
@@ -32,7 +32,8 @@ class NewProcess(msgspec.Struct, frozen=True):
     `pieces` are the ranges of buckets that this process owns, in ascending order. Each is (source, first,
     end), where `source` is the old process that owned the range. `owns` tells whether the process owns a
     bucket, and `put` writes a key. One new process is the `heir`: it takes over the keys that belong to no
-    bucket. `copied` counts the keys of each family that were copied by bucket. `done` is the set of these
+    bucket. If several old processes have a key of a family with `of_files`, the key of the bucket's owner is copied,
+    or else any of them. `copied` counts the keys of each family that were copied by bucket. `done` is the set of these
     families.
     """
 
@@ -52,11 +53,22 @@ class NewProcess(msgspec.Struct, frozen=True):
     def copy(self, prefix: bytes) -> Iterator[tuple[OldProcess, bytes, bytes]]:
         """Copy the keys of a family that belong to this process; yield the source, key and value of each."""
         self.done.add(prefix)
-        for source, first, end in self.pieces:
-            for key, value in source.store.scan(*bucket_range(prefix, first, end)):
-                self.put(key, value)
-                self.copied[prefix] += 1
-                yield source, key, value
+        for owner, first, end in self.pieces:
+            earlier: list[OldProcess] = []
+            for source in self._holders(prefix, owner):
+                for key, value in source.store.scan(*bucket_range(prefix, first, end)):
+                    if any(other.store.get(key) is not None for other in earlier):
+                        continue
+                    self.put(key, value)
+                    self.copied[prefix] += 1
+                    yield source, key, value
+                earlier.append(source)
+
+    def _holders(self, prefix: bytes, owner: OldProcess) -> Iterator[OldProcess]:
+        """Yield the old processes that may have keys of a range of buckets; its owner is the first."""
+        yield owner
+        if FAMILIES[prefix].of_files:
+            yield from (source for source in self.sources if source.name != owner.name)
 
     def copy_rest(self) -> None:
         """Copy all keys that no stage has moved. The bucket of a key decides which process gets it."""

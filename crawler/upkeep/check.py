@@ -21,7 +21,7 @@ from crawler.storage.commit import Change
 from crawler.storage.engines import AUTO, Choice, open_store
 from crawler.storage.engines import repair as repair_store
 from crawler.storage.files import Lock
-from crawler.storage.keys import BY_BUCKET, EQUIVALENCES, KEPT, PARKED, TODO, bucket_range, family
+from crawler.storage.keys import BY_BUCKET, EQUIVALENCES, FAMILIES, KEPT, PARKED, TODO, bucket_range, family
 from crawler.storage.kv import KeyValue, unseal
 from crawler.storage.reshard import load_json
 from crawler.upkeep import lost_receipts
@@ -123,12 +123,16 @@ def _wrong_counts(keys: Counter[bytes], stages: Stages) -> list[str]:
 
 
 def _foreign_keys(store: KeyValue, topology: Topology) -> list[str]:
-    """Return a line for each range of keys of another process. Both processes would crawl the hosts of the range."""
+    """Return a line for each range of keys of another process. Both processes would crawl the hosts of the range.
+
+    Families with `of_files` are left out: nothing is crawled because of their keys.
+    """
     problems = []
+    prefixes = [prefix for prefix in BY_BUCKET if not FAMILIES[prefix].of_files]
     for name, first, end in topology.partition.ranges():
         if name == topology.me:
             continue
-        for prefix in BY_BUCKET:
+        for prefix in prefixes:
             n = sum(1 for _ in store.scan(*bucket_range(prefix, first, end)))
             if n:
                 problems.append(

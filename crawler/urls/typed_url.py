@@ -22,9 +22,9 @@ LOGIN_REFUSED = (
     "a login in a URL is read only by `crawler crawl URL`; elsewhere, set a header in [[override]]"
 )
 _SHOWN_MAX = 200  # maximum number of characters of a wrong URL that a message shows
-# a text whose beginning cannot be a host name without its scheme, because it is a path, a single word or an address
-# of mail
-_NO_HOST = re.compile(r"/|(?!localhost\b)[^.:/?#\[]*(?:[/?#]|\Z)|[^/?#]*@", re.IGNORECASE)
+# a text whose beginning cannot be a host name without its scheme, because it is a path, a single word, another scheme
+# or an address of mail
+_NO_HOST = re.compile(r"/|(?!localhost\b)[^.:/?#\[]*(?:[/?#]|:(?!\d)|\Z)|[^/?#]*@", re.IGNORECASE)
 
 
 # a byte that was not UTF-8, as the error handler "surrogateescape" decodes it
@@ -45,7 +45,9 @@ def typed_url(text: str) -> str | None:
     If the scheme is missing, it is taken to be http; a page has the same fingerprint under http and https. A path
     is not a URL. A word such as `page` is not a URL either; `http://page` is one.
     """
-    return canonical(text) if "://" in text else None if _NO_HOST.match(text) else canonical(f"http://{text}")
+    if (url := canonical(text)) is not None or "://" in text or _NO_HOST.match(text):
+        return url
+    return canonical(f"http://{text}")
 
 
 def looked_up(text: str) -> str:
@@ -126,7 +128,7 @@ def not_a_url(text: str, *, lacks_scheme: bool = True) -> str:
     scheme, colon, _ = text.partition("://")
     if colon and scheme.isalpha() and scheme.lower() not in ("http", "https"):
         return f"{scheme.lower()} is not supported; the crawler fetches http and https URLs"
-    if lacks_scheme and not colon and "@" not in text and not text.startswith("/"):
+    if lacks_scheme and not colon and not _NO_HOST.match(text):
         usual = "http" if text.startswith(("localhost", "127.", "[::1]")) else "https"
         if (guess := canonical(f"{usual}://{text}")) is not None:
             return f"not a URL; did you mean {guess} ?"

@@ -16,6 +16,7 @@ from scale import opened
 
 from crawler.bench import harness
 from crawler.bench.loading import Loader, hostname, numbers, url
+from crawler.cli.parsing import positive_count
 from crawler.crawl.relaxed_settings import relaxed
 from crawler.process.answering.commands import Commands
 from crawler.process.lifecycle import garbage_collection
@@ -65,8 +66,8 @@ def made(stages: Stages) -> float:
 def main() -> None:
     """Fill the stages, then print one line per command."""
     parser = harness.parser(__doc__)
-    parser.option("--urls", 1_000_000, type=harness.count_argument)
-    parser.option("--hosts", 100_000, type=harness.count_argument)
+    parser.option("--urls", 1_000_000, type=positive_count())
+    parser.option("--hosts", 100_000, type=positive_count())
     parser.option("--folder", Path, metavar="DIR")
     parser.option("--set", [], metavar="SECTION.KEY=VALUE")
     args = parser.parse_args()

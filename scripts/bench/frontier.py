@@ -11,6 +11,7 @@ import random
 import time
 
 from crawler.bench import harness
+from crawler.cli.parsing import positive_count
 from crawler.config import convert
 from crawler.frontier.frontier import Frontier
 from crawler.records import Fetch, FetchTask, Link, Outcome, TaskKind
@@ -112,7 +113,7 @@ def reference(count: int) -> float:
 
 def main() -> None:
     parser = harness.parser(__doc__)
-    parser.add_argument("pages", nargs="?", type=harness.count_argument, default=50_000)
+    parser.add_argument("pages", nargs="?", type=positive_count(), default=50_000)
     pages = parser.parse_args().pages
     unit = reference(pages)
     steps = run(pages)

@@ -27,6 +27,7 @@ import numpy as np
 
 from crawler.bench import harness
 from crawler.bench.meters import memory
+from crawler.cli.parsing import positive_count
 from crawler.config import convert
 from crawler.frontier.frontier import Frontier
 from crawler.frontier.permission import Robots
@@ -254,8 +255,8 @@ def machine(hosts: int, size: int, rng: np.random.Generator) -> None:
 
 def main() -> None:
     parser = harness.parser(__doc__)
-    parser.add_argument("size", metavar="PAGES", nargs="?", type=harness.count_argument, default=1_000_000)
-    parser.add_argument("count", metavar="PICKS", nargs="?", type=harness.count_argument, default=200_000)
+    parser.add_argument("size", metavar="PAGES", nargs="?", type=positive_count(), default=1_000_000)
+    parser.add_argument("count", metavar="PICKS", nargs="?", type=positive_count(), default=200_000)
     parser.add_argument(
         "shape",
         metavar="SHAPE",

@@ -31,6 +31,7 @@ from programs import scratch
 from crawler.bench import harness
 from crawler.bench.loading import SEED, Loader, hostname, numbers, tail, url
 from crawler.bench.meters import memory
+from crawler.cli.parsing import positive_count
 from crawler.clock import VirtualClock
 from crawler.config import Config, convert, set_key
 from crawler.process.lifecycle import garbage_collection
@@ -164,11 +165,11 @@ def reopen(args: argparse.Namespace) -> None:
 
 def main() -> None:
     parser = harness.parser(__doc__)
-    parser.option("--urls", 1_000_000, type=harness.count_argument)
-    parser.option("--hosts", 100_000, type=harness.count_argument)
+    parser.option("--urls", 1_000_000, type=positive_count())
+    parser.option("--hosts", 100_000, type=positive_count())
     parser.option("--folder", Path, metavar="DIR")
     parser.option(
-        "--filled", 0, "URLs that are built directly before the load (filled.py)", type=harness.count_argument
+        "--filled", 0, "URLs that are built directly before the load (filled.py)", type=positive_count()
     )
     parser.option("--minutes", 0.0, "upper bound on the load, in minutes (none)")
     parser.option("--set", [], metavar="SECTION.KEY=VALUE")

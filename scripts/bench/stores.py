@@ -16,6 +16,7 @@ from random import Random
 
 from crawler.bench import harness
 from crawler.bench.meters import cpu_of
+from crawler.cli.parsing import positive_count
 from crawler.storage.engines import ENGINES, Engine, open_store
 from crawler.storage.kv import DiskStore, seal
 from crawler.storage.snapshot import snapshot
@@ -27,7 +28,7 @@ SYNCED_EVERY = 16
 
 def main() -> None:
     parser = harness.parser(__doc__)
-    parser.add_argument("urls", metavar="URLS", nargs="?", type=harness.count_argument, default=200_000)
+    parser.add_argument("urls", metavar="URLS", nargs="?", type=positive_count(), default=200_000)
     urls = parser.parse_args().urls
     rng = Random(1)
     rows = [

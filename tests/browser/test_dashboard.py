@@ -236,6 +236,18 @@ async def test_the_values_of_a_curve_are_shown_under_the_pointer(tmp_path: Path)
         )
 
 
+# whether the value beside a long title of a curve is on one line, and the curves of a row are aligned
+CURVES_ALIGNED = """(() => {
+    const caption = document.querySelector("figcaption"), value = caption.querySelector("span");
+    caption.firstChild.data = "Share of copies expected to be current, at some hosts of the crawl";
+    value.textContent = "now 100.0 %";
+    const top = element => element.getBoundingClientRect().top;
+    const row = [...document.querySelectorAll("figure")].filter(each => top(each) === top(caption.parentElement));
+    return value.getBoundingClientRect().height < 2 * parseFloat(getComputedStyle(value).fontSize)
+        && new Set(row.map(each => top(each.querySelector("svg")))).size === 1;
+})()"""
+
+
 async def test_layout_colours_and_accessibility(tmp_path: Path) -> None:
     """In wide and narrow windows, and in dark and light colours, nothing overflows, and axe-core finds no problem."""
     async with watched(tmp_path) as (_, page):
@@ -244,6 +256,7 @@ async def test_layout_colours_and_accessibility(tmp_path: Path) -> None:
         for name, (width, height, dark) in LOOKS.items():
             await page.look(width, height, dark=dark)
             assert await page.evaluate("document.documentElement.scrollWidth") <= width, name
+            assert await page.evaluate(CURVES_ALIGNED), name
             assert await problems(page) == [], name
 
 

@@ -15,8 +15,9 @@ SAID = Signalled(noted=1200, sent=3, out_of_scope=2, refused=1, why={"scope": 2,
 def test_the_fates_of_signals_are_counted() -> None:
     told = "1,200 noted, 3 sent to their processes, 2 out of scope, 1 refused\n  scheme: 1\n  scope: 2"
     assert change._fates(SAID) == told
-    assert change._fates(Signalled(not_refreshed=1, queued=2).plain()) == (
-        "0 noted, 2 queued (not fetched yet), 1 known, but not refreshed by this crawl"
+    assert change._fates(Signalled(kept=3, not_refreshed=1, queued=2).plain()) == (
+        "0 noted, 3 kept for the next run that refreshes pages, 2 queued (not fetched yet), "
+        "1 known, but not kept fresh"
     )
 
 
@@ -25,7 +26,7 @@ def test_the_fates_of_signals_can_be_printed_as_json(tmp_path: Path) -> None:
         crawl(tmp_path / "crawl", web.url())
         ran = run("signal", web.url(), "http://b.test/", "--json", "--dir", tmp_path / "crawl")
     said = json.loads(ran.out)
-    assert (said["not_refreshed"], said["out_of_scope"]) == (1, 1), said
+    assert (said["kept"], said["out_of_scope"]) == (1, 1), said
 
 
 def test_help_lists_every_signal_source(capsys: pytest.CaptureFixture[str]) -> None:

@@ -59,14 +59,57 @@ def test_exit_codes_of_external_errors(
 
 
 def test_a_bug_is_shown_with_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An `OSError` that is not a disk failure is a bug, so its traceback is shown."""
+    """An `OSError` that is not a disk failure, and not about a path that the user gave, is a bug.
+
+    Its traceback is shown.
+    """
 
     def main(*_: Any) -> int:
-        raise FileNotFoundError(errno.ENOENT, "No such file", "/x")
+        raise FileNotFoundError(errno.ENOENT, "No such file", "/x/state")
 
     monkeypatch.setattr(cli.importlib, "import_module", lambda name: SimpleNamespace(main=main))
-    with pytest.raises(FileNotFoundError):
-        cli._run("crawl", [])
+    for arguments in ([], ["/"], ["."], ["/x/st"], ["--dir=/y"], ["--dir", ""]):
+        with pytest.raises(FileNotFoundError):
+            cli._run("crawl", arguments)
+
+
+@pytest.mark.parametrize("arguments", [["/x/y"], ["--out", "/x"], ["--out=/x/"], ["a", "/x/y/"]])
+def test_an_error_about_a_given_path_is_one_line(
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def main(*_: Any) -> int:
+        raise FileNotFoundError(errno.ENOENT, "No such file", "/x/y")
+
+    monkeypatch.setattr(cli.importlib, "import_module", lambda name: SimpleNamespace(main=main))
+    assert cli._run("lab", arguments) == 2
+    assert capsys.readouterr().err == "crawler: /x/y: No such file\n"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "lab order --documents",
+        "lab league --data",
+        "lab histories --out made --git",
+        "lab trace info",
+        "lab trace import",
+        "lab cache",
+        "lab refresh --pages",
+        "lab import",
+        "lab web --certificate",
+        "config",
+        "plan --pages 1000 --units",
+        "status --dir",
+    ],
+)
+def test_a_path_that_cannot_exist_is_one_line(
+    tmp_path: Path, command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The system cannot look up a name this long, and `Path.is_dir` raises an error."""
+    monkeypatch.chdir(tmp_path)
+    words = [*command.split(), "a" * 300, *(["made"] if command == "lab trace import" else [])]
+    assert cli.main(words) in (2, 3)
+    assert capsys.readouterr().err.count("\n") == 1
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 """Test that after a mistake on the command line, one line suggests what the user probably meant."""
 
 import json
+import re
 import subprocess
 from pathlib import Path
 
@@ -19,6 +20,11 @@ from tests.end_to_end.web import FAST, Web, crawl, page, run
     ("arguments", "said"),
     [
         (["crwl"], "no command 'crwl'; did you mean crawl?"),
+        (
+            ["htp://x.test"],
+            "'htp://x.test' is neither a command nor a URL; `crawler --help` lists the commands",
+        ),
+        (["crawl", "htp//x.test"], "'htp//x.test' is not an http(s) URL"),
         (["example.org"], "did you mean `crawler crawl example.org`?"),
         (["--dir", "x", "crawl"], "flags come after the command"),
         (["crawl", "example.org"], "did you mean https://example.org/ ?"),
@@ -289,7 +295,7 @@ def test_hints_can_be_pasted(tmp_path: Path) -> None:
         (["export", "--format", "zip"], "--format: 'zip' is not one of warc, cdxj, "),
         (["bench", "nope"], "command: 'nope' is not one of cache, due, "),
         (["bench", "units", "--pages", "3"], "--pages: expected a whole number >= 100, got 3"),
-        (["bench", "due", "--known", "x"], "--known: expected a whole number >= 1, got 'x'"),
+        (["bench", "due", "--known", "x"], "--known: expected a whole number, got 'x'"),
         (["lab", "order", "--orders", "depth,nope"], "--orders: 'nope' is not one of oracle, "),
         (["lab", "order", "--quality", ","], "--quality: ',' is not one of "),
         (["lab", "order", "--seeds", "0"], "--seeds: expected a whole number >= 1, got 0"),
@@ -336,6 +342,26 @@ def test_a_value_that_is_empty_is_refused(
     ran = run(*words)
     assert ran.code == 2 and "the value is empty; " in ran.err and ran.err.count("\n") == 1, ran
     assert not [*tmp_path.iterdir()]
+
+
+def test_help_says_which_value_means_no_limit_as_the_default_configuration_does(tmp_path: Path) -> None:
+    """The flags with such a value are accepted with it, and then limit nothing."""
+    text = (Path(__file__).resolve().parents[2] / "config" / "default.toml").read_text()
+    comments = {
+        key: re.search(rf"^{key} = .*# .*?(-1|0) = no limit", text, re.M)
+        for key in (flag.key.split(".")[1] for flags in FLAGS.values() for flag in flags)
+    }
+    unlimited = []
+    for flag in (flag for flags in FLAGS.values() for flag in flags):
+        found = comments[flag.key.split(".")[1]]
+        assert (found is not None) == ("no limit" in flag.help), flag
+        if found is not None:
+            assert f"{found[1]}: no limit" in flag.help, flag
+            unlimited += [flag.name, found[1]]
+    assert "--max-pages" in unlimited and "--depth" in unlimited
+    with Web({"/": page("/a"), "/a": page("/b"), "/b": page()}) as web:
+        assert run("crawl", web.url(), "--dir", tmp_path, *FAST, *unlimited).code == 0
+        assert sorted(web.paths()) == ["/", "/a", "/b"]
 
 
 def test_only_passwords_and_keys_may_be_empty() -> None:

@@ -214,6 +214,22 @@ def test_an_unchanged_page_keeps_its_meta_elements_and_a_304_its_fields() -> Non
     assert fields_gone.fields == ()
 
 
+def test_a_page_that_no_browser_could_show_keeps_its_meta_elements_beside_those_of_its_answer() -> None:
+    """A script may have written the known meta elements. The fields are those of the new answer."""
+    desk = Desk()
+    first = desk.stamp(page(PAGE, (b"Content-Usage", b"train-ai=n")), read(("robots", "noai")))
+    answer = page(PAGE, (b"Content-Usage", b"search=y"))
+    for said in (read(("tdm-reservation", "1"), ("robots", "noai")), read(("tdm-reservation", "1"))):
+        later = desk.receipt(answer, said, first.digest)
+        assert sorted(later.metas) == [("robots", "noai"), ("tdm-reservation", "1")]
+        assert later.fields == (("content-usage", "search=y"),) and later.complete
+    silent = desk.receipt(page(PAGE), read(), first.digest)
+    assert (silent.metas, silent.fields, silent.complete) == ((("robots", "noai"),), (), True)
+    scanned = Extracted(PAGE, parse_limit=True)
+    assert not desk.receipt(page(PAGE), scanned, first.digest).complete
+    assert not desk.receipt(page(PAGE), read(), b"").complete, "the known meta elements are lost"
+
+
 def test_a_page_whose_meta_elements_are_unknown_allows_nothing() -> None:
     """Meta elements are unknown if an earlier version stored the copy, or the page was only scanned or not parsed."""
     desk = Desk(b"User-agent: *\nContent-Usage: train-ai=y\n")

@@ -101,6 +101,8 @@ def test_commands_that_read_a_directory_at_rest(crawled: tuple[Path, Web]) -> No
         moved.err == f"crawler: {web.url('/moved')} redirects to /a\n"
         and not run("get", web.url("/a"), *at).err
     )
+    gone = run("get", web.url("/gone"), *at)
+    assert gone.err == f"crawler: {web.url('/gone')} is not a page: its server answered 404 Not Found\n"
     assert run("check", *at).text.endswith("no problems found\n")
     assert run("config", "show", *at).code == 0
     assert run("config", "check", directory / "crawl.toml").code == 0
@@ -394,6 +396,14 @@ def test_arguments_that_are_not_utf_8(crawled: tuple[Path, Web]) -> None:
     assert run("why", "http://x/\udcff", "--dir", crawled[0]).code == 0
     ran = run("seed", "\udcff", "--dir", crawled[0])
     assert ran.err == "crawler: '%FF' is not an http(s) URL\n" and ran.code == 2
+
+
+@pytest.mark.parametrize("command", [("crawl", "http://localhost:1/"), ("demo",)])
+def test_a_directory_that_is_not_utf_8_is_refused_before_it_is_created(
+    tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    ran = run(*command, "--dir", tmp_path / "na\udcffme")
+    assert ran.code == 3 and "the path is not UTF-8" in ran.err and not list(tmp_path.iterdir()), ran
 
 
 @pytest.mark.parametrize("way", ["argument", "file", "standard input", "seed"])

@@ -6,6 +6,7 @@ The tests use the browser that a crawl would find, and are skipped if there is n
 import asyncio
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -15,6 +16,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from warcio.archiveiterator import ArchiveIterator
@@ -24,6 +26,7 @@ from crawler.render import browser, rendering
 from crawler.render.browser import find_program
 from crawler.render.protocol import BrowserError, Session
 from tests.end_to_end import web as webs
+from tests.end_to_end.routed_network import SENT
 from tests.end_to_end.test_live import Running, ask, serving
 from tests.end_to_end.web import FAST, SETTINGS, Answer, ReceivedRequest, Route, Web, lines, run
 from tests.faults.harness import ROOT
@@ -95,7 +98,7 @@ def browsers() -> set[int]:
 
 @pytest.fixture
 def no_orphan(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
-    """Give the test's browsers a folder that identifies them; after the test, assert that none is left running.
+    """Give the test's browsers a folder that identifies them; after the test, assert that nothing of them is left.
 
     The user `nobody` may enter the folder. The fixture requests `tmp_path`, so that pytest creates the base
     folder of all tests first. Otherwise pytest would create it inside the folder of this test.
@@ -109,7 +112,9 @@ def no_orphan(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]
     while browsers() and time.monotonic() < until:
         time.sleep(0.05)
     assert not browsers()
+    left = os.listdir(folder)
     shutil.rmtree(folder)
+    assert not left
 
 
 @pytest.mark.usefixtures("no_orphan")
@@ -338,9 +343,36 @@ def traces(pid: int) -> dict[str, object]:
     return {name: n for name, n in found.items() if n and name not in settings | refused}
 
 
+def try_ways_out(directory: Path, end: Callable[[], None], route: str = "") -> None:
+    """Crawl a page that tries every way to send data to a server, to a name and to the address `route`.
+
+    `end` is called while the browser still runs. No request reaches the server.
+    """
+
+    def at_end(_: ReceivedRequest) -> Answer:
+        end()
+        return "the end"
+
+    more: dict[str, Route] = {"/end": at_end, "/worker.js": (200, SCRIPT, "fetch('/from-service-worker')")}
+    with Web({}, address="127.0.0.2") as inner, Web(more | {"/robots.txt": ROBOTS}) as web:
+        page = WAYS_OUT.replace("'name.example'", f"'name.example', '{route}'") if route else WAYS_OUT
+        web.routes["/"] = page.replace("SERVER", f"127.0.0.2:{inner.port}")
+        only_own = [flag.replace("127.0.0.0/8", "127.0.0.1/32") for flag in FAST]
+        flags = ("--render", "always", "--set", "render.images=true", "--set", "render.quiet=4")
+        ran = run("crawl", "--dir", directory, *only_own, *flags, web.url())
+        assert ran.code == 0, ran
+        assert "the end" in shown(web, directory, "/")
+        assert "/from-service-worker" not in web.paths()
+    assert inner.asked == []
+
+
 @pytest.mark.usefixtures("no_orphan")
-def test_the_browser_sends_no_packet(tmp_path: Path) -> None:
-    """A page tries every way to send data. Then the counters of the browser's network namespace show no traffic."""
+def test_the_browser_has_a_network_of_its_own_and_sends_no_packet(tmp_path: Path) -> None:
+    """A page tries every way to send data. Then the counters of the browser's network namespace show no traffic.
+
+    The namespace has no interface that is up, so no packet can leave it. The test shows that the browser is in such
+    a namespace. What the browser's flags prevent outside of it, the next test shows.
+    """
     if os.geteuid() != 0:
         pytest.skip("only root may look into the network namespace of the browser")
     sent = subprocess.run([sys.executable, "-c", SENDS], capture_output=True, text=True, check=False)
@@ -349,23 +381,56 @@ def test_the_browser_sends_no_packet(tmp_path: Path) -> None:
     assert packets(sent.stdout) > 0, "the counters would show a packet"
     seen: list[dict[str, object]] = []
 
-    def end(_: ReceivedRequest) -> Answer:
+    def look() -> None:
         for pid in browsers():
             assert os.readlink(f"/proc/{pid}/ns/net") != os.readlink("/proc/self/ns/net")
             seen.append(traces(pid))
-        return "the end"
 
-    more: dict[str, Route] = {"/end": end, "/worker.js": (200, SCRIPT, "fetch('/from-service-worker')")}
-    with Web({}, address="127.0.0.2") as inner, Web(more | {"/robots.txt": ROBOTS}) as web:
-        web.routes["/"] = WAYS_OUT.replace("SERVER", f"127.0.0.2:{inner.port}")
-        only_own = [flag.replace("127.0.0.0/8", "127.0.0.1/32") for flag in FAST]
-        flags = ("--render", "always", "--set", "render.images=true", "--set", "render.quiet=4")
-        ran = run("crawl", "--dir", tmp_path, *only_own, *flags, web.url())
-        assert ran.code == 0, ran
-        assert "the end" in shown(web, tmp_path, "/")
-        assert "/from-service-worker" not in web.paths()
-    assert inner.asked == []
+    try_ways_out(tmp_path, look)
     assert seen == [{}]
+
+
+ROUTE = "198.51.100.7:3478"
+# Flags that are removed -> packets that the browser then sends; PORT is the port of the server on loopback.
+WITHOUT_FLAGS = {
+    (): (),
+    ("--force-webrtc-ip-handling-policy",): (f"udp {ROUTE}", "udp 127.0.0.2:PORT"),
+    ("--host-resolver-rules",): ("tcp 127.0.0.1:9",),
+    ("--host-resolver-rules", "--proxy-bypass-list"): ("tcp 127.0.0.2:PORT",),
+    ("--disable-features",): ("igmp 224.0.0.22:0",),
+    ("--host-resolver-rules", "--proxy-server"): (f"tcp {ROUTE}", "tcp 127.0.0.2:PORT"),
+}
+
+
+@pytest.mark.parametrize("removed", WITHOUT_FLAGS, ids=lambda removed: " ".join(removed) or "none removed")
+def test_the_flags_alone_keep_the_browser_off_the_network(
+    removed: tuple[str, ...], tmp_path: Path, no_orphan: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a network from which packets can leave, the browser sends none. Without some of its flags, it sends packets.
+
+    The other flags against traffic (`--no-pings`, `--dns-prefetch-disable`, `--disable-quic`, and those against
+    background services) have no effect on this page, because the crawler holds such requests or the flags above
+    refuse the connections.
+    """
+    if os.geteuid() != 0 or shutil.which("ip") is None:
+        pytest.skip("only root with iproute2 can make such a network")
+    monkeypatch.setattr(browser, "_LAUNCH", Path(__file__).with_name("routed_network.py"))
+    whole, sent = browser.arguments, Path(os.environ["TMPDIR"]) / SENT
+    found: set[str] = set()
+
+    def note() -> None:
+        found.update(
+            re.sub(r"127\.0\.0\.2:\d+", "127.0.0.2:PORT", line) for line in sent.read_text().splitlines()
+        )
+
+    def arguments(*given: Any) -> list[str]:
+        return [word for word in whole(*given) if not word.startswith(removed)] if removed else whole(*given)
+
+    monkeypatch.setattr(browser, "arguments", arguments)
+    try_ways_out(tmp_path, note, ROUTE)
+    sent.unlink()
+    assert set(WITHOUT_FLAGS[removed]) <= found, found
+    assert removed or not found
 
 
 SHOW = "document.body.append('shown'); "
@@ -565,7 +630,9 @@ def test_a_crawler_that_is_the_first_process_of_a_container_renders(tmp_path: Pa
         assert {f"/item/{n}" for n in range(1, LAST + 1)} <= set(web.paths())
 
 
+@pytest.mark.usefixtures("no_orphan")
 def test_a_crawler_that_is_killed_leaves_no_browser_and_loses_nothing(tmp_path: Path) -> None:
+    """The profile folder that a killed crawler leaves is removed by the next crawl."""
     with Web(shop()) as web:
         command = [sys.executable, "-m", "crawler", "crawl", "--dir", str(tmp_path), *FAST, web.url()]
         command += ["--render", "always"]
@@ -576,6 +643,7 @@ def test_a_crawler_that_is_killed_leaves_no_browser_and_loses_nothing(tmp_path: 
                 time.sleep(0.01)
             process.kill()
             process.wait()
+        assert os.listdir(os.environ["TMPDIR"])
         crawl(web, tmp_path)
         assert {f"/item/{n}" for n in range(1, LAST + 1)} <= set(web.paths())
         for n in range(LAST + 1):
@@ -622,6 +690,28 @@ def test_a_request_to_render_a_page_survives_kills(tmp_path: Path) -> None:
     assert "no problems found" in run("check", "--dir", tmp_path / "c").text
 
 
+@pytest.mark.usefixtures("no_orphan")
+def test_a_crawl_that_is_stopped_while_its_browser_starts_leaves_nothing(tmp_path: Path) -> None:
+    """The browser never answers. The crawl is stopped by a signal, and the page is fetched again in the next run."""
+    program = Path(os.environ["TMPDIR"]) / "browser"  # the user `nobody` may run it
+    program.write_text("#!/bin/sh\nwhile true; do sleep 1; done\n")
+    program.chmod(0o755)
+    with Web(shop(more={"/": WORDS + SHELL})) as web:
+        command = [sys.executable, "-m", "crawler", "crawl", "--dir", str(tmp_path / "c"), *FAST, web.url()]
+        command += ["--render", "always", "--set", f"render.browser={program}"]
+        process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        until = time.monotonic() + WAIT_MAX
+        while not browsers() and time.monotonic() < until:
+            time.sleep(0.02)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(WAIT_MAX) == 0
+        program.unlink()
+        assert not os.listdir(program.parent)
+        assert not list(lines(tmp_path / "c"))
+        crawl(web, tmp_path / "c", "--set", "render.browser=")
+        assert "<h1>Item 0</h1>" in shown(web, tmp_path / "c", "/")
+
+
 def test_without_a_browser_the_crawl_warns_once_and_continues(tmp_path: Path) -> None:
     with Web({"/robots.txt": ROBOTS, "/": WORDS + '<a href="/two">2</a>', "/two": WORDS}) as web:
         none = ("--render", "always", "--set", "render.browser=/nowhere")
@@ -629,6 +719,28 @@ def test_without_a_browser_the_crawl_warns_once_and_continues(tmp_path: Path) ->
         assert ran.code == 0
         assert web.paths() == ["/", "/two"]
     assert ran.err.count("render.browser: /nowhere: no such program") == 1
+
+
+def test_a_browser_that_is_missing_for_a_while_is_used_later(
+    tmp_path: Path, no_orphan: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An update replaces the browser during a crawl. Once, no page was rendered until the next start of the crawl."""
+    program = Path(os.environ["TMPDIR"]) / "browser"
+    monkeypatch.setattr(rendering, "_PAUSE", 0.0)
+
+    def install(_: ReceivedRequest) -> Answer:
+        program.symlink_to(PROGRAM)
+        return SHELL
+
+    links = "".join(f'<a href="{path}">x</a>' for path in ("/lost", "/item/1"))
+    with Web(shop(more={"/": links, "/lost": SHELL, "/item/1": install, "/item/3": SHELL})) as web:
+        flags = ("--set", f"render.browser={program}", "--concurrency", "1")
+        ran = run("crawl", "--dir", tmp_path, *FAST, "--render", "always", *flags, web.url())
+        program.unlink()
+        assert shown(web, tmp_path, "/lost") == SHELL
+        assert "<h1>Item 1</h1>" in shown(web, tmp_path, "/item/1")
+        assert "<h1>Item 3</h1>" in shown(web, tmp_path, "/item/3")
+    assert ran.err.count("no such program") == 1 and ran.err.count("pages are rendered again") == 1
 
 
 def test_a_refresh_compares_what_the_browser_shows(tmp_path: Path) -> None:
@@ -653,6 +765,32 @@ def test_a_refresh_compares_what_the_browser_shows(tmp_path: Path) -> None:
         record = json.loads(run("why", web.url(), "--json", "--dir", tmp_path).text)["record"]
         assert (record["fetches"], record["changes"]) == (3, 1)
         assert "other words" in shown(web, tmp_path, "/")
+
+
+@pytest.mark.parametrize("first", ["first words", "other words"])
+def test_a_page_is_rendered_at_each_refresh_even_if_its_text_needs_no_script(
+    tmp_path: Path, first: str
+) -> None:
+    """A script replaces the text of the page by data, which may be the text that the page has without the script.
+
+    Once, such a page counted as unchanged at every second refresh, was not rendered, and lost its rendered copy.
+    """
+    page = '<!doctype html><title>x</title><p id="p">first words</p><script src="/app.js"></script>'
+    words = [first]
+    routes: dict[str, Route] = {
+        "/robots.txt": ROBOTS,
+        "/": page,
+        "/app.js": (200, SCRIPT, "fetch('/data.txt').then(a => a.text()).then(t => { p.textContent = t })"),
+        "/data.txt": lambda _: (200, {"Content-Type": "text/plain"}, words[-1]),
+    }
+    with Web(routes) as web:
+        for each in (first, first, "first words", "new words"):
+            words.append(each)
+            crawl(web, tmp_path, "--timestamping", "--set", "pages.change=text")
+            assert each in shown(web, tmp_path, "/")
+        assert web.paths().count("/data.txt") == 4
+        record = json.loads(run("why", web.url(), "--json", "--dir", tmp_path).text)["record"]
+        assert (record["fetches"], record["changes"]) == (4, 1 + (first != "first words"))
 
 
 def test_the_python_api_returns_the_rendered_page(tmp_path: Path) -> None:
@@ -852,6 +990,39 @@ def test_a_page_that_can_no_longer_be_rendered_keeps_its_copy(tmp_path: Path) ->
         crawl(web, tmp_path, "--timestamping", "--set", "render.browser=")
         again = json.loads(run("why", web.url(), "--json", "--dir", tmp_path).text)["record"]
         assert (again["outcome"], again["changes"]) == ("fetched", before["changes"])
+
+
+def test_what_a_page_forbids_applies_even_if_no_browser_can_show_it(tmp_path: Path) -> None:
+    """The header or a meta element of the server's answer forbids something new, and the browser is missing.
+
+    What the answer no longer forbids applies again after the next rendering, because a script may forbid it, too.
+    """
+    fields = [{"Content-Type": "text/html", "Content-Usage": "train-ai=y"}]
+    metas = [""]
+    routes = shop(more={"/": lambda _: (200, fields[-1], metas[-1] + SHELL)})
+    missing = ("--timestamping", "--set", "render.browser=/nowhere", "--set", "frontier.tries=1")
+
+    def stated() -> tuple[bool, bool, bool]:
+        """Return three facts: a copy is shown, it may be used for training, and `check` finds no problem."""
+        ran = run("export", "--dir", tmp_path, "--format", "jsonl", "--allow", "train-ai")
+        sound = "no problems found" in run("check", "--dir", tmp_path).text
+        return bool(shown(web, tmp_path, "/")), "<h1>" in ran.text or "Item 0" in ran.text, sound
+
+    with Web(routes) as web:
+        crawl(web, tmp_path, "--max-pages", "1", "--set", "consent.retroactive=true")
+        assert stated() == (True, True, True)
+        fields.append({"Content-Type": "text/html", "Content-Usage": "train-ai=n"})
+        crawl(web, tmp_path, *missing)
+        assert stated() == (True, False, True)
+        metas.append('<meta name="robots" content="noarchive">')
+        crawl(web, tmp_path, *missing)
+        assert stated() == (False, False, True)
+        metas.append("")
+        crawl(web, tmp_path, *missing)
+        assert stated() == (False, False, True)
+        fields.append(fields[0])
+        crawl(web, tmp_path, "--timestamping", "--set", "render.browser=")
+        assert stated() == (True, True, True)
 
 
 def test_patterns_learned_by_auto_survive_a_restart(tmp_path: Path) -> None:

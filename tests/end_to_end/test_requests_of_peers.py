@@ -18,7 +18,7 @@ from crawler.crawl.topology import topology
 from crawler.render.browser import find_program
 from crawler.render.protocol import BrowserError
 from crawler.urls.fingerprint import fingerprinter_of
-from tests.end_to_end.web import Answer, ReceivedRequest, Web, page
+from tests.end_to_end.web import Answer, ReceivedRequest, Web, page, run
 
 try:
     PROGRAM = find_program("")
@@ -122,7 +122,8 @@ def test_a_file_on_a_host_of_another_process_is_requested_by_its_owner(
     """All gaps are kept, although all processes need files of a host, and its owner fetches pages of the host.
 
     If the owner is killed, the others wait for its next start, or try again. No page is lost, and no file that
-    the rules forbid is fetched.
+    the rules forbid is fetched. The files are stored by the processes that needed them. `check` finds no problem,
+    and a reshard moves all copies.
     """
     folder, left = tmp_path / "c", [kills]
 
@@ -148,3 +149,10 @@ def test_a_file_on_a_host_of_another_process_is_requested_by_its_owner(
             assert len(web.times) <= len(PAGES) + 2 + len(files)
     report = msgspec.json.decode((folder / "report.json").read_bytes())
     assert report["conservation"] == "holds" and report["pages"]["fetched"] == 1 + len(HOSTS) + len(PAGES)
+    for words in ((), ("--to", "2"), ("--to", "1")):
+        assert not words or run("reshard", "--dir", folder, *words).code == 0
+        ran = run("check", "--dir", folder)
+        assert ran.code == 0, ran
+        copies = run("export", "--dir", folder, "--format", "cdxj").text.splitlines()
+        stored = {msgspec.json.decode(copy.split(" ", 2)[2])["url"] for copy in copies}
+        assert {web.url(file, SHARED) for file in files} <= stored

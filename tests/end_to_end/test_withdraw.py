@@ -205,7 +205,7 @@ def test_a_page_server_at_rest_applies_withdrawals_immediately(crawled: tuple[We
             status, _, body = ask(port, target)
             assert status == 451 and b"asked for" in body, target
         assert ask(port, f"/page?url={web.url('/copy')}")[0] == 200
-        assert "in use by `crawler serve`" in run("block", "a.example", "--dir", directory).err
+        assert "in use by `crawler serve`; `kill " in run("block", "a.example", "--dir", directory).err
         assert run("withdraw", url, "--undo", "--dir", directory).code == 0
         assert ask(port, f"/page?url={url}")[0] == 200
     assert run("check", "--dir", directory).code == 0

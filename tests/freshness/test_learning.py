@@ -159,3 +159,20 @@ def test_copies_in_a_quiet_neighbourhood_are_not_stated_to_be_too_fresh() -> Non
     assert len(true) > 1_000
     assert np.mean(stated) == pytest.approx(np.mean(true), abs=0.03)
     assert np.mean(by_clock) < np.mean(true) / 3.0
+
+
+def test_a_probability_with_a_long_prior_changes_no_estimate() -> None:
+    """With a prior time of three seconds, a page is expected to change soon; with a long one, it is not."""
+    learning = Learning(scale=7.0 * DAY)
+    site, directory, counts = learning.add_site(), learning.add_directory(), np.zeros(8)
+    learning.rates.set_revisit(3.0)
+    learning.renew_crawl()
+    learning.renew(site)
+    before = learning.rates.crawl_mean, learning.rates.means[site], learning.rates.prior_time
+    expected = learning.expected(site, 0.0, 0.0, 60.0, counts)
+    assert learning.rates.is_unlearned()
+    assert learning.with_long_prior(site, 0.0, 0.0, 60.0, counts) < 0.001 < 0.5 < expected
+    assert (learning.rates.crawl_mean, learning.rates.means[site], learning.rates.prior_time) == before
+    assert expected == learning.expected(site, 0.0, 0.0, 60.0, counts)
+    learning.observe(site, directory, 0.0, 0.0, 3.0, 3.0, counts, True)
+    assert not learning.rates.is_unlearned()

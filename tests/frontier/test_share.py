@@ -24,6 +24,18 @@ def test_the_more_valuable_side_goes_first_and_neither_starves() -> None:
     assert not share.auto and share.refresh == 0.25
 
 
+@pytest.mark.parametrize("known", [0.5, 2.0])
+def test_the_side_of_less_value_gets_its_least_share_from_the_start(known: float) -> None:
+    """Otherwise, it would get no fetch in a crawl that consists of short runs."""
+    share, turns = Share("auto"), []
+    for _ in range(100):
+        turns.append(share.first(discovery=True, refresh=True, new=1.0, known=known))
+        share.spend(turns[-1] or Side.REFRESH, contended=True)
+    loser = Side.REFRESH if known < 1.0 else Side.DISCOVERY
+    for length in range(20, 101, 20):
+        assert turns[:length].count(loser) == LEAST * length
+
+
 def test_a_new_url_at_the_usual_depth_counts_as_one_page() -> None:
     """Every page is at depth 2, where `depth_decay` reduces the importance to a quarter."""
     usual = UsualImportance()

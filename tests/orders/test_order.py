@@ -19,7 +19,7 @@ class Short:
     def __init__(self, config):
         self.decay = config.depth_decay
     def score(self, link, context):
-        return {"short": self.decay, "x": 7.0, "nan": float("nan"), "": -1.0}[link.anchor]
+        return {"short": self.decay, "x": 7.0, "nan": float("nan"), "": -1.0, "text": "0.5"}[link.anchor]
 class Debt(Short):
     adds, base = True, -1.0
 class Words(Short):
@@ -46,16 +46,18 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
 def test_an_installed_package_provides_an_order(installed: str) -> None:
     """Scores are clamped.
 
-    If an order raises an exception or returns NaN, this is reported, and the link has no score.
+    If an order raises an exception, or returns NaN or a text, this is reported, and the link has no score.
     """
     told: list[str] = []
     order = ranking(
         OrderConfig(name="short", depth_decay=0.25), lambda error, url: told.append(type(error).__name__)
     )
     assert order is not None and order.reads_anchors and not order.adds
-    scores = [order.score(FoundLink(LINK.url, anchor), PAGE) for anchor in ("short", "x", "", "nan", "other")]
-    assert scores == [0.25, 1.0, LEAST, score_of(NEUTRAL), score_of(NEUTRAL)]
-    assert told == ["ValueError", "KeyError"]
+    scores = [order.score(FoundLink(LINK.url, anchor), PAGE) for anchor in ("short", "x", "")]
+    assert scores == [0.25, 1.0, LEAST]
+    for anchor in ("nan", "other", "text"):
+        assert order.score(FoundLink(LINK.url, anchor), PAGE) == score_of(NEUTRAL)
+    assert told == ["ValueError", "KeyError", "TypeError"]
 
 
 @pytest.mark.parametrize("name", ["missing", "broken", "plain", "debt", "words-of-ours"])

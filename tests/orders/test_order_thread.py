@@ -1,5 +1,6 @@
-"""Test the thread that calls the order of a package: orders that block, exit or are slow. The clock is virtual."""
+"""Test the thread that calls the order of a package: orders that block, fail or are slow. The clock is virtual."""
 
+import asyncio
 import logging
 from collections.abc import Iterator
 from concurrent import futures
@@ -17,16 +18,20 @@ LIMIT = 60.0  # real seconds; a wait that is longer fails the test
 
 
 class Blocking:
-    """An order whose `score` blocks at the links whose URLs contain "block", until `go` is set. "exit" exits."""
+    """An order whose `score` blocks at the links whose URLs contain "block", until `go` is set.
+
+    For links whose URLs contain "raise", it raises the exception `error`.
+    """
 
     def __init__(self) -> None:
         self.go, self.entered = Event(), Event()
+        self.error: type[BaseException] = Exception
         self.urls: list[str] = []
 
     def score(self, link: FoundLink, context: FoundOn) -> float:
         self.urls.append(link.url)
-        if "exit" in link.url:
-            raise SystemExit
+        if "raise" in link.url:
+            raise self.error
         if "block" in link.url:
             self.entered.set()
             assert self.go.wait(LIMIT)
@@ -144,8 +149,13 @@ def test_after_the_end_no_further_link_is_scored(caller: Caller) -> None:
     assert caller.order.urls == ["block"]
 
 
-def test_an_order_that_exits_ends_neither_the_thread_nor_the_run(caller: Caller) -> None:
-    assert caller.scored("a", "exit", "b") == [0.25]
+@pytest.mark.parametrize(
+    "error", [ValueError, SystemExit, KeyboardInterrupt, GeneratorExit, asyncio.CancelledError]
+)
+def test_no_exception_of_an_order_ends_its_thread(caller: Caller, error: type[BaseException]) -> None:
+    """Only the link for which the order raised the exception has no score."""
+    caller.order.error = error
+    assert caller.scored("a", "raise", "b") == [0.25, score_of(NEUTRAL), 0.25]
     assert caller.scored("a") == [0.25]
 
 

@@ -1,5 +1,6 @@
 """Test change detection, and the record of a page after an answer."""
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -9,6 +10,7 @@ from crawler.frontier.refresh.page_ages import is_source
 from crawler.pages import change_detection
 from crawler.records import (
     META_NOARCHIVE,
+    META_NOINDEX,
     Blame,
     Directives,
     Extracted,
@@ -16,6 +18,7 @@ from crawler.records import (
     Outcome,
     PageRecord,
     PageState,
+    Rendering,
 )
 from tests.pages.support import START, fetch, fetch_task, not_modified
 
@@ -95,13 +98,38 @@ def test_a_later_answer_keeps_depth_and_origin_of_the_page() -> None:
 def test_unchanged_needs_a_stored_copy() -> None:
     stored = _next(None)
     digest = stored.content_digest
-    assert change_detection.is_unchanged(stored, Outcome.FETCHED, digest)
-    assert change_detection.is_unchanged(stored, Outcome.UNCHANGED, b"")
-    assert not change_detection.is_unchanged(stored, Outcome.FETCHED, b"x" * 16)
-    assert not change_detection.is_unchanged(stored, Outcome.GONE, digest)
-    assert not change_detection.is_unchanged(None, Outcome.UNCHANGED, b"")
-    gone = _next(stored, fetch(status=404, outcome=Outcome.GONE))
-    assert not change_detection.is_unchanged(gone, Outcome.FETCHED, digest)
+    assert change_detection.is_unchanged(stored, fetch(), digest)
+    assert change_detection.is_unchanged(stored, not_modified(), b"")
+    assert not change_detection.is_unchanged(stored, fetch(), b"x" * 16)
+    gone = fetch(status=404, outcome=Outcome.GONE)
+    assert not change_detection.is_unchanged(stored, gone, digest)
+    assert not change_detection.is_unchanged(None, not_modified(), b"")
+    assert not change_detection.is_unchanged(_next(stored, gone), fetch(), digest)
+
+
+def test_directives_of_an_answer_that_no_browser_could_show_are_only_added() -> None:
+    lost, shown = fetch(outcome=Outcome.NOT_RENDERED), fetch(rendering=Rendering(dom=b"<p>x"))
+    known = _next(None, shown, extracted=Extracted(URL, noindex=True, metas=META_NOINDEX))
+    for said, tags, added in (
+        (None, None, False),
+        (Extracted(URL), Directives(), False),
+        (Extracted(URL, noarchive=True, metas=META_NOARCHIVE), None, True),
+        (Extracted(URL), Directives(noarchive=True), True),
+    ):
+        after = _next(known, lost, extracted=said, tags=tags)
+        assert (after.noindex, after.noarchive) == (True, added)
+        assert after.metas == META_NOINDEX | (said.metas if said is not None else 0)
+    unread = msgspec.structs.replace(known, metas=-1)
+    assert _next(unread, lost, extracted=Extracted(URL, metas=META_NOARCHIVE)).metas == -1
+
+
+def test_an_answer_and_what_a_browser_shows_are_never_the_same_content() -> None:
+    """The digest of a page without tags equals that of the text which a browser shows."""
+    static, shown = fetch(body=b"text"), fetch(body=b"text", rendering=Rendering(dom=b"<p>text"))
+    for before, after in ((static, shown), (shown, static)):
+        known = _next(None, before)
+        assert change_detection.is_unchanged(known, before, known.content_digest)
+        assert not change_detection.is_unchanged(known, after, known.content_digest)
 
 
 def test_an_unchanged_page_keeps_its_time_of_change() -> None:

@@ -132,7 +132,10 @@ def test_a_lock_names_its_holder(tmp_path: Path) -> None:
     path = tmp_path / "node.lock"
     with files.Lock(path, "p0") as lock:
         assert path.read_text().split() == ["p0", str(os.getpid()), lock.boot_id]
-        with pytest.raises(DirectoryError, match=rf"in use by process p0 \(pid {os.getpid()}\)"):
+        with pytest.raises(
+            DirectoryError,
+            match=rf"in use by process p0 \(pid {os.getpid()}\); `ps -p {os.getpid()}` shows it, `crawler stop --wait`",
+        ):
             files.Lock(path, "p1")
         assert "held" in repr(lock)
     with files.Lock(path, "a-much-shorter-or-longer-name", boot_id="b"):
@@ -196,7 +199,7 @@ def test_a_lock_is_released_when_its_process_ends(tmp_path: Path) -> None:
         [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT
     )
     assert holder.stdout is not None and holder.stdout.readline() == b"held\n"
-    with pytest.raises(DirectoryError, match=f"process p9 .pid {holder.pid}.$"):
+    with pytest.raises(DirectoryError, match=f"process p9 .pid {holder.pid}.;"):
         files.Lock(path, "p0")
     holder.kill()
     holder.communicate()

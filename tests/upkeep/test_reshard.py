@@ -29,14 +29,15 @@ from crawler.records import Link, Outcome, PageRecord, PageState
 from crawler.splitter.partition import Partition
 from crawler.storage.commit import Change
 from crawler.storage.files import Lock
-from crawler.storage.keys import ASKED, HANDOVER, HOST, INBOX, OUTBOX, REFRESH, TODO, bucket
+from crawler.storage.keys import ASKED, CAPTURE, HANDOVER, HOST, INBOX, OUTBOX, REFRESH, TODO, bucket
 from crawler.storage.kv import scan_prefix, seal
 from crawler.upkeep import reshard
 from crawler.upkeep.behind_peers import Exchanged, find_behind
+from crawler.upkeep.check import check
 from crawler.upkeep.deliver_pending import deliver_pending
 from crawler.upkeep.recover import recover_links
 from crawler.upkeep.reshard import BUILT, REPLACED, Resharding, Switch, finish
-from tests.process.support import made
+from tests.process.support import fetch, made
 from tests.upkeep.support import write
 
 SEED = bytes(range(16))
@@ -141,6 +142,41 @@ def test_after_any_reshard_each_url_is_at_its_owner_once(tmp_path: Path) -> None
         )
 
 
+def test_files_on_hosts_of_other_processes_move_to_the_owners(tmp_path: Path) -> None:
+    """Pages of each process need the same licences, which are on hosts of other processes.
+
+    Each process stores the licences, but not those of its own hosts. `check` once called the captures foreign
+    keys, and a reshard failed, because it copied only captures from the owners of hosts.
+    """
+    directory = crawl(tmp_path / "crawl", 3)
+    files = [f"http://h{n}.org/licence" for n in range(12)]
+    with open_all(directory, 3) as opened:
+        for stages in opened:
+            owner_of, fingerprint = stages.topology.partition.owner, stages.fingerprinter.fingerprint
+            page = fetch(next(url for url in URLS if owner_of(fingerprint(url)) == stages.name))
+            now = stages.clock.now()
+            for url in (url for url in files if owner_of(fingerprint(url)) != stages.name):
+                answer = fetch(url, url.encode(), content_type="application/rsl+xml", began=now)
+                stages.commits.commit_now(stages.decisions.results.site_file(page, url, answer, now)())
+    before = None
+    for processes, epoch in ((3, 1), (2, 2), (4, 3), (1, 4)):
+        if epoch > 1:
+            move(directory, processes, epoch)
+        held = Counter[bytes]()
+        with open_all(directory, processes) as opened:
+            for stages in opened:
+                assert not [line for line in check(stages) if "owns" in line or "were written" in line]
+                held.update(key for key, _ in scan_prefix(stages.store, CAPTURE))
+                for url in files:
+                    copy = stages.pages.answer_of(url)
+                    assert copy is None or copy.content == url.encode()
+        if epoch == 1:
+            assert set(held.values()) == {2}, "all processes but the owner have a copy"
+            before = held.keys()
+        else:
+            assert held.keys() == before and set(held.values()) == {1}
+
+
 def test_the_started_processes_are_those_of_the_new_table(tmp_path: Path) -> None:
     """With the old table, the loss of a new folder would not be noticed, and a removed folder would count as lost."""
     directory = crawl(tmp_path / "crawl", 1)
@@ -187,6 +223,7 @@ def test_refresh_state_moves_with_its_pages(tmp_path: Path) -> None:
         with at_rest(kept_fresh(2), directory, name, clock=VirtualClock()) as stages:
             refresh, now, change = stages.refresh, stages.clock.now(), Change()
             assert refresh is not None
+            refresh.schedule.pace.level = {"p0": 4e5, "p1": 5e5}[name]
             owns = stages.topology.partition.owner
             for number, url in enumerate(URLS):
                 fingerprint = stages.fingerprinter.fingerprint(url)

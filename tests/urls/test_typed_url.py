@@ -24,6 +24,12 @@ def test_urls_that_can_be_crawled(text: str) -> None:
         ("http://", "not an http(s) URL"),
         ("http://x y/", "not an http(s) URL"),
         ("", "not an http(s) URL"),
+        # a misspelt scheme is not the name of a host
+        ("htp//x.test", "not an http(s) URL"),
+        ("htp:/x.test", "not an http(s) URL"),
+        ("https//x.test", "not an http(s) URL"),
+        ("page", "not an http(s) URL"),
+        ("page/a", "not an http(s) URL"),
     ],
 )
 def test_other_texts_are_explained(text: str, said: str) -> None:
@@ -60,6 +66,8 @@ def test_a_part_of_a_host_is_not_taken_for_the_whole_host(text: str) -> None:
         ("wiki:80/a", "http://wiki/a"),
         ("[::1]/a", "http://[::1]/a"),
         ("http://wiki", "http://wiki/"),
+        ("http:/example.org", "http://example.org/"),
+        ("htp:/example.org", None),
         ("nothing", None),
         ("nothing/at?all", None),
         ("nothing?a=b.c", None),

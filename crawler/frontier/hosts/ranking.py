@@ -16,21 +16,20 @@ from collections.abc import Iterable, Mapping
 import numpy as np
 
 from crawler.frontier.hosts.politeness import CAUSES
-from crawler.frontier.hosts.table import SILENCED, HostFlag, HostTable
+from crawler.frontier.hosts.table import GAVE_UP, SILENCED, HostFlag, HostTable
 from crawler.records import Outcome
 
 ORDERS = ("busy", "failing", "wait", "size")
 # A number greater than every count of URLs. A host's rank is a multiple of this number plus such a count, so
 # the multiple decides first. These sums are exact in a float64.
 _GREATER = float(1 << 33)
-_FAILED = HostFlag.REFUSED | HostFlag.GIVEN_UP
 
 Troubles = Mapping[int, tuple[int, float, str]]  # as `Authorities.troubled`
 
 
 def failing(hosts: HostTable, troubled: Troubles) -> np.ndarray:
     """Return an array of bool, shape (n,): True for each host that fails."""
-    mask = (hosts.array("failures") > 0) | ((hosts.array("flags") & _FAILED) != 0)
+    mask = (hosts.array("failures") > 0) | ((hosts.array("flags") & GAVE_UP) != 0)
     mask[_slots(troubled)] = True
     return mask
 

@@ -93,7 +93,8 @@ class HostFlag:
     LATE = 64
 
 
-SILENCED = int(HostFlag.BLOCKED | HostFlag.REFUSED | HostFlag.GIVEN_UP)
+GAVE_UP = int(HostFlag.REFUSED | HostFlag.GIVEN_UP)  # set by the crawl itself, because the host failed
+SILENCED = GAVE_UP | int(HostFlag.BLOCKED)
 
 
 class KeyedTable:

@@ -13,7 +13,7 @@ from crawler.frontier.refresh.page_facts import Facts
 from crawler.frontier.refresh.page_signals import Signals
 from crawler.frontier.refresh.schedule import Schedule
 from crawler.frontier.refresh.schedule_records import Records
-from crawler.frontier.refresh.settings import HostView
+from crawler.frontier.refresh.settings import BY_LEVEL, HostView
 
 _GOLDEN = 0x9E3779B97F4A7C15
 _WORD = 0xFFFFFFFFFFFFFFFF
@@ -122,6 +122,11 @@ class ArmsOverview(_ArmsPart):
         return sum(schedule.overview.takes for schedule in self._arms.schedules)
 
     @property
+    def copies(self) -> int:
+        """The number of pages that are not away, in all arms."""
+        return sum(schedule.overview.copies for schedule in self._arms.schedules)
+
+    @property
     def bytes_held(self) -> int:
         return sum(schedule.overview.bytes_held for schedule in self._arms.schedules)
 
@@ -187,18 +192,27 @@ class ArmsPace(_ArmsPart):
 
     @property
     def level(self) -> float:
-        """The mean of the arms' levels."""
-        return sum(schedule.pace.level for schedule in self._arms.schedules) / len(self._arms.schedules)
+        """The mean of the levels of the arms in `_levelled`."""
+        levels = [schedule.pace.level for schedule in self._levelled()]
+        return sum(levels) / len(levels)
 
     @level.setter
     def level(self, level: float) -> None:
-        for schedule in self._arms.schedules:
+        for schedule in self._levelled():
             schedule.pace.level = level
 
     @property
     def level_is_known(self) -> bool:
-        """Return whether the levels of all arms are known."""
-        return all(schedule.pace.level_is_known for schedule in self._arms.schedules)
+        """Return whether the levels of all arms in `_levelled` are known."""
+        return all(schedule.pace.level_is_known for schedule in self._levelled())
+
+    def _levelled(self) -> list[Schedule]:
+        """Return the arms whose level is a gain in freshness, or all arms if there is none.
+
+        The level of another arm is an age or has no meaning, so a mean with it would be the level of no arm.
+        """
+        schedules = self._arms.schedules
+        return [each for each in schedules if each.settings.policy in BY_LEVEL] or schedules
 
     @property
     def revisit(self) -> float:

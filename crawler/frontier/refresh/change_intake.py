@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
-from crawler.change_signals import NAMES, source_number
+from crawler.change_signals import NAMES, Fate, source_number
 from crawler.frontier.refresh import state
 from crawler.frontier.refresh.arms import Arms
 from crawler.frontier.refresh.births import Births
@@ -39,12 +39,32 @@ class ChangeIntake:
     may_have_appeared: Callable[[PageRecord], bool]
     add_absent: Callable[[int, PageRecord, float, Batch], None]
 
+    fate: ClassVar[Fate] = Fate.NOTED
+
     def __post_init__(self) -> None:
         self._delays: dict[tuple[int, str], list[float]] = {}
+
+    def has(self, fingerprint: int) -> bool:
+        """Return whether a page is kept fresh."""
+        return fingerprint in self.schedule
 
     def accepts(self, fingerprint: int, record: PageRecord) -> bool:
         """Return whether signals of a known URL are used. They are if it is kept fresh, or may have appeared by now."""
         return fingerprint in self.schedule or self.may_have_appeared(record)
+
+    def take(self, fingerprints: Sequence[int], source: int, now: float, batch: Batch) -> None:
+        """Record signals about URLs that `accepts` has accepted, and put the state of their pages into `batch`."""
+        self.admit(fingerprints, now, batch)
+        self.note_changes(fingerprints, source, now)
+        self.stage(batch)
+
+    def is_news(self, fingerprint: int, at: float) -> bool:
+        """Return whether a signal of the time `at` counts: its page is kept fresh, and was not fetched after it."""
+        page = self.schedule.find(fingerprint)
+        if page < 0:
+            return False
+        since = self.clock.at(at) - self.schedule.records.page_state(page)[3]
+        return since >= self.ages.config.discard_window
 
     def admit(self, fingerprints: Iterable[int], now: float, batch: Batch) -> None:
         """Add those URLs to the schedule that have no copy, but may have one by now."""

@@ -24,13 +24,12 @@ from msgspec.structs import replace
 from crawler.freshness.recalibration import Hearing, Recalibration
 from crawler.frontier.refresh.arms import Arms
 from crawler.frontier.refresh.schedule import Schedule
-from crawler.frontier.refresh.settings import PageView, RefreshOutcome
+from crawler.frontier.refresh.settings import BY_LEVEL, PageView, RefreshOutcome
 
 SAMPLE = 1000  # pages in the sample for the expected freshness
 SAMPLE_AGE = 2.0  # seconds for which a sample is reused; a new one takes about 10 ms
 DECILES = 10
 MORE_RATE = 0.1  # the gain of a higher rate is computed for (1 + MORE_RATE) times the present rate
-BY_LEVEL = ("ncis", "greedy", "cis")  # policies whose level is a gain in freshness
 
 
 class _Arm(msgspec.Struct):
@@ -75,12 +74,14 @@ class Expectation:
 
     def __init__(self, schedule: Schedule | Arms, speed: float) -> None:
         self._schedule = schedule
+        self._schedules: list[Schedule] = getattr(schedule, "schedules", None) or [schedule]
         self._speed = speed
         # One row per decile of the prediction. Its columns are the numbers of refreshes, of predicted changes,
         # and of changes found.
         self._predicted = np.zeros((DECILES, 3))
         self._arms = [_Arm() for _ in getattr(schedule, "schedules", ())]
         self._sample: list[PageView] = []
+        self._away: Counter[int] = Counter()  # host -> number of pages that the sample leaves out
         self._sampled_at = -math.inf
         self.results: Counter[str] = Counter()
         self.recalibration = Recalibration()
@@ -101,8 +102,11 @@ class Expectation:
             self._arms[self._schedule.numbers.arm_of(known.fingerprint)].note(span, part, changed)
 
     def fresh(self, known: PageView) -> float:
-        """Return the corrected probability that a page's copy is current. This probability is shown to users."""
-        return corrected(self.recalibration, known)
+        """Return the probability that a page's copy is current, as it is shown to users.
+
+        It is corrected, unless the crawl has not learned yet how often pages change (`freshness/change_rates.py`).
+        """
+        return corrected(self.recalibration, known) if known.stated is None else known.stated
 
     def view(self, then: float) -> dict[str, Any]:
         """Return the sections of a status, as `{name: value}`."""
@@ -110,8 +114,8 @@ class Expectation:
         weights = np.array([page.importance for page in sample])
         fresh = np.array([page.fresh for page in sample])
         return {
-            "pages": len(self._schedule),
-            "importance": _importance(weights, len(self._schedule)),
+            "pages": self._schedule.overview.copies,
+            "importance": _importance(weights, self._schedule.overview.copies),
             "expected_freshness": _round(_mean(fresh, weights)),
             "level": self._schedule.pace.level,
             "rate": self._schedule.pace.rate * self._speed,
@@ -130,15 +134,20 @@ class Expectation:
         return self._sample
 
     def _sampled(self, then: float) -> list[PageView]:
-        """Return pages spread evenly over the schedule and its arms, except for pages that are away."""
+        """Return pages spread evenly over the schedule and its arms, except for pages that are away.
+
+        Count in `_away` the pages that are left out.
+        """
         found = []
-        schedules = getattr(self._schedule, "schedules", [self._schedule])
-        for schedule in schedules:
+        self._away.clear()
+        for schedule in self._schedules:
             size = len(schedule)
-            for page in range(0, size, max(1, size * len(schedules) // SAMPLE)):
+            for page in range(0, size, max(1, size * len(self._schedules) // SAMPLE)):
                 try:
                     known = schedule.overview.page(page, then)
-                    if not known.away:
+                    if known.away:
+                        self._away[known.host] += 1
+                    else:
                         found.append(replace(known, fresh=self.fresh(known)))
                 except RuntimeError:  # the page with this number was removed
                     continue
@@ -148,7 +157,7 @@ class Expectation:
         """Return how much the freshness would rise if the rate rose by the share `MORE_RATE`; {} if this is not known."""
         settings = self._schedule.settings
         policies = [one.policy for one in (settings if isinstance(settings, tuple) else (settings,))]
-        whole, pace = _importance(weights, len(self._schedule)), self._schedule.pace
+        whole, pace = _importance(weights, self._schedule.overview.copies), self._schedule.pace
         if not (
             whole and pace.rate and pace.level_is_known and all(policy in BY_LEVEL for policy in policies)
         ):
@@ -184,20 +193,24 @@ class Expectation:
         for page in sample:
             pages[self._schedule.numbers.arm_of(page.fingerprint)].append(page)
         return [
-            _arm_view(schedule.settings.policy, len(schedule), arm, own)
+            _arm_view(schedule.settings.policy, schedule.overview.copies, arm, own)
             for schedule, arm, own in zip(self._schedule.schedules, self._arms, pages, strict=True)
         ]
 
     def by_host(self, then: float) -> dict[int, tuple[int, float]]:
-        """Return host key -> (pages, expected freshness) for the hosts in the sample."""
+        """Return host key -> (pages, expected freshness) for the hosts in the sample.
+
+        Pages that are away are not counted. Their number is estimated if the sample does not contain all pages.
+        """
         pages: dict[int, list[PageView]] = {}
         for page in self._renewed(then):
             pages.setdefault(page.host, []).append(page)
         found = {}
         for host, own in pages.items():
-            known = self._schedule.overview.host(host)
+            views = [schedule.overview.host(host) for schedule in self._schedules]
             mean = _mean(np.array([page.fresh for page in own]), np.array([page.importance for page in own]))
-            found[known.key] = (known.pages, mean or 0.0)
+            known = sum(view.pages for view in views)
+            found[views[0].key] = (round(known * len(own) / (len(own) + self._away[host])), mean or 0.0)
         return found
 
 

@@ -12,6 +12,7 @@ cdef class LevelController:
     cdef double tick
     cdef double scale
     cdef double revisit
+    cdef bint spaced
     cdef double caught_up
     cdef double _clock_min
     cdef double _clock_max

@@ -65,7 +65,8 @@ RATIO_MAX = 1e4  # values above this multiple of the level are treated as equal
 class LevelController:
     """The level and the rate, and the time constants that are computed from the rate.
 
-    `caught_up` is the last instant at which a page was chosen that was not due, because no page was due.
+    `unknown` is True while `level` is a guess, and `spaced` is False while `revisit` is one. `caught_up` is the
+    last instant at which a page was chosen that was not due, because no page was due.
 
     Args:
         level: the initial level; 0 if it is not known.
@@ -80,7 +81,7 @@ class LevelController:
         self.unknown = level <= 0.0
         self.previous, self.tick = -_INFINITY, 0.0
         self._clock_min, self._clock_max, self._measured = clock_min, clock_max, 0.0
-        self.revisit = _FIRST_REVISIT
+        self.revisit, self.spaced = _FIRST_REVISIT, False
         self.scale = min(max(0.25 * _FIRST_REVISIT, clock_min), clock_max)
         self._run, self._side = 0, 0
         self.caught_up = -_INFINITY
@@ -102,7 +103,7 @@ class LevelController:
 
         These are the scale of the clock, the prior of rates, and the memory of restless pages.
         """
-        self.revisit = revisit
+        self.revisit, self.spaced = revisit, True
         self.scale = min(max(0.25 * revisit, self._clock_min), self._clock_max)
         self.tables.learning.scale = self.scale
         self.tables.learning.plain_share = min(4.0 * self.scale / revisit, 1.0)

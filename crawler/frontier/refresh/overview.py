@@ -61,6 +61,12 @@ class Overview:
         return self.exploration.explored
 
     @property
+    def copies(self) -> int:
+        """The number of pages that have a current or former copy: all pages that are not away."""
+        states = np.asarray(self.tables.states)[: self.tables.pages.rows]
+        return int(self.tables.pages.size) - int(np.count_nonzero(states & AWAY))
+
+    @property
     def bytes_held(self) -> int:
         """The size of all tables in bytes."""
         return self.tables.bytes_held()
@@ -112,6 +118,7 @@ class Overview:
         rhythm = bool(self.deadlines.clocked and self.learning.seasons.used[host])
         if self.deadlines.clocked:
             clock = self.learning.paced_clock(host, directory, clock, now)
+        stated = None
         if self.deadlines.plain:
             fresh = self._fresh(clock, n)
         else:
@@ -120,6 +127,10 @@ class Overview:
             fresh = 1.0 - self.learning.expected(
                 host, changes, watched, clock, self.deadlines.counts, trust, restless
             )
+            if self.learning.rates.is_unlearned():
+                stated = 1.0 - self.learning.with_long_prior(
+                    host, changes, watched, clock, self.deadlines.counts, trust, restless
+                )
         return PageView(
             fingerprint=self.tables.pages.key_of(page),
             host=host,
@@ -134,6 +145,7 @@ class Overview:
             rate=importance / self.deadlines.page.ceiling if self.deadlines.page.ceiling > 0.0 else 0.0,
             clock=clock,
             fresh=fresh,
+            stated=stated,
             hearing=self._hearing(host, n),
             new=bool(state & NEW and not state & (AWAY | FAILED)),
             haste=1.0 if rhythm or plain <= 0.0 else max(clock / plain, 1.0),

@@ -50,8 +50,8 @@ class Pace:
 
     @property
     def revisit(self) -> float:
-        """The mean time between two crawls of a page; 0 while no rate is known."""
-        return self._controller.revisit if self._controller.fetch_rate() > 0.0 else 0.0
+        """The mean time between two crawls of a page, as set or as computed from a rate; 0 while it is only a guess."""
+        return self._controller.revisit if self._controller.spaced else 0.0
 
     @revisit.setter
     def revisit(self, revisit: float) -> None:

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from crawler.config import Overrides, RefreshConfig
 from crawler.frontier.refresh.arms import Arms
-from crawler.frontier.refresh.expectation import BY_LEVEL
 from crawler.frontier.refresh.schedule import Schedule
+from crawler.frontier.refresh.settings import BY_LEVEL
 from crawler.frontier.refresh.site_clock import SiteClock
 from crawler.frontier.refresh.sources import TOLD_MAX, Announced, Readings, ages
 from crawler.records import LinkFlag, PageRecord

@@ -61,7 +61,7 @@ class RefreshViews:
         then, overview, ours = self.clock.at(now), self.schedule.overview, self.clock.ours
         known = overview.page(page, then, self.clock.at(fetched_at))
         plain: dict[str, Any] = msgspec.to_builtins(known)
-        for name in ("fingerprint", "host", "directory", "hearing", "stands_for", "away"):
+        for name in ("fingerprint", "host", "directory", "hearing", "stands_for", "away", "stated"):
             del plain[name]
         host = overview.host(known.host)
         told = dict(zip(NAMES, known.signals, strict=False))

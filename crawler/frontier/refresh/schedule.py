@@ -56,7 +56,7 @@ from cython.cimports.crawler.frontier.refresh.tables import (
 )
 
 from crawler.freshness.columns import rows_of
-from crawler.frontier.refresh.settings import Settings
+from crawler.frontier.refresh.settings import BY_LEVEL, Settings
 
 _INFINITY = cython.declare(cython.double, float("inf"))
 # One call of `work` processes at most this many bulk signals, and recomputes at most this many keys.
@@ -65,7 +65,6 @@ _WORK_SLICE = cython.declare(cython.Py_ssize_t, 256)
 _SWEEP_ROWS = cython.declare(cython.Py_ssize_t, 4)
 # Number of fetches after which the measured rate is precise enough for a first level.
 _FIRST_TAKES = cython.declare(cython.Py_ssize_t, 8)
-_VALUED = ("ncis", "greedy", "cis")
 
 DEFAULTS = Settings()
 
@@ -86,8 +85,8 @@ class Schedule:
     ) -> None:
         if not 0.0 <= level < _INFINITY:
             raise ValueError(f"level {level}")
-        clocked = settings.neighbourhood and settings.policy in _VALUED
-        kind = settings.policy if settings.policy in _VALUED else "greedy"
+        clocked = settings.neighbourhood and settings.policy in BY_LEVEL
+        kind = settings.policy if settings.policy in BY_LEVEL else "greedy"
         first_interval = settings.first_interval if settings.policy == "interval" else 0.0
         self.settings = settings
         self.set_back = None

@@ -10,6 +10,7 @@ from crawler.freshness.recalibration import Hearing, SiteSlope
 
 DAY = 86_400.0
 POLICIES = ("ncis", "greedy", "cis", "azar-lds", "uniform", "interval")
+BY_LEVEL = ("ncis", "greedy", "cis")  # policies whose level is a gain in freshness
 
 
 class Settings(msgspec.Struct, frozen=True):
@@ -90,7 +91,8 @@ class PageView(msgspec.Struct, frozen=True):
     last crawl, at least 1. `rhythm` is True if the clock follows the weekly rhythm of the site
     (`freshness/seasons.py`). `reliability` is the probability that the page's signals are good
     (`freshness/page_kinds.py`). `site` is the host's own part of the correction of `fresh`
-    (`freshness/recalibration.py`). `away` is True if the page is gone, moved or denied.
+    (`freshness/recalibration.py`). `stated` is the probability to state instead of the corrected `fresh`; it is
+    None once the crawl has learned how often pages change. `away` is True if the page is gone, moved or denied.
     """
 
     fingerprint: int
@@ -104,6 +106,7 @@ class PageView(msgspec.Struct, frozen=True):
     rate: float
     clock: float
     fresh: float
+    stated: float | None
     hearing: Hearing
     new: bool
     haste: float

@@ -82,13 +82,17 @@ _CHUNK = 4096  # number of pages added at once on opening
 
 
 def stage(schedule: Schedule | Arms, page: int, batch: Batch) -> None:
-    """Put four records into a batch: the records of a page, of its site, of its directory and of the whole schedule."""
+    """Put four records into a batch: the records of a page, of its site, of its directory and of the whole schedule.
+
+    A guessed level or revisit interval is not stored: the next run would take it for a measured one.
+    """
     stage_page(schedule, page, batch)
     host_key = stage_site(schedule, schedule.host_of(page), batch)
     directory_key, counts = schedule.records.directory_state(page)
     record = _DIRECTORY.pack(host_key, *counts)
     batch.put(keys.REFRESH_DIRECTORY + _key.pack(directory_key), seal(record))
-    batch.put(keys.REFRESH_LEVEL, number_record(schedule.pace.level))
+    if schedule.pace.level_is_known:
+        batch.put(keys.REFRESH_LEVEL, number_record(schedule.pace.level))
     if (revisit := schedule.pace.revisit) > 0.0:
         batch.put(keys.REFRESH_REVISIT, number_record(revisit))
     batch.put(keys.REFRESH_BIAS, bias_record(schedule.records.bias))

@@ -22,18 +22,27 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crawler.cli.parsing import OptionParser, some_of
+from crawler.cli.parsing import (
+    OptionParser,
+    number_of,
+    positive_count,
+    result_file,
+    result_folder,
+    some_of,
+    within,
+)
 from crawler.clock import SystemClock
 from crawler.errors import UsageError
 from crawler.lab.caches import crawl_order, link_locality, url_caches
 from crawler.lab.caches.traces import Trace
 from crawler.lab.caches.url_caches import BITS_MAX, PAPER_POLICIES, POLICIES, Stream
-from crawler.lab.commands.trace import add_synthetic, count, model_of
+from crawler.lab.commands.trace import LINKS_MAX, add_synthetic, model_of
 from crawler.lab.figures import broder, drawing
 from crawler.lab.progress_line import ProgressLine
 from crawler.lab.refresh import pages_file
 
 Rates = dict[str, NDArray[np.float64]]
+EXPONENT_MAX = 30  # the largest cache in --bits has 2^30 entries
 
 
 def add_arguments(parser: OptionParser) -> None:
@@ -44,12 +53,13 @@ def add_arguments(parser: OptionParser) -> None:
         metavar="[order|per-thread|locality] [TRACE]",
         help="name of an experiment, a trace, or both",
     )
-    add("--first", 0, "use only the first N links of the trace", type=count)
+    add("--first", 0, "use only the first N links of the trace", type=positive_count(LINKS_MAX))
     add("--stream", "full", "use all links, or only those to other processes", choices=("full", "cross"))
     add("--policies", "", "policies to compare: names from above, or all (the paper's six)", metavar="A,B")
     add("--bits", f"0-{BITS_MAX}", "cache sizes from 2^A to 2^B (0-25)", metavar="A-B")
-    add("--csv", Path, "write the table to FILE, with seed and command")
-    add("--figures", Path, "draw the paper's figures 2 to 11, and our own, from this trace", metavar="DIR")
+    add("--csv", Path, "write the table to FILE, with seed and command", type=result_file)
+    about = "draw the paper's figures 2 to 11, and our own, from this trace"
+    add("--figures", Path, about, metavar="DIR", type=result_folder)
     add_synthetic(parser, links=5_000_000)
 
 
@@ -94,8 +104,8 @@ def _trace(args: argparse.Namespace, folder: Path | None) -> Trace:
         trace = Trace.open(trace_folder(folder), args.first)
         if not len(trace.links):
             raise UsageError(f"{folder}: the trace is empty")
-        if len(trace.links) >= 1 << 31:
-            raise UsageError(f"{folder}: more than 2^31 links; use fewer with --first N")
+        if len(trace.links) > LINKS_MAX:
+            raise UsageError(f"{folder}: more than {LINKS_MAX:,} links; use fewer with --first N")
         return trace
     report = ProgressLine("synthetic trace", SystemClock())
     parts = link_locality.generate(model_of(args), args.threads, args.links, args.seed, report)
@@ -104,14 +114,13 @@ def _trace(args: argparse.Namespace, folder: Path | None) -> Trace:
 
 
 def _bits(text: str) -> range:
+    """Parse `A-B`, or `A` for a single size."""
     first, dash, last = text.partition("-")
-    try:
-        chosen = range(int(first), int(last if dash else first) + 1)
-    except ValueError:
-        chosen = range(0)
-    if not chosen or chosen[0] < 0 or chosen[-1] > 30:
-        raise UsageError(f"--bits {text}: expected two exponents such as 10-20, between 0 and 30")
-    return chosen
+    least, most = (
+        number_of("--bits", word, int, 0, EXPONENT_MAX) for word in (first, last if dash else first)
+    )
+    within("--bits", most, least)
+    return range(least, most + 1)
 
 
 def _policies(text: str) -> list[str]:

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import msgspec
 
-from crawler.cli.parsing import OptionParser, within
+from crawler.cli.parsing import OptionParser, numbers, result_file, within
 from crawler.clock import SystemClock
 from crawler.errors import UsageError
 from crawler.lab.cluster import curves, fault_plan
@@ -76,13 +76,14 @@ def add_arguments(parser: OptionParser) -> None:
         "compare these numbers of processes; --pages and --hosts are per process",
         metavar="N,M",
     )
-    add("--out", Path, "write the table to FILE as CSV")
+    add("--out", Path, "write the table to FILE as CSV", type=result_file)
 
 
 def run(args: argparse.Namespace) -> int:
+    sizes = _sizes(args)
     settings = _settings(args)
-    if args.curve:
-        return _curve(args)
+    if sizes:
+        return _curve(args, sizes)
     if args.table:
         return _table(args, settings)
     rows, broken = [], False
@@ -136,18 +137,18 @@ def _print_violations(verdict: RunVerdict, where: str = "") -> None:
         print(f"        {where}{rule} x {verdict.found[rule]}, for example {example}", flush=True)
 
 
-def _curve(args: argparse.Namespace) -> int:
-    """Make runs of several sizes, with and without a slow process. Write a table, a CSV file and a picture."""
-    try:
-        sizes = sorted({int(part) for part in args.curve.split(",")})
-    except ValueError:
-        sizes = []
-    if not sizes or not 1 <= sizes[0] <= sizes[-1] <= PROCESSES_MAX:
-        raise UsageError(
-            f"--curve {args.curve}: expected numbers of processes from 1 to {PROCESSES_MAX}, such as 1,4,16"
-        )
+def _sizes(args: argparse.Namespace) -> list[int]:
+    """Return the numbers of processes that `--curve` compares; [] without `--curve`."""
+    if not args.curve:
+        return []
+    sizes = sorted(numbers("--curve", args.curve, int, 1, PROCESSES_MAX))
     if sizes[-1] * args.pages > PAGES_MAX:
         raise UsageError(f"--curve: more than {PAGES_MAX:,} pages in total; lower --pages")
+    return sizes
+
+
+def _curve(args: argparse.Namespace, sizes: list[int]) -> int:
+    """Make runs of several sizes, with and without a slow process. Write a table, a CSV file and a picture."""
     names, rows = list(curves.CurveRow.__struct_fields__), []
     print(" ".join(names))
     for row in curves.rows(sizes, seed=args.seed, pages=args.pages, hosts=args.hosts):
@@ -178,6 +179,8 @@ def _settings(args: argparse.Namespace) -> ClusterSettings:
     kinds = tuple(part for part in args.faults.split(",") if part) if kinds is None else kinds
     points = tuple(part for part in args.points.split(",") if part)
     synthetic.check(args)
+    if args.histories and not args.days:
+        raise UsageError("--histories needs --days: pages change only while they are refetched")
     fault_plan.draw(1, kinds, 0, machines=args.processes, within=1.0, points=points)
     web = WebSpec(hosts=args.hosts, pages=args.pages, sitemaps=args.sitemaps, scripted=args.render)
     if links := synthetic.links_of(args):
@@ -191,8 +194,6 @@ def _settings(args: argparse.Namespace) -> ClusterSettings:
         rate=args.rate,
     )
     if not args.days:
-        if args.histories:
-            raise UsageError("--histories needs --days: pages change only while they are refetched")
         return settings
     length = args.days * DAY
     changes_of = synthetic.changes_of(args, length)

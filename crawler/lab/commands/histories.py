@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 
-from crawler.cli.parsing import OptionParser
+from crawler.cli.parsing import OptionParser, result_folder
 from crawler.clock import SystemClock
 from crawler.errors import UsageError
 from crawler.lab.league import git_log, histories
@@ -33,7 +33,7 @@ SPAN_LEAST = 86_400  # seconds; a shorter history is too short to compare polici
 def add_arguments(parser: OptionParser) -> None:
     add = parser.option
     add("--git", Path, "a git clone with its whole history", metavar="DIR", required=True)
-    add("--out", Path, "write NAME.npz to this folder", metavar="DIR", required=True)
+    add("--out", Path, "write NAME.npz to this folder", metavar="DIR", required=True, type=result_folder)
     parser.add_argument(
         "--pages",
         action="append",

@@ -31,7 +31,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from crawler.cli.parsing import OptionParser, some_of, within
+from crawler.cli.parsing import OptionParser, numbers, result_folder, some_of, within
 from crawler.clock import SystemClock
 from crawler.errors import UsageError
 from crawler.lab.figures import drawing
@@ -48,7 +48,7 @@ from crawler.wording import several
 
 BUDGETS = "0.1,0.3,1,3,10"
 QUICK_ARMS, QUICK_BUDGETS, QUICK_PAGES = "none,honest,lying", "1,3", 25
-PAGES_MAX, DAYS_MAX = 100_000, 36_500
+PAGES_MAX, DAYS_MAX, BUDGET_MAX = 100_000, 36_500, 1e6
 FETCHES_MAX = 200_000_000  # maximum number of fetches of one game; a game of this size takes hours
 USUAL_LIVING = ",".join(name for name in FINDERS if name not in SHIPPED or name == "ncis")
 USUAL = "round-robin,nutch,stormcrawler,heritrix,cho,believe,oracle,clairvoyant,greedy,ncis"
@@ -87,7 +87,7 @@ def add_arguments(parser: OptionParser) -> None:
     add("--days", int, f"use the last N days (the longest history, but at most {worlds.DAYS})")
     add("--seed", 1, "seed of the zipf ranks and of feeds of unknown size")
     add("--processes", 0, "simulations run at a time (one per core, at most 16)")
-    add("--out", Path, "write CSV files and pictures to this folder", metavar="DIR")
+    add("--out", Path, "write CSV files and pictures to this folder", metavar="DIR", type=result_folder)
     drawing.add_picture_options(parser)
     add("--living", False, "play the living league: new pages are found only by fetching hubs")
     add("--hubs", "", f"kinds of hubs: {', '.join(living.RULES)}, news (all)", metavar="A,B")
@@ -100,7 +100,9 @@ def run(args: argparse.Namespace) -> int:
     if args.living:
         arms = ["none"]
     policies = _policies(args)
-    budgets = _budgets(args.budgets or (QUICK_BUDGETS if args.quick or args.living else BUDGETS))
+    rules = _rules(args.hubs)
+    usual = QUICK_BUDGETS if args.quick or args.living else BUDGETS
+    budgets = numbers("--budgets", args.budgets or usual, float, most=BUDGET_MAX, above=0)
     pages = args.pages if args.pages is not None else QUICK_PAGES if args.quick else worlds.PAGES_A_SITE
     drawing.check_picture_options(args)
     within("--pages", pages, 1, PAGES_MAX)
@@ -114,7 +116,7 @@ def run(args: argparse.Namespace) -> int:
     # number of fetches in the longest game, counted from the birth of the first page
     fetches = max(budgets) * world.change_rate * (world.horizon - float(world.born.min()))
     # the world `news` is simulated, so it needs no histories
-    drawn = args.living and args.hubs == living.NEWS
+    drawn = args.living and rules == [living.NEWS]
     if round(fetches, 6) < 1.0 and not drawn:
         raise UsageError(
             f"--data {args.data}: the histories are too short, or change too rarely, to compare policies: "
@@ -133,7 +135,7 @@ def run(args: argparse.Namespace) -> int:
         file=sys.stderr,
     )
     if args.living:
-        return _living(args, shared, policies, budgets)
+        return _living(args, shared, rules, policies, budgets)
     if args.calibration:
         return _calibrate(tasks, args.processes)
     games = _play_all(tasks, args.processes, ProgressLine("league", SystemClock()))
@@ -159,9 +161,14 @@ def _policies(args: argparse.Namespace) -> list[str]:
     return some_of("--policies", args.policies or usual, known)
 
 
-def _living(args: argparse.Namespace, shared: GameSetting, policies: list[str], budgets: list[float]) -> int:
+def _rules(text: str) -> list[str]:
     every = (*living.RULES, living.NEWS)
-    rules = some_of("--hubs", args.hubs or ",".join(every), every)
+    return some_of("--hubs", text or ",".join(every), every)
+
+
+def _living(
+    args: argparse.Namespace, shared: GameSetting, rules: list[str], policies: list[str], budgets: list[float]
+) -> int:
     tasks = [
         GameTask(shared, rule, policy, budget) for rule in rules for budget in budgets for policy in policies
     ]
@@ -182,16 +189,6 @@ def _calibrate(tasks: list[GameTask], processes: int) -> int:
         those = [found[task] for task in tasks if (task.arm, task.policy) == (arm, policy)]
         print(f"{policy}, {arm}\n{calibration.table(np.sum(those, axis=0))}\n")
     return 0
-
-
-def _budgets(text: str) -> list[float]:
-    try:
-        found = list(dict.fromkeys(float(part) for part in text.split(",") if part))
-    except ValueError:
-        found = []
-    if not found or not all(0.0 < budget <= 1e6 for budget in found):
-        raise UsageError(f"--budgets {text}: expected numbers above 0, such as 0.3,1,3")
-    return found
 
 
 # -- playing

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from crawler.cli.parsing import OptionParser, some_of, within
+from crawler.cli.parsing import OptionParser, result_file, some_of, within
 from crawler.clock import SystemClock
 from crawler.lab.order.link_graph import LinkGraph, of_folder, synthetic
 from crawler.lab.order.planted_quality import PLANTINGS, WORD, plant
@@ -41,7 +41,7 @@ def add_arguments(parser: OptionParser) -> None:
     add("--quality", ",".join(PLANTINGS), f"kinds of quality: {', '.join(PLANTINGS)} (all)", metavar="A,B")
     add("--seed", 1, "seed of the quality and of the synthetic web")
     add("--seeds", 5, "number of runs, with seeds from --seed on")
-    add("--out", Path, "write the table to FILE as CSV")
+    add("--out", Path, "write the table to FILE as CSV", type=result_file)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -5,8 +5,8 @@
 
 The first form prints the accuracy (share of requests served fresh) of each policy
 with its standard error, and its paired difference from the first policy. The
-second form reads a CSV (columns importance, change_rate, and optionally recall with
-false_rate or precision) and writes the optimal crawl rate of each page.
+second form reads a CSV (columns importance, change_rate, and optionally page or url,
+and recall with false_rate or precision) and writes the optimal crawl rate of each page.
 """
 
 import argparse
@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from crawler.cli.parsing import OptionParser, listed, within
+from crawler.cli.parsing import OptionParser, listed, number_of, result_file, within
 from crawler.clock import SystemClock
 from crawler.errors import UsageError
 from crawler.freshness.params import Pages
@@ -44,7 +44,7 @@ def add_arguments(parser: OptionParser) -> None:
         metavar="A,B",
     )
     add("--size", 1000, "pages per instance", metavar="M")
-    add("--signals", "noisy", "kind of change signals", choices=simulate.SIGNALS)
+    add("--signals", "noisy", "kind of change signals", choices=tuple(simulate.EVENT_RATES))
     add("--bandwidth", "100", "crawls per unit of time; 0:100,133:150 changes it at given times", metavar="R")
     add("--time", 1000.0, "length of a run in units of time", metavar="T")
     add("--instances", 10, "number of drawn instances")
@@ -53,7 +53,7 @@ def add_arguments(parser: OptionParser) -> None:
     add("--corrupt", 0.0, "share of noise added to the assumed precision and recall", metavar="P")
     add("--pages", Path, "read pages from this CSV instead of drawing them")
     add("--rate", float, "for `rates`: crawls per unit of time, over all pages", metavar="R")
-    add("--out", Path, "write the results as CSV; `rates` also draws a picture")
+    add("--out", Path, "write the results as CSV; `rates` also draws a picture", type=result_file)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -79,6 +79,9 @@ def _simulate(args: argparse.Namespace) -> int:
     if setting.crawls > CRAWLS_MAX:
         raise UsageError(f"a run may have at most {CRAWLS_MAX:,} crawls; lower --bandwidth or --time")
     given = pages_file.read(args.pages).pages if args.pages else None
+    if given is None:
+        # drawing millions of pages takes seconds, so the mean number of events is checked before
+        simulate.check_events(args.size * simulate.EVENT_RATES[args.signals] * args.time)
     results = simulate.experiment(
         names,
         lambda rng: given or simulate.standard_pages(rng, args.size, args.signals),
@@ -116,23 +119,16 @@ def _table(names: list[str], results: list[dict[str, simulate.SimulationResult]]
 
 def _bandwidth(text: str) -> tuple[tuple[float, float], ...]:
     """Parse `100` or `0:100,133:150,266:100` into (time, rate) pairs in order of time, beginning at 0."""
-    try:
-        pairs = [part.split(":") for part in text.split(",")]
-        found = tuple(
-            (float(pair[0]), float(pair[1])) if len(pair) == 2 else (0.0, float(pair[0])) for pair in pairs
-        )
-    except ValueError:
-        raise UsageError(f"--bandwidth {text}: expected R or T:R,T:R") from None
-    begins = [begin for begin, _ in found]
-    if (
-        begins[0] != 0.0
-        or begins != sorted(set(begins))
-        or not all(0.0 < rate < RATE_MAX for _, rate in found)
-    ):
-        raise UsageError(
-            f"--bandwidth {text}: times must begin at 0 and increase; rates must be above 0 and below {RATE_MAX:g}"
-        )
-    return found
+    found = list[tuple[float, float]]()
+    for part in (text if ":" in text else f"0:{text}").split(","):
+        begin, _, rate = part.partition(":")
+        at = number_of("--bandwidth", begin, float, 0)
+        if not found and at:
+            raise UsageError(f"--bandwidth: the first time must be 0, got {begin}")
+        if found:
+            within("--bandwidth", at, above=found[-1][0])
+        found.append((at, number_of("--bandwidth", rate, float, most=RATE_MAX, above=0)))
+    return tuple(found)
 
 
 # -- optimal rates for a user's pages

@@ -12,7 +12,6 @@
 """
 
 import argparse
-import math
 import os
 import shutil
 import sys
@@ -22,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from crawler.cli.parsing import OptionParser, within
+from crawler.cli.parsing import OptionParser, positive_count, result_folder, within
 from crawler.clock import SystemClock
 from crawler.errors import UsageError
 from crawler.lab.caches import link_locality, traces
@@ -31,22 +30,24 @@ from crawler.lab.caches.url_caches import Stream
 from crawler.lab.progress_line import ProgressLine
 from crawler.urls.trace import is_cross
 
+LINKS_MAX = 2**31 - 1
+
 
 def add_arguments(parser: OptionParser) -> None:
     commands = parser.add_subparsers(dest="command", required=True, metavar="synth|info|import")
     synth = commands.add_parser("synth", help="write a trace drawn from the link-locality model")
-    synth.add_argument("trace", type=Path)
+    synth.add_argument("trace", type=result_folder)
     add_synthetic(synth, links=10_000_000)
     synth.set_defaults(run_trace=_synth)
     info = commands.add_parser("info", help="describe a trace")
     info.add_argument("trace", type=Path)
-    info.option("--first", 0, "use only the first N links", type=count)
+    info.option("--first", 0, "use only the first N links", type=positive_count(LINKS_MAX))
     info.set_defaults(run_trace=_info)
     taken = commands.add_parser("import", help="make a trace from a crawl directory or from lines of links")
     taken.add_argument(
         "source", metavar="DIR|FILE|-", help="a crawl directory, or a file of lines `source TAB target`"
     )
-    taken.add_argument("trace", type=Path)
+    taken.add_argument("trace", type=result_folder)
     taken.option(
         "--process", str, "name of the process, such as p0 (the one with the longest trace)", metavar="NAME"
     )
@@ -60,25 +61,14 @@ def add_arguments(parser: OptionParser) -> None:
 def add_synthetic(parser: OptionParser, links: int) -> None:
     """Add the arguments of a synthetic trace, one per parameter of the model."""
     add = parser.option
-    add("--threads", 500, "hosts crawled at the same time", metavar="T", type=count)
-    add("--links", links, f"length of a synthetic trace ({links:,})", type=count)
+    add("--threads", 500, "hosts crawled at the same time", metavar="T", type=positive_count(LINKS_MAX))
+    add("--links", links, f"length of a synthetic trace ({links:,})", type=positive_count(LINKS_MAX))
     add("--seed", 1)
     group = parser.add_argument_group("parameters of the link-locality model")
     for field in fields(link_locality.LinkLocality):
-        kind: Any = count if field.type is int else float
+        kind: Any = positive_count(LINKS_MAX) if field.type is int else float
         flag = "--" + field.name.replace("_", "-")
         group.add_argument(flag, type=kind, default=None, metavar="X", help=f"({field.default})")
-
-
-def count(text: str) -> int:
-    """Parse a positive number, which may be written as 7e7."""
-    try:
-        value = float(text)
-    except ValueError:
-        value = math.nan
-    if not 1 <= value < 2**31:
-        raise argparse.ArgumentTypeError(f"expected a whole number from 1 to {2**31 - 1:,}, got {text!r}")
-    return int(value)
 
 
 def model_of(args: argparse.Namespace) -> link_locality.LinkLocality:

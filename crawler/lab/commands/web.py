@@ -21,7 +21,7 @@ from pathlib import Path
 import msgspec
 
 from crawler.cli.loopback import free_port
-from crawler.cli.parsing import OptionParser, within
+from crawler.cli.parsing import OptionParser, result_file, within
 from crawler.clock import SystemClock
 from crawler.errors import UsageError
 from crawler.lab.caches.link_locality import LinkLocality
@@ -61,7 +61,7 @@ def add_arguments(parser: OptionParser) -> None:
     )
     add("--port", 0, "port to listen on (any free port)")
     add("--seconds", 0.0, "stop after this many seconds (until Ctrl-C)", metavar="S")
-    add("--log", Path, "write all requests to FILE as CSV")
+    add("--log", Path, "write all requests to FILE as CSV", type=result_file)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -32,7 +32,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from crawler.cli.parsing import OptionParser, one_of, some_of, within
+from crawler.cli.parsing import OptionParser, one_of, result_folder, some_of, within
 from crawler.clock import SystemClock
 from crawler.errors import UsageError
 from crawler.lab.living import calibration, gains, playing
@@ -69,7 +69,7 @@ def add_arguments(parser: OptionParser) -> None:
     add("--check", False, f"exit with 1 if {JUDGED} loses to uniform in any world")
     add("--aim", float, f"with --check: also if the gain of {JUDGED} is below this", metavar="G")
     add("--calibration", False, "print how often copies were fresh, by decile of P(fresh), instead of gains")
-    add("--out", Path, "write worlds.csv to this folder", metavar="DIR")
+    add("--out", Path, "write worlds.csv to this folder", metavar="DIR", type=result_folder)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -83,6 +83,8 @@ def run(args: argparse.Namespace) -> int:
     asked = some_of("--policies", args.policies, ALL)
     within("--seeds", args.seeds, 1, SEEDS_MAX)
     within("--processes", args.processes, 0, PROCESSES_MAX)
+    if args.check and JUDGED not in asked:
+        raise UsageError(f"--check needs {JUDGED} among --policies")
     references = [name for name in asked if name in (BAYES, BAYES_GAMMA)]
     if references and (barred := [name for name in names if not can_play(WORLDS[name])]):
         raise UsageError(
@@ -126,8 +128,6 @@ def _words(name: str) -> str:
 
 def _check(rows: list[gains.Gain], aim: float | None, lags: dict[str, gains.Lag]) -> int:
     judged = [row for row in rows if row.policy == JUDGED]
-    if not judged:
-        raise UsageError(f"--check needs {JUDGED} among --policies")
     lost = [row.world for row in judged if row.loses]
     short = list[str]()
     print(f"below uniform in {len(lost)} of {len(judged)} worlds: {', '.join(lost) or 'none'}")

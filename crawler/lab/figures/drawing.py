@@ -23,7 +23,7 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from crawler.cli.parsing import OptionParser, one_of, within
+from crawler.cli.parsing import OptionParser, one_of, result_folder, within
 from crawler.clock import SystemClock
 from crawler.errors import UsageError
 from crawler.lab.extras import require
@@ -109,7 +109,7 @@ class Drawing(msgspec.Struct, frozen=True):
 def add_arguments(parser: OptionParser) -> None:
     add = parser.option
     parser.add_argument("names", nargs="+", metavar="FIGURE", help=f"{', '.join(FIGURES)}, or all")
-    add("--out", Path("figures"), "folder for the files (./figures)", metavar="DIR")
+    add("--out", "figures", "folder for the files (./figures)", metavar="DIR", type=result_folder)
     add("--seed", 1)
     add("--instances", 0, "number of random problems (the figure's own number)")
     add_picture_options(parser)

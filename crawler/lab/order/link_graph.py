@@ -73,13 +73,17 @@ def of_folder(folder: Path, pages_max: int, rng: random.Random) -> LinkGraph:
     At most `pages_max` pages of each host are read: those nearest to its first page.
 
     Raises:
-        UsageError: no host has `PAGES_LEAST` pages.
+        UsageError: the folder cannot be read, or no host has `PAGES_LEAST` pages.
     """
+    try:
+        hosts = sorted(path for path in folder.iterdir() if path.is_dir())
+    except OSError as error:
+        raise UsageError(f"{folder}: {error.strerror}") from error
     urls: list[str] = []
     titles: list[str] = []
     links: list[list[tuple[int, str]]] = []
     first: list[int] = []
-    for number, host in enumerate(sorted(path for path in folder.iterdir() if path.is_dir())):
+    for number, host in enumerate(hosts):
         found = list(_host(host, f"http://h{number}.test/", pages_max))
         if len(found) < PAGES_LEAST:
             continue

@@ -22,7 +22,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from crawler.cli.parsing import OptionParser
+from crawler.cli.parsing import OptionParser, result_file, within
 from crawler.errors import UsageError, reason_of
 from crawler.lab.refresh import pages_file
 from crawler.lab.refresh.estimate import rate_of
@@ -36,14 +36,14 @@ IMPORTANCE, HISTORY, TRUSTED = (
 
 def add_arguments(parser: OptionParser) -> None:
     parser.add_argument("folder", type=Path, help="folder with the three unpacked files")
-    parser.option("--out", Path("pages.csv"), "pages file to write")
+    parser.option("--out", "pages.csv", "pages file to write (./pages.csv)", metavar="FILE", type=result_file)
     parser.option("--sample", 100_000, "URLs to keep")
     parser.option("--seed", 1, "seed of the sample")
 
 
 def run(args: argparse.Namespace) -> int:
-    if args.sample < 1 or args.seed < 0:
-        raise UsageError("--sample must be 1 or more, --seed 0 or more")
+    within("--sample", args.sample, 1)
+    within("--seed", args.seed, 0)
     rng = np.random.default_rng(args.seed)
     importance = _sample(args.folder / IMPORTANCE, args.sample, rng)
     rates = {key: _rate(history) for key, history in _wanted(args.folder / HISTORY, importance, 2)}

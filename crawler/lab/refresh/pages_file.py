@@ -1,8 +1,9 @@
 """Files of pages and their parameters: CSV with a header, one page per line.
 
-The columns are `page` (any name, such as a URL), `importance` and `change_rate` (changes per unit of time).
-Two more columns may describe the signals: `recall`, and either `false_rate` or `precision`. The column
-`labelled` (0 or 1) marks pages with trusted signals. Lines that begin with # are comments.
+The columns are `importance` and `change_rate` (changes per unit of time). The name of a page is in the column
+`page` or `url`; without a name, the page gets the number of its row. Two more columns may describe the signals:
+`recall`, and either `false_rate` or `precision`. The column `labelled` (0 or 1) marks pages with trusted signals.
+Lines that begin with # are comments.
 """
 
 import csv
@@ -58,7 +59,7 @@ def _parse(path: Path, lines: Iterable[str]) -> PagesFile:
             rows.append(_numbers(row))
         except ValueError as error:
             raise UsageError(f"pages file {path}, line {place[0]}: {error}") from None
-        names.append(row.get("page") or str(number))
+        names.append(row.get("page") or row.get("url") or str(number))
     if not rows:
         raise UsageError(f"pages file {path}: no pages")
     table = np.array(rows)

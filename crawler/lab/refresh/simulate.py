@@ -31,7 +31,8 @@ from crawler.wording import not_one_of
 
 DISCARD_TICKS = 5.0  # T_DELAY = 5/R (Appendix C of Busa-Fekete et al.)
 WARMUP = 0.2
-SIGNALS = ("none", "perfect", "noisy")
+# kinds of signals, each with the mean number of signals and changes per page of `standard_pages` and unit of time
+EVENT_RATES = {"none": 0.5, "perfect": 0.75, "noisy": 1.1}
 EVENTS_MAX = 200_000_000  # maximum number of events per run; 200 million events take 5 GB
 POLICIES = (
     "baseline",
@@ -144,17 +145,21 @@ class Events(msgspec.Struct, frozen=True):
     whats: np.ndarray
 
 
+def check_events(expected: float) -> None:
+    """Raise UsageError if this many signals and changes are too many for a run."""
+    if not expected < EVENTS_MAX:
+        raise UsageError(
+            f"a run of {expected:.3g} signals and changes is too long; the limit is {EVENTS_MAX:,}"
+        )
+
+
 def draw_events(rng: np.random.Generator, pages: Pages, setting: ExperimentSetting) -> Events:
     """Draw signals until the horizon.
 
     Raises:
         UsageError: there would be more than EVENTS_MAX signals.
     """
-    expected = setting.horizon * float((pages.signal_rate + pages.change_rate).sum())
-    if not expected < EVENTS_MAX:
-        raise UsageError(
-            f"a run of {expected:.3g} signals and changes is too long; the limit is {EVENTS_MAX:,}"
-        )
+    check_events(setting.horizon * float((pages.signal_rate + pages.change_rate).sum()))
     times, who = _poisson_times(rng, pages.signal_rate, setting.horizon)
     arrival = times
     if setting.delay > 0.0:

@@ -6,7 +6,8 @@
 
 If no browser can show a new page, its static answer is stored. The next fetch of the page tries a browser
 again, even if the static answer is unchanged. If a browser showed the page before, its stored copy is kept,
-because the static answer is usually an empty shell and would look like a change. Under `auto`, if no browser
+because the static answer is usually an empty shell and would look like a change. What the static answer forbids
+applies to this copy (`prohibitions`). Under `auto`, if no browser
 could show a page, the next attempt is not made before `RenderingFacts.again_at`. Only a crawl that renders
 pages imports this module, and with it the modules of the browser.
 
@@ -83,13 +84,13 @@ class PageRendering:
 
     async def render(
         self, fetch_task: FetchTask, fetch: Fetch, static: Extracted, request: FetchRequest
-    ) -> Extracted | None:
+    ) -> Extracted:
         """Render a page if that is worth its cost.
 
         Put the rendering into `fetch`, and return the content of the DOM. Without a rendering, return `static`.
 
         If a browser showed the page before, but none can show it now, turn `fetch` into a failure and return
-        None.
+        only the `prohibitions` of the static answer.
         """
         when = self._when_of(fetch_task, fetch.url)
         if when == "never" or fetch.outcome is not Outcome.FETCHED:
@@ -178,13 +179,16 @@ class PageRendering:
         return rendering, shown
 
     @staticmethod
-    def _not_shown(record: PageRecord | None, fetch: Fetch, static: Extracted) -> Extracted | None:
-        """Return the content of the static answer. But if a browser showed the page before, make the fetch fail."""
+    def _not_shown(record: PageRecord | None, fetch: Fetch, static: Extracted) -> Extracted:
+        """Return the content of the static answer.
+
+        But if a browser showed the page before, make the fetch fail, and return only the `prohibitions`.
+        """
         if record is None or not record.rendered:
             return static
         fetch.outcome, fetch.blame = Outcome.NOT_RENDERED, blame_of(Outcome.NOT_RENDERED)
         fetch.error = "no browser could show the page"
-        return None
+        return prohibitions(static)
 
     def learn(self, fetch_task: FetchTask, fetch: Fetch, change: Change) -> None:
         """Learn whether the rendering of pages of this kind adds content. Store this fact with the change.
@@ -241,14 +245,28 @@ def as_page(fetch: Fetch, rendering: Rendering) -> Fetch:
     )
 
 
+def prohibitions(static: Extracted) -> Extracted:
+    """Return only what a static answer says about the use of its page: its directives and statements, but no link."""
+    return Extracted(
+        base=static.base,
+        encoding=static.encoding,
+        noindex=static.noindex,
+        noarchive=static.noarchive,
+        parse_limit=static.parse_limit,
+        metas=static.metas,
+        statements=static.statements,
+        licenses=static.licenses,
+    )
+
+
 def merged(static: Extracted, shown: Extracted, left_for: str) -> Extracted:
     """Return the content of the DOM, plus those directives and links of the static answer that the DOM lacks."""
     shown.nofollow = shown.nofollow or static.nofollow
     shown.noindex = shown.noindex or static.noindex
     shown.noarchive = shown.noarchive or static.noarchive
     shown.metas |= static.metas if static.metas > 0 else 0
-    shown.statements = [*static.statements, *shown.statements]
-    shown.licenses = [*static.licenses, *shown.licenses]
+    shown.statements = list(dict.fromkeys((*static.statements, *shown.statements)))
+    shown.licenses = list(dict.fromkeys((*static.licenses, *shown.licenses)))
     shown.encoding = static.encoding
     shown.refresh = shown.refresh or static.refresh or left_for
     if shown.nofollow:

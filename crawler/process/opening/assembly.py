@@ -40,6 +40,7 @@ from crawler.urls.suffixes import registrable_domain
 from crawler.version import __version__
 
 if TYPE_CHECKING:
+    from crawler.frontier.refresh.kept_signals import KeptSignals
     from crawler.frontier.refresh.refreshing import Refresh
     from crawler.pages.cleaning import Cleaner
     from crawler.process.fetching.file_bodies import FileBodies
@@ -150,7 +151,6 @@ def make_refresh(
     context: ProcessContext, pages: PageCache, robots: RobotsCache, fingerprinter: Fingerprinter
 ) -> "Refresh":
     """Return the schedule that decides when known pages are refetched."""
-    permission = Permission(robots, context.config)
     values = read_values(context.config.refresh.importance_file, fingerprinter.fingerprint)
     return unopened(
         context.config,
@@ -159,8 +159,21 @@ def make_refresh(
         values,
         processes=len(context.topology.names),
         name=context.name,
-        is_disallowed=lambda url: bool(permission.disallowing_line(hostname(url), url)),
+        is_disallowed=_disallowing(context, robots),
     )
+
+
+def make_kept_signals(context: ProcessContext, store: KeyValue, robots: RobotsCache) -> "KeptSignals":
+    """Return the object that stores change signals in a run without refreshes."""
+    from crawler.frontier.refresh.kept_signals import KeptSignals
+
+    return KeptSignals(store, _disallowing(context, robots))
+
+
+def _disallowing(context: ProcessContext, robots: RobotsCache) -> Callable[[str], bool]:
+    """Return a function that returns whether the robots.txt that was fetched last forbids a URL."""
+    permission = Permission(robots, context.config)
+    return lambda url: bool(permission.disallowing_line(hostname(url), url))
 
 
 def make_journal(context: ProcessContext, *, brief: bool) -> GapJournal:

@@ -77,6 +77,7 @@ class Decisions:
             topology.partition,
             context.name,
             record=parts.pages.record,
+            changes=parts.changes,
             refresh=refresh,
             is_retired=partial(is_retired, parts.due, frontier),
             requisites=config.crawl.requisites,

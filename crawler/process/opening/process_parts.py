@@ -18,6 +18,8 @@ from crawler.urls.equivalence import Equivalences
 from crawler.urls.fingerprint import Fingerprinter
 
 if TYPE_CHECKING:
+    from crawler.frontier.refresh.change_intake import ChangeIntake
+    from crawler.frontier.refresh.kept_signals import KeptSignals
     from crawler.frontier.refresh.refreshing import Refresh
     from crawler.urls.trace import TraceWriter
 
@@ -25,8 +27,8 @@ if TYPE_CHECKING:
 class ProcessParts:
     """The open parts. An object that needs several of them takes this object, and keeps only those that it needs.
 
-    `refresh` is None if no page is refetched. `trace` is None if no trace is written. `verdicts` is None if the user
-    has supplied no URL filter.
+    `refresh` is None if no page is refetched. `changes` takes the change signals about known pages. `trace` is None if no
+    trace is written. `verdicts` is None if the user has supplied no URL filter.
     """
 
     context: ProcessContext
@@ -37,6 +39,7 @@ class ProcessParts:
     pages: PageCache
     due: Eliminator
     refresh: "Refresh | None"
+    changes: "ChangeIntake | KeptSignals"
     frontier: Frontier
     outbox: Outbox
     inbox: Inbox

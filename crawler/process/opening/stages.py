@@ -56,6 +56,7 @@ from crawler.urls.fingerprint import fingerprinter_of
 from crawler.wording import several
 
 if TYPE_CHECKING:
+    from crawler.frontier.refresh.refreshing import Refresh
     from crawler.process.opening.decisions import Decisions
 
 log = logging.getLogger("crawler")
@@ -154,6 +155,9 @@ class Stages(ProcessParts):
         self.refresh = None
         if refreshes(self.config):
             self.refresh = assembly.make_refresh(context, self.pages, self.robots, printer)
+            self.changes = self.refresh.changes
+        else:
+            self.changes = assembly.make_kept_signals(context, store, self.robots)
         journal = assembly.make_journal(context, brief=brief)
         files.callback(journal.close)
         self.frontier = assembly.make_frontier(
@@ -179,6 +183,8 @@ class Stages(ProcessParts):
         self.commits = Commits(self.point, self.due, self.frontier, self.clock)
         if context.copy is None:
             self._agree_on_blocks()
+            if self.refresh is not None:
+                self._apply_kept_signals(self.refresh)
         self.trace = assembly.make_trace(context)
         if self.trace is not None:
             files.callback(self.trace.abandon)
@@ -204,6 +210,13 @@ class Stages(ProcessParts):
             )
         if stored - listed:
             add_blocked(folder, stored)
+
+    def _apply_kept_signals(self, refresh: "Refresh") -> None:
+        """Give the signals that runs without refreshes have received to the schedule."""
+        from crawler.frontier.refresh.kept_signals import applied
+
+        for change in applied(self.store, refresh.changes, self.clock.now()):
+            self.commits.commit_now(change)
 
     @cached_property
     def decisions(self) -> "Decisions":

@@ -156,7 +156,7 @@ def named(config: OrderConfig) -> Ranking | None:
     """
     told: set[str] = set()
 
-    def failed(error: Exception, url: str) -> None:
+    def failed(error: BaseException, url: str) -> None:
         kind = type(error).__name__
         if kind not in told:
             told.add(kind)

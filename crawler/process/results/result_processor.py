@@ -373,7 +373,7 @@ class ResultProcessor:
             before = self._pages.record(fetch_task.fingerprint) if fetch_task.flags & _KNOWN else None
             capturing = self._pages.capture(fetch, fetch_task, extracted, now, final=final, tags=tags)
             has_receipt = fetch_task.kind not in _ABOUT_SITES and not fetch_task.flags & _EXTERNAL
-            if final and has_receipt and is_answer(fetch):
+            if final and has_receipt and (is_answer(fetch) or fetch.outcome is Outcome.NOT_RENDERED):
                 self._stamp(change, capturing, extracted, before)
             return capturing
         except StoreError:
@@ -387,13 +387,19 @@ class ResultProcessor:
     ) -> None:
         """Attach a consent receipt to an answer.
 
-        The record of a stored page keeps the receipt of the last successful fetch.
+        The record of a stored page keeps the receipt of the last successful fetch. If no browser could show the
+        page, what its answer forbids is added to this receipt.
         """
         fetch, record = capturing.fetch, capturing.record
-        known = before.receipt if extracted is None and capturing.unchanged and before is not None else None
+        adds = fetch.outcome is Outcome.NOT_RENDERED
+        known = None
+        if before is not None and (adds or (extracted is None and capturing.unchanged)):
+            known = before.receipt
         stamp = self._stamping.stamp(fetch, capturing.fingerprint, extracted, known, change)
         capturing.stamp = stamp
-        if record is not None and (fetch.outcome in SUCCESSES or record.state is not PageState.STORED):
+        if record is not None and (
+            fetch.outcome in SUCCESSES or adds or record.state is not PageState.STORED
+        ):
             record.receipt = stamp.digest
 
     def _make_internal_error(self, fetch: Fetch, error: Exception, where: str) -> None:

@@ -1,6 +1,6 @@
 """The intake of change signals: decides about all signals, from any sender, in the order of the commit queue.
 
-    crawler signal, Crawl.signal ──► Commands.signal ─────┐
+    crawler signal, Crawl.signal ──► Commands.signal ─────┐                           kept       S/, for a later run
     POST /signal, IndexNow, WebSub ► LiveServices.signal ─┼─► commit queue ─► decide ► noted      refresh schedule, f/
     another process's outbox ──► PeerExchange ────────────┘        │                   queued     a link like any other
                                                                    │                   sent       the owner's outbox
@@ -16,7 +16,8 @@ The rules, in this order:
     violates a rule that also applies to known pages (`_BIND_ALL`)         out of scope, in every process alike
     owned by another process                                  sent
     redirects, as its record says                             as the target of the redirect (`moved_urls.py`)
-    known                                                     noted if it is kept fresh, or may have appeared;
+    known                                                     noted if it is kept fresh, or may have appeared; in a
+                                                              run without refreshes kept for the next one with them;
                                                               queued if it waits for another try after a failure
     rejected by the filter                                    out of scope
     seen, and in no queue                                     retired
@@ -48,6 +49,8 @@ from crawler.urlfilter.rule_names import EXCLUDE, PORT, SCOPE
 from crawler.urls.canonical import hostname, resolve
 
 if TYPE_CHECKING:
+    from crawler.frontier.refresh.change_intake import ChangeIntake
+    from crawler.frontier.refresh.kept_signals import KeptSignals
     from crawler.frontier.refresh.refreshing import Refresh
 
 URL_CHARS_TOLD = 200  # maximum number of characters of an invalid URL that are repeated in the answer
@@ -75,6 +78,7 @@ class SignalIntake:
 
     Args:
         record: returns the record of a page by its fingerprint.
+        changes: takes the signals about known pages: the schedule, or `KeptSignals` if no page is refetched.
         refresh: the schedule of known pages; None if no page is refetched.
         is_retired: returns whether a URL (request form) with a fingerprint was dropped by `crawler retire`. It reads a
             queue, which takes at most about 10 ms. So it is called only for the `TOLD_MAX` URLs that the answer to the
@@ -91,6 +95,7 @@ class SignalIntake:
         me: str,
         *,
         record: Callable[[int], PageRecord | None],
+        changes: "ChangeIntake | KeptSignals",
         refresh: "Refresh | None",
         is_retired: Callable[[str, int], bool],
         requisites: bool,
@@ -101,6 +106,7 @@ class SignalIntake:
         self._partition = partition
         self._me = me
         self._record = record
+        self._changes = changes
         self._refresh = refresh
         self._is_retired = is_retired
         self._flags = _REQUISITE if requisites else 0
@@ -204,7 +210,7 @@ class SignalIntake:
             subject, passes = self._subject(url, ours=told is not None), link.depth
             target = self._moved_to(subject, number) if passes < PASSES_MAX else ""
             if target:
-                if self._refresh is not None and subject.fingerprint in self._refresh:
+                if self._changes.has(subject.fingerprint):
                     known.append(subject.fingerprint)
                 subject, passes = self._subject(target), passes + 1
             fate, why = self._fate(subject, asks_retired=len(said.urls) < TOLD_MAX)
@@ -212,7 +218,7 @@ class SignalIntake:
             if subject.fingerprint in counted:
                 continue
             counted.add(subject.fingerprint)
-            if fate is Fate.NOTED:
+            if fate is self._changes.fate:
                 known.append(subject.fingerprint)
             elif fate is Fate.SENT:
                 mark = subject.fingerprint ^ _MARKS[number]
@@ -220,10 +226,8 @@ class SignalIntake:
                 sent.setdefault(subject.owner, []).append(signal)
             elif fate is Fate.QUEUED and subject.record is None:
                 new[subject.url] = at
-        if known and self._refresh is not None:
-            self._refresh.changes.admit(known, now, change)
-            self._refresh.changes.note_changes(known, number, now)
-            self._refresh.changes.stage(change)
+        if known:
+            self._changes.take(known, number, now, change)
         if new:
             yield from self._queue(change, new)
         for owner, links in sent.items():
@@ -239,7 +243,7 @@ class SignalIntake:
 
     def _moved_to(self, subject: _Subject, number: int) -> str:
         """Return the URL for which a signal about a URL that redirects counts; "" if there is none."""
-        if self._refresh is None or subject.record is None:
+        if subject.record is None:
             return ""
         return moved_to(
             subject.url, subject.record, number, lambda url: self._record(self._intake.one(url).fingerprint)
@@ -256,8 +260,8 @@ class SignalIntake:
         if owner != self._me:
             return Fate.SENT, owner
         if record is not None:
-            if self._refresh is not None and self._refresh.changes.accepts(fingerprint, record):
-                return Fate.NOTED, ""
+            if self._changes.accepts(fingerprint, record):
+                return self._changes.fate, ""
             return Fate.QUEUED if record.queued else Fate.NOT_REFRESHED, ""
         if rule := self._intake.one(url).rule if self._flags else rule:
             return Fate.OUT_OF_SCOPE, rule

@@ -38,20 +38,55 @@ def test_the_correction_for_users_respects_which_pages_have_good_signals() -> No
     assert expectation.fresh(bad) != pytest.approx(unaware, abs=0.01)
 
 
+def test_a_fast_crawl_that_has_found_no_change_is_not_called_stale() -> None:
+    """The prior of the crawl's mean follows from the revisit interval, here three seconds. It is not stated."""
+    schedule = Schedule(STILL)
+    schedule.pace.rate = 20.0
+    pages = [schedule.add(1 + n, 1, 1, 0.0, 0.0) for n in range(60)]
+    expectation = Expectation(schedule, 1.0)
+    assert expectation.view(10.0)["expected_freshness"] > 0.99
+    for page in pages[:30]:
+        schedule.acquire(page, 10.0)
+        schedule.record_outcome(page, 10.0, RefreshOutcome.UNCHANGED)
+    assert expectation.view(20.0)["expected_freshness"] > 0.99
+    for page in pages[30:]:
+        schedule.acquire(page, 20.0)
+        schedule.record_outcome(page, 20.0, RefreshOutcome.CHANGED)
+    assert expectation.view(40.0)["expected_freshness"] < 0.5
+
+
+@pytest.mark.parametrize("arms", [1, 2])
+def test_pages_that_are_away_are_not_counted_among_the_copies(arms: int) -> None:
+    """The first site has 6 pages, of which 2 are away. All pages of the second site are away."""
+    schedule = Schedule(STILL) if arms == 1 else Arms([STILL] * arms)
+    expectation = Expectation(schedule, 1.0)
+    pages = [schedule.add(1 + n, 1 + n // 6, 1 + n // 6, 0.0, 0.0, away=n % 6 in (0, 3)) for n in range(8)]
+    lost = pages[7]
+    schedule.acquire(lost, DAY)
+    schedule.record_outcome(lost, DAY, RefreshOutcome.GONE)
+    view = expectation.view(DAY)
+    assert view["pages"] == 4 and view["importance"] == pytest.approx(4.0)
+    assert sum(arm["pages"] for arm in view["arms"]) == (4 if arms == 2 else 0)
+    assert {key: pages for key, (pages, _) in expectation.by_host(DAY).items()} == {1: 4}
+
+
 @pytest.mark.parametrize("arms", [1, 2])
 def test_each_site_has_a_correction_of_its_own(arms: int) -> None:
     """The pages of the first site are always fresh when they are crawled, those of the second site never."""
     schedule = Schedule(STILL) if arms == 1 else Arms([STILL] * arms)
     expectation = Expectation(schedule, 1.0)
     pages = [schedule.add(1 + n, 1 + n % 2, 1 + n % 2, 0.0, 0.0) for n in range(8)]
-    views = [replace(schedule.overview.page(page, DAY), stands_for=1.0) for page in pages]
+    views = [replace(schedule.overview.page(page, DAY), stands_for=1.0, stated=None) for page in pages]
     for turn in range(200):
         view = views[turn % 8]
         site = schedule.overview.page(pages[turn % 8], DAY).site
         known = replace(view, fresh=0.05 if turn % 16 < 8 else 0.6, site=site)
         result = RefreshOutcome.CHANGED if known.host else RefreshOutcome.UNCHANGED
         expectation.ended(known, result, DAY)
-    stated = [expectation.fresh(replace(schedule.overview.page(page, DAY), fresh=0.05)) for page in pages]
+    stated = [
+        expectation.fresh(replace(schedule.overview.page(page, DAY), fresh=0.05, stated=None))
+        for page in pages
+    ]
     assert stated == [stated[0], stated[1]] * 4
     assert stated[0] > 2.0 * stated[1]
 
@@ -64,7 +99,9 @@ def test_pages_of_a_site_with_a_weekly_rhythm_are_not_corrected() -> None:
     host_key, numbers = schedule.records.site_state(schedule.host(1))
     rhythm = [*[0.5] * 12, *[1.5] * 12, *[1.0] * 7, 9.0, *[1.0] * 31]
     schedule.records.restore_site(host_key, np.array([*numbers, *rhythm]))
-    paced, plain = (replace(schedule.overview.page(page, DAY), fresh=0.6, stands_for=1.0) for page in pages)
+    paced, plain = (
+        replace(schedule.overview.page(page, DAY), fresh=0.6, stands_for=1.0, stated=None) for page in pages
+    )
     assert (paced.rhythm, plain.rhythm) == (True, False)
     before = expectation.recalibration.numbers
     for _ in range(20):

@@ -9,6 +9,7 @@ import pytest
 from crawler.errors import DamageError
 from crawler.freshness.recalibration import SiteSlope
 from crawler.frontier.refresh import RefreshOutcome, Schedule, Settings, clock_repair, state
+from crawler.frontier.refresh.arms import Arms
 from crawler.storage import keys
 from crawler.storage.kv import MemoryStore, scan_prefix, seal, unseal
 
@@ -56,7 +57,7 @@ def put(store: MemoryStore, key: bytes, numbers: Sequence[float]) -> None:
     store.write(batch)
 
 
-def stage(store: MemoryStore, schedule: Schedule, *pages: int) -> None:
+def stage(store: MemoryStore, schedule: Schedule | Arms, *pages: int) -> None:
     batch = store.batch()
     for page in pages:
         state.stage(schedule, page, batch)
@@ -99,6 +100,49 @@ def test_a_rebuilt_schedule_takes_the_same_pages() -> None:
             each.record_outcome(page, at, RefreshOutcome.UNCHANGED)
         taken.append(fingerprints)
     assert taken[0] == taken[1]
+
+
+def test_a_guessed_level_and_interval_are_not_stored() -> None:
+    """Too few fetches at an unknown rate show neither, so the next run derives both from its own rate."""
+    store, schedule = MemoryStore(), Schedule(STILL)
+    for number in range(60):
+        schedule.add(1000 + number, number % 4, number % 12, 0.0, 0.0)
+    for number in range(4):
+        now = DAY * (1 + number)
+        page = schedule.claim_next(now)
+        schedule.record_outcome(page, now, RefreshOutcome.UNCHANGED)
+        stage(store, schedule, page)
+    assert schedule.pace.level > 0.0 and not schedule.pace.level_is_known
+    stage(store, schedule, *range(60))
+    assert store.get(keys.REFRESH_LEVEL) is None and store.get(keys.REFRESH_REVISIT) is None
+    rebuilt = rebuilt_from(store, now)
+    assert not rebuilt.pace.level_is_known and rebuilt.pace.revisit == 0.0
+    rebuilt.pace.rate = 60 / (10 * DAY)
+    assert rebuilt.pace.revisit == pytest.approx(10 * DAY)
+    rebuilt.peek(now)
+    stage(store, rebuilt, 0)
+    assert rebuilt.pace.level_is_known
+    assert state.stored_number(store, keys.REFRESH_LEVEL) == rebuilt.pace.level
+    assert state.stored_number(store, keys.REFRESH_REVISIT) == pytest.approx(10 * DAY)
+
+
+@pytest.mark.parametrize("others", [["uniform"], ["interval"], ["uniform", "azar-lds"]])
+def test_only_arms_with_the_same_unit_share_a_stored_level(others: list[str]) -> None:
+    """The level of `uniform` is an age, so the stored level is the mean of the other arms only."""
+    store, arms = MemoryStore(), Arms([Settings(), *(Settings(policy=policy) for policy in others)])
+    for number in range(60):
+        arms.add(1000 + number, number % 4, number % 12, 0.0, 0.0)
+    arms.pace.rate = 60 / (10 * DAY)
+    page = arms.claim_next(DAY)
+    arms.record_outcome(page, DAY, RefreshOutcome.UNCHANGED)
+    stage(store, arms, page)
+    level = arms.schedules[0].pace.level
+    assert arms.schedules[0].pace.level_is_known
+    assert state.stored_number(store, keys.REFRESH_LEVEL) == level
+    rebuilt = Arms(arms.settings)
+    state.load(rebuilt, store, DAY)
+    known = [each.pace.level_is_known for each in rebuilt.schedules]
+    assert rebuilt.schedules[0].pace.level == level and known == [True, *[False] * len(others)]
 
 
 @pytest.mark.parametrize("trusted", [False, True])

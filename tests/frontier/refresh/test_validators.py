@@ -58,7 +58,7 @@ class Guest:
         )
         fetch_task = FetchTask(TaskKind.PAGE, 1, "a", fetch.url, page)
         after = next_record(before, fetch, fetch_task, None, payload_digest=digest, digest=digest, now=now)
-        changed = not is_unchanged(before, outcome, digest)
+        changed = not is_unchanged(before, fetch, digest)
         batch = self.store.batch()
         self.validators.answered(page, 1, before, after, changed, now, batch)
         self.store.write(batch)

@@ -1,17 +1,19 @@
 """Test the commands `crawler lab refresh`, `figures` and `import`."""
 
+import re
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from crawler import cli
 from crawler.clock import VirtualClock
 from crawler.errors import UsageError
 from crawler.lab import progress_line
 from crawler.lab.__main__ import main
 from crawler.lab.extras import require
 from crawler.lab.figures import drawing as figures
-from crawler.lab.refresh import kolobov, pages_file
+from crawler.lab.refresh import kolobov, pages_file, simulate
 from crawler.lab.refresh.simulate import ExperimentSetting
 from tests.lab.league.made import EXCERPT, csv_rows
 
@@ -31,18 +33,101 @@ def test_usage(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", ["worlds", "order", "league --data DATA", "refresh", "cluster", "figures all", "import x"]
+    "words",
+    [
+        "lab worlds --out FOLDER",
+        "lab league --data DATA --out FOLDER",
+        "lab figures all --out FOLDER",
+        "lab histories --git DATA --out FOLDER",
+        "lab cache --figures FOLDER",
+        "lab trace synth FOLDER",
+        "lab trace import DATA FOLDER",
+        "lab order --out FILE",
+        "lab refresh --out FILE",
+        "lab cluster --out FILE",
+        "lab import x --out FILE",
+        "lab cache --csv FILE",
+        "lab web --log FILE",
+        "bench units --out FILE",
+    ],
 )
 def test_results_that_could_not_be_written_are_refused_before_the_experiment(
-    tmp_path: Path, command: str
+    tmp_path: Path, words: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").write_text("")
-    words = command.replace("DATA", str(tmp_path)).split()
-    takes_folder = words[0] in ("worlds", "league", "figures")
-    for out in ("file/results", "file" if takes_folder else "."):
-        with pytest.raises(UsageError, match="irectory"):
-            main("lab", [*words, "--out", str(tmp_path / out)])
+    for folder, file in (("file", "."), ("file/results", "file/results"), ("x" * 300, "x" * 300)):
+        places = {"DATA": tmp_path, "FOLDER": tmp_path / folder, "FILE": tmp_path / file}
+        assert cli.main([str(places.get(word, word)) for word in words.split()]) == 2
+        told = capsys.readouterr()
+        assert re.fullmatch(r"crawler: .*(irectory|too long).*\n", told.err) and not told.out
     assert [path.name for path in tmp_path.iterdir()] == ["file"]
+
+
+@pytest.mark.parametrize("output", ["cache --csv", "cache --figures", "web --log", "cluster --out"])
+def test_every_option_for_results_is_checked_before_the_experiment(tmp_path: Path, output: str) -> None:
+    (tmp_path / "file").write_text("")
+    with pytest.raises(UsageError, match="irectory"):
+        main("lab", [*output.split(), str(tmp_path / "file" / "results")])
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("refresh --size 5000000", "a run of 5.5e+09 signals and changes is too long"),
+        ("worlds issue --seeds 1 --processes 1 --policies greedy --check", "--check needs ncis"),
+        ("cluster --links-of /nowhere --curve 0,3", "--curve: expected a whole number >= 1, got 0"),
+        ("cluster --links-of /nowhere --curve 2 --pages 1000000", "--curve: more than 1,000,000 pages"),
+        ("cluster --links-of /nowhere --histories /nowhere", "--histories needs --days"),
+        ("league --data /nowhere --living --hubs x", "--hubs: 'x' is not one of dir, map, newest, news"),
+        ("league --data /nowhere --budgets 0", "--budgets: expected a number > 0, got 0"),
+        ("cache /nowhere --bits 9-3", "--bits: expected a whole number >= 9, got 3"),
+    ],
+)
+def test_an_impossible_run_is_refused_before_any_work(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], words: str, said: str
+) -> None:
+    """The error is about the option, although the folder is missing, and nothing was drawn or printed."""
+    monkeypatch.setattr(simulate, "standard_pages", lambda *_: pytest.fail("drew pages"))
+    with pytest.raises(UsageError) as caught:
+        main("lab", words.split())
+    assert str(caught.value).startswith(said)
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("kind", simulate.EVENT_RATES)
+def test_the_mean_number_of_events_is_that_of_the_drawn_pages(kind: str) -> None:
+    pages = simulate.standard_pages(np.random.default_rng(1), 100_000, kind)
+    assert float((pages.signal_rate + pages.change_rate).mean()) == pytest.approx(
+        simulate.EVENT_RATES[kind], rel=0.01
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ("refresh --bandwidth x", "--bandwidth: expected a number, got 'x'"),
+        ("refresh --bandwidth 5:1", "--bandwidth: the first time must be 0, got 5"),
+        ("refresh --bandwidth 0:1,0:2", "--bandwidth: expected a number > 0, got 0"),
+        (
+            "refresh --bandwidth 0:1,2:1e10",
+            "--bandwidth: expected a number <= 1,000,000,000, got 10,000,000,000",
+        ),
+        ("cache --bits x", "--bits: expected a whole number, got 'x'"),
+        ("cache --bits 1-31", "--bits: expected a whole number <= 30, got 31"),
+        ("cache --links 1.5", "--links: expected a whole number, got '1.5'"),
+        ("cache --first 0", "--first: expected a whole number >= 1, got 0"),
+        ("cache --first 3e9", "--first: expected a whole number <= 2,147,483,647, got 3,000,000,000"),
+        ("cluster --curve 1,x", "--curve: expected a whole number, got 'x'"),
+        ("cluster --curve 257", "--curve: expected a whole number <= 256, got 257"),
+        ("league --data x --budgets 1,x", "--budgets: expected a number, got 'x'"),
+        ("league --data x --budgets ,", "--budgets: expected a number, got ','"),
+        ("import x --sample 0", "--sample: expected a whole number >= 1, got 0"),
+    ],
+)
+def test_every_number_is_checked_in_the_same_words(words: str, said: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        main("lab", words.split())
+    assert str(caught.value).startswith(said)
 
 
 def test_simulation_prints_a_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -120,6 +205,15 @@ def test_bad_pages_files_name_the_line(tmp_path: Path, text: str, wanted: str) -
     path.write_text(text)
     with pytest.raises(UsageError, match=wanted):
         pages_file.read(path)
+
+
+@pytest.mark.parametrize(
+    ("head", "names"), [("page,", ["a", "2"]), ("url,", ["a", "2"]), ("name,", ["1", "2"])]
+)
+def test_pages_have_names_or_numbers(tmp_path: Path, head: str, names: list[str]) -> None:
+    file = tmp_path / "pages.csv"
+    file.write_text(f"{head}importance,change_rate\na,1,2\n,3,4\n")
+    assert pages_file.read(file).names == names
 
 
 def test_pages_file_is_not_text(tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Test the living league: the times at which hubs list new pages, the cost of discovery, scores, and credits."""
 
+import functools
 from typing import Any
 
 import msgspec
@@ -180,10 +181,15 @@ def test_the_score_equals_a_scan_of_all_fetches() -> None:
     assert mine.sum() / whole.sum() == pytest.approx(current / there, abs=2e-3)
 
 
+@functools.cache
+def excerpt(rule: str) -> LivingWorld:
+    return grow(worlds.build(histories.read_folder(EXCERPT), "none", pages=10, days=500), rule)
+
+
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("name", FINDERS)
 def test_every_finder_can_play(name: str, rule: str) -> None:
-    found = grow(worlds.build(histories.read_folder(EXCERPT), "none", pages=10, days=500), rule)
+    found = excerpt(rule)
     rate = 3.0 * found.change_rate
     result = play(found, FINDERS[name](found, rate), rate, told=name in FREE)
     assert result.fetches + result.idle == int(rate * found.horizon)

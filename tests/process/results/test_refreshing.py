@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from crawler.frontier.refresh.rate_balancing import LevelReport
 from crawler.frontier.refresh.refreshing import Refresh
-from crawler.records import Blame, Extracted, Fetch, FetchTask, LinkFlag, Outcome, PageState
+from crawler.records import Blame, Extracted, Fetch, FetchTask, LinkFlag, Outcome, PageState, TaskKind
 from crawler.storage import keys
 from crawler.storage.commit import Change
 from crawler.storage.keys import REFRESH
@@ -18,6 +18,7 @@ from tests.process.support import Joint, fetch
 
 ON = {"refresh": {"endless": True, "share": 0.5, "min_age": 0.0}}
 _REFRESH = LinkFlag.REFRESH
+HOST = "http://a.org/"
 
 
 @pytest.fixture
@@ -642,3 +643,41 @@ def test_the_refresh_view_shows_ages_hosts_and_the_effect_of_more_rate(
     assert sorted(pages for pages, _ in refresh_of(joint).views.by_host(now).values()) == [5, 5]
     why = explain(joint, "http://a.org/0")
     assert why["waits_for"] and why["rate_error"] > 0.0 and 0.0 <= why["fresh"] <= 1.0
+
+
+@pytest.mark.parametrize("share", [0.9, 0.5, "auto"])
+@pytest.mark.parametrize("hosts", [1, 3])
+def test_a_finite_crawl_goes_on_after_its_robots_txt_have_expired(
+    open_joint: Callable[..., Joint], hosts: int, share: float | str
+) -> None:
+    """All hosts may be chosen for known pages, and wait for their robots.txt first. Their new URLs are not forgotten."""
+    joint = open_joint(refresh={"share": share, "min_age": 1.0}, crawl={"scope": "any"})
+    homes = [f"http://h{n}.org/" for n in range(hosts)]
+    joint.store(*homes)
+    new = {home + str(n) for home in homes for n in range(3)}
+    joint.seeds(*new)
+    joint.reopen()
+    joint.clock.advance(48 * 3600.0)
+    fetched, robots = set(), list[FetchTask]()
+    for _ in range(500):
+        if over := joint.frontier.claims.finished(joint.clock.now()):
+            break
+        now = joint.clock.now()
+        fetch_task = joint.frontier.claim_next(now)
+        if fetch_task is None and robots:
+            for each in robots:
+                missing = fetch(each.url, b"", outcome=Outcome.GONE, status=404)
+                joint.commit(joint.results.robots(each, missing, now))
+            robots = []
+        elif fetch_task is None:
+            wakeup = joint.frontier.next_wakeup(now)
+            assert wakeup is not None
+            joint.clock.advance(max(wakeup - now, 0.001))
+        elif fetch_task.kind is TaskKind.RESOLVE:
+            joint.frontier.resolved(fetch_task, [f"127.0.1.{fetch_task.hostname[1]}"], now + 1e6, now)
+        elif fetch_task.kind is TaskKind.ROBOTS:
+            robots.append(fetch_task)
+        else:
+            fetched.add(fetch_task.url)
+            joint.page(fetch_task, fetch(fetch_task.url, b"x", began=now))
+    assert over == "done" and new <= fetched

@@ -1,12 +1,16 @@
 """Test what happens to signals of changes: each rule of the table, for one process and for two."""
 
 from collections.abc import Callable
+from contextlib import closing
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from crawler.change_signals import SOURCES, Fate, Signalled, source_number
+from crawler.config import RefreshConfig
 from crawler.frontier.later_tries import PASSING
 from crawler.process.committing.portions import PORTION_LINKS
 from crawler.process.opening.assembly import make_refresh
@@ -14,6 +18,8 @@ from crawler.process.results.signal_intake import URL_CHARS_TOLD
 from crawler.records import Blame, Extracted, Link, LinkFlag, Outcome, PageState
 from crawler.splitter.inbox import Received
 from crawler.storage.commit import Change
+from crawler.storage.keys import SIGNALS
+from crawler.storage.kv import scan_prefix, unseal
 from tests.process.support import Joint, fetch, made, redirect
 
 Open = Callable[..., Joint]
@@ -74,11 +80,6 @@ def test_each_url_has_its_fate(open_joint: Open) -> None:
     fetch_task = joint.fetch_task()
     assert (fetch_task.url, fetch_task.depth, fetch_task.via, fetch_task.flags) == (NEW, 1, 0, LinkFlag.NEWS)
     assert joint.stages.views.problems() == []
-
-
-def test_signals_are_not_noted_without_refresh(joint: Joint) -> None:
-    joint.store(HOME)
-    assert take(joint, HOME, NEW)[0] == {HOME: ("not_refreshed", ""), NEW: ("queued", "")}
 
 
 @pytest.mark.parametrize(
@@ -307,6 +308,95 @@ def test_a_signal_is_never_passed_on_twice(open_joint: Open) -> None:
     there = by_owner(joint)[THERE][0]
     change = received(joint, Link(joint.fingerprint(there), there, flags=SIGNAL))
     assert all(not link.flags & SIGNAL for _, links in change.foreign for link in links)
+
+
+# -- runs without refreshes
+
+
+def refreshing(joint: Joint, *, on: bool) -> None:
+    """Close the process and open it again, with or without refreshes."""
+    refresh = RefreshConfig(endless=True, share=0.5) if on else RefreshConfig()
+    joint.reopen(replace(joint.stages.config, refresh=refresh))
+
+
+def test_a_run_without_refreshes_keeps_signals_for_the_next_one_with_them(joint: Joint) -> None:
+    """The crawl may never have refreshed pages before. Each signal counts once, also after further runs."""
+    joint.store(HOME)
+    joint.visit(redirect(HOME + "old", HOME))
+    joint.store(HOME + "gone", status=404, outcome=Outcome.GONE)
+    old = HOME + "old"
+    assert take(joint, HOME, NEW, HOME + "gone")[0] == {
+        HOME: ("kept", ""), NEW: ("queued", ""), HOME + "gone": ("kept", ""),
+    }  # fmt: skip
+    assert take(joint, old, source="headers")[0] == {old: ("kept", HOME)}
+    refreshing(joint, on=False)
+    take(joint, HOME)
+    for _ in range(2):
+        refreshing(joint, on=True)
+        assert heard(joint, HOME) == {"signal": 2, "headers": 1}
+        assert joint.fingerprint(HOME + "gone") in (joint.stages.refresh or ())
+        assert not list(scan_prefix(joint.stages.store, SIGNALS))
+    assert joint.stages.views.problems() == []
+
+
+def test_a_page_that_was_kept_fresh_keeps_its_signals_through_a_run_without_refreshes(
+    open_joint: Open, tmp_path: Path
+) -> None:
+    """A kill of the run without refreshes loses none, and at most 15 signals of a source count, as in a schedule."""
+    joint = open_joint(**FRESH)
+    joint.store(HOME)
+    take(joint, HOME)
+    refreshing(joint, on=False)
+    for _ in range(20):
+        take(joint, HOME)
+    joint.users.enter_context(closing(joint.killed(tmp_path / "killed" / "p0")))
+    assert kept_of(joint, HOME) == 15
+    refreshing(joint, on=True)
+    assert heard(joint, HOME) == {"signal": 15}
+
+
+def test_two_signals_of_one_commit_group_are_both_kept(joint: Joint) -> None:
+    """The second is decided before the first is in the store."""
+    joint.store(HOME)
+    decide = joint.stages.decisions.signal_intake.decide
+    changes = [made(decide([HOME], "signal", Signalled()))[0] for _ in range(2)]
+    for change in changes:
+        joint.stages.commits.commit_now(change)
+    assert kept_of(joint, HOME) == 2
+
+
+def test_a_kept_signal_does_not_count_if_its_page_was_fetched_after_it(joint: Joint) -> None:
+    joint.clock.advance(HOUR)
+    joint.store(HOME)
+    fetched_at = joint.record(HOME).fetched_at
+    for at, counts in ((fetched_at - 1.0, {}), (fetched_at, {"signal": 1})):
+        change = Change()
+        joint.stages.changes.take([joint.fingerprint(HOME)], 4, at, change)
+        joint.stages.commits.commit_now(change)
+        refreshing(joint, on=True)
+        assert heard(joint, HOME) == counts
+        assert not list(scan_prefix(joint.stages.store, SIGNALS))
+        refreshing(joint, on=False)
+
+
+def test_a_process_keeps_the_signals_that_another_process_has_sent(open_joint: Open) -> None:
+    """It does so in any run, so the fate of a signal does not depend on the number of processes."""
+    joint = open_joint(names=(HERE, THERE), crawl={"scope": "any"})
+    url = by_owner(joint)[HERE][0]
+    joint.store(url)
+    for number in (2, 4):
+        change = received(joint, Link(joint.fingerprint(url) ^ 5, url, redirects=number, flags=SIGNAL))
+        assert change.counts["signals.kept"] == 1
+        joint.stages.commits.commit_now(change)
+    refreshing(joint, on=True)
+    assert heard(joint, url) == {"indexnow": 1, "signal": 1}
+
+
+def kept_of(joint: Joint, url: str) -> int:
+    """Return the number of kept signals of the source `signal` about a page."""
+    value = joint.stages.store.get(SIGNALS + joint.fingerprint(url).to_bytes(8, "big"))
+    assert value is not None
+    return int.from_bytes(unseal(SIGNALS, value)[:4], "little") >> 16 & 15
 
 
 # -- URLs that redirect

@@ -35,6 +35,7 @@ import numpy as np
 from crawler.cli.parsing import OptionParser, one_of, result_folder, some_of, within
 from crawler.clock import SystemClock
 from crawler.errors import UsageError
+from crawler.lab.extras import require
 from crawler.lab.living import calibration, gains, playing
 from crawler.lab.living.bayes import can_play
 from crawler.lab.living.playing import BAYES, BAYES_GAMMA, PLAYERS, STATING, TRUE, UNIFORM, WorldRun
@@ -90,6 +91,8 @@ def run(args: argparse.Namespace) -> int:
         raise UsageError(
             f"{references[0]} needs independent changes, no signals and free hosts: not {', '.join(barred)}"
         )
+    if references:
+        require("scipy.special")
     seeds = range(1, args.seeds + 1)
     report = ProgressLine("worlds", SystemClock())
     if args.calibration:

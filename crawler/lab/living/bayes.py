@@ -26,8 +26,8 @@ each host.
 """
 
 import numpy as np
-from scipy.special import gammaincinv, ndtri
 
+from crawler.lab.extras import require
 from crawler.lab.league.world import Policy
 from crawler.lab.living.worlds import DrawnWorld, WorldSpec
 
@@ -53,8 +53,11 @@ class Bayes(Policy):
         spec = world.spec
         assert can_play(spec), spec.name
         shares = (np.arange(GRID) + 0.5) / GRID
+        special = require("scipy.special")
         drawn = [
-            gammaincinv(1.0 / VARIATION, shares) if gamma else np.exp(host.spread * ndtri(shares))
+            special.gammaincinv(1.0 / VARIATION, shares)
+            if gamma
+            else np.exp(host.spread * special.ndtri(shares))
             for host in spec.hosts
         ]
         of_host = np.array(

@@ -1,6 +1,8 @@
 """Test the commands `crawler lab refresh`, `figures` and `import`."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -10,7 +12,7 @@ from crawler import cli
 from crawler.clock import VirtualClock
 from crawler.errors import UsageError
 from crawler.lab import progress_line
-from crawler.lab.__main__ import main
+from crawler.lab.__main__ import COMMANDS, main
 from crawler.lab.extras import require
 from crawler.lab.figures import drawing as figures
 from crawler.lab.refresh import kolobov, pages_file, simulate
@@ -322,6 +324,40 @@ def test_progress_shows_the_remaining_time(capsys: pytest.CaptureFixture[str]) -
     report(1.0)
     progress_line.silent(0.3)
     assert capsys.readouterr().err == "it: 75 % done, about 2 min left\n"
+
+
+# Run without the packages of the extra [lab]; print the exit code of each command.
+BARE = """
+import sys
+for name in ("numba", "scipy", "matplotlib"):
+    sys.modules[name] = None
+from crawler import cli
+from crawler.lab.__main__ import COMMANDS
+for words in [[name, "--help"] for name in COMMANDS] + [line.split() for line in sys.argv[1:]]:
+    try:
+        code = cli.main(["lab", *words])
+    except SystemExit as exited:
+        code = exited.code or 0
+    print("exit", code, file=sys.stderr)
+"""
+
+
+def test_without_the_extra_every_command_explains_itself_and_names_what_it_needs(tmp_path: Path) -> None:
+    lines = [
+        "worlds issue --seeds 1 --policies uniform,bayes",
+        "refresh --size 20 --time 5 --instances 1",
+        f"trace synth {tmp_path}/trace --links 100 --threads 2",
+        "cache",
+        f"figures broder-2 --out {tmp_path}",
+    ]
+    ran = subprocess.run(
+        [sys.executable, "-c", BARE, *lines], capture_output=True, text=True, check=True, cwd=tmp_path
+    )
+    told = ran.stderr.splitlines()
+    helps, errors = told[: len(COMMANDS)], told[len(COMMANDS) :]
+    assert helps == ["exit 0"] * len(COMMANDS)
+    assert errors[1::2] == ["exit 2"] * len(lines)
+    assert all(line.endswith("install it with pip install 'crawler[lab]'") for line in errors[::2])
 
 
 def test_a_missing_extra_is_reported_in_one_line() -> None:

@@ -248,9 +248,10 @@ class Learning:
         """Return what `expected` would be if the prior did not follow from the rate of fetches (`change_rates.py`)."""
         revisit = self.rates.prior_time
         self._renew_with(site, float("inf"))
-        chance = self.expected(site, k, t, clock, counts, trust, restless)
-        self._renew_with(site, revisit)
-        return chance
+        try:
+            return self.expected(site, k, t, clock, counts, trust, restless)
+        finally:
+            self._renew_with(site, revisit)
 
     def _renew_with(self, site: cython.Py_ssize_t, revisit: cython.double) -> None:
         self.rates.set_revisit(revisit)

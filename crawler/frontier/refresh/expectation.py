@@ -113,13 +113,15 @@ class Expectation:
         sample = self._renewed(then)
         weights = np.array([page.importance for page in sample])
         fresh = np.array([page.fresh for page in sample])
+        copies = self._schedule.overview.copies
+        importance = _importance(weights, copies)
         return {
-            "pages": self._schedule.overview.copies,
-            "importance": _importance(weights, self._schedule.overview.copies),
+            "pages": copies,
+            "importance": importance,
             "expected_freshness": _round(_mean(fresh, weights)),
             "level": self._schedule.pace.level,
             "rate": self._schedule.pace.rate * self._speed,
-            "more_rate": self._gain_of_more(weights),
+            "more_rate": self._gain_of_more(importance),
             "ages": self._ages(sample, then),
             "results": dict(self.results),
             "calibration": self._calibration(),
@@ -153,10 +155,13 @@ class Expectation:
                     continue
         return found
 
-    def _gain_of_more(self, weights: np.ndarray) -> dict[str, float]:
-        """Return how much the freshness would rise if the rate rose by the share `MORE_RATE`; {} if this is not known."""
+    def _gain_of_more(self, whole: float) -> dict[str, float]:
+        """Return how much the freshness would rise if the rate rose by the share `MORE_RATE`; {} if this is not known.
+
+        `whole` is the sum of the importances of all pages.
+        """
         policies = policies_of(self._schedule.settings)
-        whole, pace = _importance(weights, self._schedule.overview.copies), self._schedule.pace
+        pace = self._schedule.pace
         if not (
             whole and pace.rate and pace.level_is_known and all(policy in BY_LEVEL for policy in policies)
         ):

@@ -11,7 +11,9 @@ cdef class Absences:
     cdef double _first
     cdef double _longest
     cdef double _factor
+    cdef double _turn
     cdef double wait(self, int rung) noexcept
+    cdef double wait_refused(self, int rung) noexcept
     cdef int rung_of(self, double wait) noexcept
     cdef double recall_pause(self, int host) noexcept
     cdef int next_rung(self, unsigned int state, bint denied) noexcept

@@ -12,7 +12,8 @@ higher rung.
 
 *Budget.* Fetches of pages that are away and that find them still away are at most `_SHARE` of all fetches. Each
 fetch of any page earns a share of a fetch. A page needs as many earned fetches as its rung, so pages that have
-just gone away come first. A page that may not be fetched when its wait is over climbs to the next rung.
+just gone away come first. A page that may not be fetched when its wait is over climbs to the next rung, and waits
+again (`wait_refused`).
 
 *Recall.* The pages of a host whose rung is at most one higher than that of a page that is back went away in
 the same outage, or after it began, so they are recalled. Each page that is back allows `_CREDIT` fetches of
@@ -41,6 +42,8 @@ _DEBIT = cython.declare(cython.int, 4)
 _CREDIT_MAX = cython.declare(cython.int, 64)
 # a recalled page that may not be fetched yet waits for this part of the first wait
 _RECALL_PAUSE = cython.declare(cython.double, 1.0 / 64.0)
+# the fractional part of the golden ratio; its multiples, modulo 1, fill the range from 0 to 1 evenly
+_GOLDEN = cython.declare(cython.double, 0.6180339887498949)
 # maximum number of pauses of recalled pages of a host that end in the time of the shortest pause
 _PAUSES = cython.declare(cython.double, 256.0)
 
@@ -60,10 +63,22 @@ class Absences:
         self.saved = _SAVED_MAX
         self.unseen = self.hand = 0
         self.recalling: list = []
+        self._turn = 0.0
 
     def wait(self, rung: cython.int) -> cython.double:
         """Return the time that a page on this rung waits."""
         return min(self._first * self._factor ** max(rung - 1, 0), self._longest)
+
+    def wait_refused(self, rung: cython.int) -> cython.double:
+        """Return the time that a page waits on this rung if it has climbed there without a fetch.
+
+        The time is different at each call, between half of the wait and the whole. With equal waits, the page of a
+        host whose wait ends first would be fetched each time, and the others would always be refused.
+        """
+        self._turn += _GOLDEN
+        if self._turn >= 1.0:
+            self._turn -= 1.0
+        return self.wait(rung) * (0.5 + 0.5 * self._turn)
 
     def rung_of(self, wait: cython.double) -> cython.int:
         """Return the first rung whose wait is at least as long, or the last rung."""

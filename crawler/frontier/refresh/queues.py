@@ -282,7 +282,7 @@ class Queues:
         else:
             rung: cython.int = self.absences.next_rung(state, False)
             self.tables.states[page] = AWAY | DOUBLING * rung
-            self.withhold(page, now + self.absences.wait(rung))
+            self.withhold(page, now + self.absences.wait_refused(rung))
 
     def put_back(self, page: cython.int, now: cython.double) -> cython.void:
         """Put a page that was due, but was not fetched, into the right heap. A page that is away stays due."""

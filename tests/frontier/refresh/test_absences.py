@@ -247,3 +247,21 @@ def test_in_a_changing_neighbourhood_a_recalled_page_does_not_wait_behind_pages_
                 schedule.records.restore_directory(1, 1, (1e3, 1.0, now), (0.0, 0.0, now))
                 taken.append(page)
     assert set(taken) == set(pages)
+
+
+@pytest.mark.parametrize("size", [2, 5])
+def test_each_page_of_a_host_that_is_away_is_fetched_again(size: int) -> None:
+    """All pages of the host have gone away within seconds, and no other page is fetched."""
+    schedule = Schedule(Settings(explore=0.0), level=1e9)
+    pages = [schedule.add(number, 1, 1, 0.0, 0.0) for number in range(1, size + 1)]
+    for second, page in enumerate(pages):
+        ask(schedule, page, 1.0 + second, GONE)
+    fetched, now = set(), 0.0
+    while now < 120.0 * DAY:
+        now += HOUR / 10
+        page = schedule.claim_next(now)
+        if page >= 0:
+            fetched.add(page)
+            schedule.record_outcome(page, now, GONE, now)
+    schedule._check()
+    assert fetched == set(pages)

@@ -153,7 +153,7 @@ class RefreshConfig(_Section, frozen=True):
     discard_window: Seconds = Seconds(0)
     clock_min: Annotated[Seconds, Meta(extra={"least": 0.001})] = Seconds(60)
     clock_max: Seconds = Seconds(7_776_000)
-    new_page_weight: Annotated[float, Meta(ge=0, le=1000)] = 1.0
+    new_page_weight: Annotated[float, Meta(ge=0, le=1000)] = 2.0
     discovery_share_max: Annotated[float, Meta(gt=0, le=1)] = 0.5
     first_interval: Annotated[Seconds, Meta(extra={"least": 0.001})] = Seconds(2_592_000)
     retry_age: Seconds = Seconds(3600)

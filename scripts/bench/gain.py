@@ -48,6 +48,7 @@ import numpy as np
 import uvloop
 
 from crawler.bench import harness
+from crawler.config.schema import RefreshConfig
 from crawler.lab.changing.gain import DEAF, LEARNED, ORACLE, UNIFORM, Arm, GainGame, Played, play, web_of
 from crawler.lab.changing.web import HostSpec
 
@@ -134,7 +135,9 @@ def rows(table: str, game: GainGame) -> list[tuple[str, GainGame, Arm]]:
 
 
 def _news(game: GainGame) -> list[tuple[str, GainGame, Arm]]:
-    def arm(share: float | str, weight: float = 1.0, sitemaps: bool = False) -> Arm:
+    def arm(
+        share: float | str, weight: float = RefreshConfig().new_page_weight, sitemaps: bool = False
+    ) -> Arm:
         return Arm(
             "news",
             settings={
@@ -150,6 +153,7 @@ def _news(game: GainGame) -> list[tuple[str, GainGame, Arm]]:
         ("share=.9", game, arm(0.9)),
         ("share=.2", game, arm(0.2)),
         ("auto", game, arm("auto")),
+        ("auto weight 1", game, arm("auto", 1.0)),
         ("auto weight 3", game, arm("auto", 3.0)),
         ("auto weight 10", game, arm("auto", 10.0)),
         ("auto in a sitemap", _on(game, tuple(listed)), arm("auto", sitemaps=True)),

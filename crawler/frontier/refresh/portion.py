@@ -99,9 +99,9 @@ class Portion:
     def new_value(self, importance: float) -> float:
         """Return the value of fetching a URL for the first time: its importance divided by the mean change rate.
 
-        A missing copy is as bad as one that is certainly out of date. So this equals the value of a known
-        page with such a copy and with the mean change rate. `importance` is the importance of the URL
-        relative to a known page, 0 to 1.
+        If `new_page_weight` is 1, a missing copy is as bad as one that is certainly out of date. So this equals
+        the value of a known page with such a copy and with the mean change rate. `importance` is the importance
+        of the URL relative to a known page, 0 to 1.
         """
         rate = self._schedule.overview.mean_rate
         weight = self._config.new_page_weight or 1.0

@@ -43,7 +43,7 @@ class Settings(msgspec.Struct, frozen=True):
     retry_age: float = 3600.0
     gone_age: float = 30.0 * DAY
     gain: float = 5e-4
-    new_page_weight: float = 1.0
+    new_page_weight: float = 2.0
     discovery_share_max: float = 0.5
 
     def __post_init__(self) -> None:

@@ -194,7 +194,7 @@ FINDERS: dict[str, Callable[[LivingWorld, float], NewFirst]] = {
     **{f"proto-{weight}": _new_first(Prototype, weight) for weight in WEIGHTS},
     **{f"exact-{weight}": _new_first(ExactHubs, weight) for weight in WEIGHTS},
     **{name: _shipped(name) for name in SHIPPED},
-    **{f"ncis-{weight}": _shipped("ncis", new_page_weight=float(weight)) for weight in WEIGHTS if weight > 1},
+    **{f"ncis-{weight}": _shipped("ncis", new_page_weight=float(weight)) for weight in WEIGHTS if weight > 0},
     "ncis-tenth": _shipped("ncis", TENTH),
     "ncis-free": _shipped("ncis"),
     "proto-free": _new_first(Prototype, 0.0),

@@ -62,7 +62,7 @@ def test_a_far_more_valuable_hub_goes_first_while_the_level_lags() -> None:
 
     A tenth of the pages change often, but not before each visit.
     """
-    made, pages = schedule_of(600, 10.0 / DAY)
+    made, pages = schedule_of(600, 10.0 / DAY, new_page_weight=1.0)
     rng = random.Random(3)
     hub, asked, now, most = pages[7], 0.0, 0.0, 0.0
     while now < 320 * DAY:

@@ -633,17 +633,20 @@ def test_a_crawler_that_is_the_first_process_of_a_container_renders(tmp_path: Pa
 @pytest.mark.usefixtures("no_orphan")
 def test_a_crawler_that_is_killed_leaves_no_browser_and_loses_nothing(tmp_path: Path) -> None:
     """The profile folder that a killed crawler leaves is removed by the next crawl."""
+    profiles = os.environ["TMPDIR"]
     with Web(shop()) as web:
         command = [sys.executable, "-m", "crawler", "crawl", "--dir", str(tmp_path), *FAST, web.url()]
         command += ["--render", "always"]
         for kills in range(3):
+            seen, before = len(web.asked), set(os.listdir(profiles))
             process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-            seen = len(web.asked)
-            while len(web.asked) < seen + 4 + kills and process.poll() is None:
+            while process.poll() is None:
+                if len(web.asked) >= seen + 4 + kills and set(os.listdir(profiles)) - before:
+                    break
                 time.sleep(0.01)
             process.kill()
             process.wait()
-        assert os.listdir(os.environ["TMPDIR"])
+        assert os.listdir(profiles)
         crawl(web, tmp_path)
         assert {f"/item/{n}" for n in range(1, LAST + 1)} <= set(web.paths())
         for n in range(LAST + 1):

@@ -273,6 +273,7 @@ def test_hints_can_be_pasted(tmp_path: Path) -> None:
             ["export", "--format", "jsonl", "--part-size", "big"],
             "--part-size: expected bytes such as 64M, got 'big'",
         ),
+        (["report", "--limit", "1.5"], "--limit: expected a whole number, got '1.5'"),
         (["report", "--limit", "x"], "--limit: expected a whole number, got 'x'"),
         (["report", "--limit", "0"], "--limit: expected a whole number >= 1, got 0"),
         (["top", "--count", "-1"], "--count: expected a whole number >= 0, got -1"),
@@ -448,7 +449,7 @@ def test_an_option_has_the_type_of_its_default() -> None:
     bare, given = (
         parser.parse_args([]),
         parser.parse_args(
-            ["--o1", "--o2", "a", "--o2", "b", "--o3", "4", "--o5", "2", "--o8", "there", "--o10", "7"]
+            ["--o1", "--o2", "a", "--o2", "b", "--o3", "4", "--o5", "2", "--o8", "there", "--o10", "7e0"]
         ),
     )
     assert (bare.o1, bare.o2, bare.o5, bare.o8, bare.o9, bare.said) == (False, [], 0.5, Path("here"), None, 5)

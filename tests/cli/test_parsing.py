@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import subprocess
 from pathlib import Path
 
@@ -171,6 +172,23 @@ def test_a_command_has_only_flags_with_an_effect() -> None:
     assert every - _flags_of("refresh") == {"--timestamping", "--patience"}
     assert not {"--scope", "--max-pages", "--processes", "--serve"} & _flags_of("shell")
     assert not {"--config", "--set"} & (_flags_of("status") | _flags_of("export") | _flags_of("pause"))
+
+
+@pytest.mark.parametrize("command", sorted(name for name, _ in parsers()))
+def test_the_examples_of_the_help_are_valid_and_indented(command: str) -> None:
+    """An example of `crawler serve --help` once stood at the margin. The examples of `plan` are in its description."""
+    parser = dict(parsers())[command]
+    _, found, text = (parser.epilog or "").partition("example:\n")
+    lines = (
+        text.replace("\\\n", "  ").splitlines()
+        if found
+        else re.findall(r"^    .*", parser.description or "", re.M)
+    )
+    assert lines and all(line.startswith("  ") for line in lines), lines
+    for example in " && ".join(lines).split(" && "):
+        words = shlex.split(re.split(r" > | \| | &$", example)[0], comments=True)
+        if words[0] == "crawler" and words[1] in dict(parsers()):
+            dict(parsers())[words[1]].parse_args(words[2:])
 
 
 @pytest.mark.parametrize("command", ["crawl", "refresh", "node"])

@@ -53,6 +53,11 @@ def not_one_of(given: str, choices: Iterable[str], further: str = "") -> str:
     return f"{given} is not one of {', '.join(choices)}{further}"
 
 
+def to_install(extra: str) -> str:
+    """Say how an extra of the package, such as `lab`, is installed."""
+    return f"install the extra {extra} (scripts/setup {extra}, or pip install 'crawler[{extra}]')"
+
+
 def words(name: str) -> str:
     """Return the name of a state or a counter as words: `in_flight` becomes "in flight"."""
     return name.replace("_", " ")

@@ -3,13 +3,14 @@
 import ast
 import itertools
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 import crawler
-from crawler.wording import several, words
+from crawler.wording import several, to_install, words
 
 ROOT = Path(crawler.__file__).parent
 # The lab and the benchmarks print tables and figures of experiments, whose numbers are large.
@@ -40,6 +41,17 @@ def test_noun_and_verb_agree_with_the_number(count: int, noun: str, verb: str, t
 
 def test_a_name_becomes_words() -> None:
     assert words("hosts_given_up") == "hosts given up"
+
+
+def test_messages_about_extras_use_to_install() -> None:
+    """A checkout installs an extra with scripts/setup; some messages once named only pip and its package index."""
+    with (ROOT.parent / "pyproject.toml").open("rb") as file:
+        extras = tomllib.load(file)["project"]["optional-dependencies"]
+    sources = {path: path.read_text(encoding="utf-8") for path in sorted(ROOT.rglob("*.py"))}
+    asked = {name for text in sources.values() for name in re.findall(r"to_install\([\"'](\w+)[\"']\)", text)}
+    assert {"lab", "text", "export"} <= asked <= extras.keys()
+    assert to_install("lab") == "install the extra lab (scripts/setup lab, or pip install 'crawler[lab]')"
+    assert [path.name for path, text in sources.items() if "pip install 'crawler[" in text] == ["wording.py"]
 
 
 def test_messages_use_several_for_numbers() -> None:

@@ -19,6 +19,7 @@ from crawler.extract.decode import to_utf8
 from crawler.shadow_roots import open_shadow_roots
 from crawler.urls.canonical import resolve
 from crawler.urls.page_urls import base_url
+from crawler.wording import to_install
 
 if TYPE_CHECKING:
     import parsel
@@ -306,7 +307,7 @@ class Page(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def selector(self) -> "parsel.Selector":
-        """The page as a selector of parsel, Scrapy's library; needs `pip install 'crawler[xpath]'`.
+        """The page as a selector of parsel, Scrapy's library; needs the extra `xpath`.
 
         >>> Page.of("http://x/", "<a href=/1>One</a>").selector.css("a::attr(href)").get()
         '/1'
@@ -314,7 +315,7 @@ class Page(msgspec.Struct, frozen=True, dict=True):
         try:
             import parsel
         except ImportError:
-            raise UsageError("XPath needs parsel: pip install 'crawler[xpath]'") from None
+            raise UsageError(f"XPath needs parsel: {to_install('xpath')}") from None
         kind = "xml" if self.content_type.endswith(("/xml", "+xml")) else "html"
         return parsel.Selector(self.text, type=kind, base_url=self.url)
 

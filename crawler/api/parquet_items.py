@@ -24,6 +24,7 @@ import msgspec
 from crawler.api.items import JsonLinesItems
 from crawler.errors import StoreError, UsageError, reason_of
 from crawler.storage.files import new_file
+from crawler.wording import to_install
 
 if TYPE_CHECKING:
     import pyarrow
@@ -41,7 +42,7 @@ class ParquetItems(JsonLinesItems):
         try:
             import pyarrow  # noqa: F401  # needed only at the end
         except ImportError:
-            raise UsageError(f"items {path}: Parquet needs pyarrow: pip install 'crawler[export]'") from None
+            raise UsageError(f"items {path}: Parquet needs pyarrow: {to_install('export')}") from None
         self._parquet = path
         rows = path.with_name(path.name + ".rows")
         continued = path.exists() and not rows.exists()

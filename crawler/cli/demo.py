@@ -49,12 +49,11 @@ def main(_command: str, argv: list[str]) -> int:
     """Crawl the demonstration web; print what was fetched and where it is stored."""
     parser = options.parser(
         "demo",
-        "Crawl a small built-in web of six hosts on loopback, then keep the copies fresh while the pages change.\n"
-        "The default directory is ./crawl-demo.",
+        "Crawl a small built-in web of six hosts on loopback, then keep the copies fresh while the pages change.",
         "crawler demo",
         settings=True,
+        folder="crawl-demo",
     )
-    parser.set_defaults(dir=Path("crawl-demo"))
     parser.option("--progress", "auto", "progress display", choices=("auto", "plain", "none"))
     args = parser.parse_args(argv)
     directory = CrawlDirectory(args.dir)

@@ -37,13 +37,20 @@ def url(argument: str) -> str:
 
 
 def parser(
-    command: str, description: str, example: str, *, settings: bool = False, on_crawl: bool = True
+    command: str,
+    description: str,
+    example: str,
+    *,
+    settings: bool = False,
+    on_crawl: bool = True,
+    folder: str = "crawl",
 ) -> Parser:
     """Return a parser with the common flags; its help ends with an example.
 
     Args:
         settings: the command reads settings: add `--config` and `--set`.
         on_crawl: the command works on a crawl: add `--dir` and the flags of the log.
+        folder: the default of `--dir`.
     """
     made = Parser(
         prog=f"crawler {command}",
@@ -58,7 +65,9 @@ def parser(
     common = made.add_argument_group("common")
     common.add_argument("-h", "--help", action="help", help="show this help and exit")
     if on_crawl:
-        add_option(common, "--dir", Path("crawl"), "crawl directory (./crawl)", metavar="DIR", type=_folder)
+        add_option(
+            common, "--dir", Path(folder), f"crawl directory (./{folder})", metavar="DIR", type=_folder
+        )
     if settings:
         add_option(common, "--config", Path, "TOML file of settings; config/default.toml lists them")
         add_set(common)

@@ -15,6 +15,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
+from crawler.config.units import whole_number
 from crawler.errors import UsageError
 from crawler.wording import not_one_of
 
@@ -111,7 +112,7 @@ def number_of(
         UsageError: the text is not a number, or `within` rejects the number.
     """
     try:
-        value = kind(text)
+        value = _READERS[kind](text)
     except ValueError:
         raise UsageError(f"{option}: {_not_a_number(kind, text)}") from None
     within(option, value, least, most, above=above)
@@ -181,7 +182,13 @@ _INVALID = re.compile(r"invalid (\w+) value:")
 _CHOICE = re.compile(r"invalid choice: '(.*?)' \(choose from (.*)\)", re.DOTALL)
 _QUOTED = re.compile(r"'([^']*)'")
 _KINDS = {int: "whole number", float: "number"}
+_READERS: dict[type, Callable[[str], Any]] = {int: whole_number, float: float}
 _EXPECTED = {kind.__name__: f"expected a {name}, got" for kind, name in _KINDS.items()}
+
+
+def positive_count(most: float = math.inf) -> Callable[[str], float]:
+    """Return the type of an option whose value is a whole number from 1 to `most`."""
+    return number(int, 1, most)
 
 
 def maybe_empty(argument: str) -> str:
@@ -189,15 +196,15 @@ def maybe_empty(argument: str) -> str:
     return argument
 
 
-def number(kind: type[int] | type[float], least: float) -> Callable[[str], float]:
-    """Return the type of an option whose value is a finite number that is at least `least`."""
+def number(kind: type[int] | type[float], least: float, most: float = math.inf) -> Callable[[str], float]:
+    """Return the type of an option whose value is a finite number from `least` to `most`."""
 
     def read(argument: str) -> float:
         try:
-            value = kind(argument)
+            value = _READERS[kind](argument)
         except ValueError:
             raise argparse.ArgumentTypeError(_not_a_number(kind, argument)) from None
-        if expected := _out_of_range(value, least):
+        if expected := _out_of_range(value, least, most):
             raise argparse.ArgumentTypeError(expected)
         return value
 
@@ -237,23 +244,6 @@ def _require_writable(path: Path, *, is_folder: bool) -> None:
         problem = errno.EACCES
     if problem:
         raise argparse.ArgumentTypeError(f"{path}: {os.strerror(problem)}")
-
-
-def positive_count(most: float = math.inf) -> Callable[[str], int]:
-    """Return the type of an option whose value is a whole number from 1 to `most`, which may be written as 1e7."""
-
-    def read(argument: str) -> int:
-        try:
-            value = float(argument)
-        except ValueError:
-            value = math.nan
-        if not value.is_integer():
-            raise argparse.ArgumentTypeError(_not_a_number(int, argument))
-        if expected := _out_of_range(int(value), 1, most):
-            raise argparse.ArgumentTypeError(expected)
-        return int(value)
-
-    return read
 
 
 class PlainHelp(argparse.RawDescriptionHelpFormatter):

@@ -37,7 +37,7 @@ def main(command: str, argv: list[str]) -> int:
         "Serve the stored pages of a crawl over HTTP: /page?url=URL, Memento, and as a proxy (curl -x).",
         "crawler serve --dir example &\n  curl 'http://127.0.0.1:8080/page?url=https://example.org/'\n"
         "  curl -x 127.0.0.1:8080 http://example.org/\n"
-        "crawler serve --dir example --allow search",
+        "  crawler serve --dir example --allow search",
         settings=True,
     )
     parser.add_argument(

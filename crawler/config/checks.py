@@ -18,7 +18,7 @@ from crawler.config.schema import (
     RefreshPolicy,
     SplitterConfig,
 )
-from crawler.config.units import ByteCount, Seconds, shown
+from crawler.config.units import ByteCount, Seconds, shown, whole_numbers
 from crawler.errors import ConfigError, bad_setting
 from crawler.wording import not_one_of
 
@@ -38,6 +38,7 @@ def convert(tree: Mapping[str, Any]) -> Config:
     Raises:
         ConfigError: an unknown key, a wrong type or a bad unit; the message gives the key's path.
     """
+    tree = whole_numbers(tree)
     try:
         config = msgspec.convert(tree, Config, dec_hook=_decode_hook, str_keys=True)
     except msgspec.ValidationError as error:

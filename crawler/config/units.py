@@ -1,12 +1,12 @@
 """Numbers of the configuration: times and sizes with units, and the ranges of other numbers.
 
 A time is a number of seconds, or text such as "5 min". A size is a number of bytes, or text such as "10 MiB".
-Infinity and NaN are rejected.
+A whole number may be written as 1e6. Infinity and NaN are rejected.
 """
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 from msgspec import Meta
 
@@ -33,7 +33,7 @@ _SIZE_UNITS = {
     "mib": 1 << 20,
     "gib": 1 << 30,
 }
-_QUANTITY = re.compile(r"\s*((?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[0-9]+)?)\s*([a-z]*)\s*", re.IGNORECASE)
+_QUANTITY = re.compile(r"\s*((?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?)\s*([a-z]*)\s*", re.IGNORECASE)
 
 
 _SHOWN_MAX = 40  # maximum number of characters of a wrong value that a message shows
@@ -52,7 +52,31 @@ class ByteCount(int):
 
     @classmethod
     def parse(cls, value: object) -> "ByteCount":
-        return cls(_quantity(value, _SIZE_UNITS, 'a size such as 4096 or "10 MiB"'))
+        size = _quantity(value, _SIZE_UNITS, 'a size such as 4096 or "10 MiB"')
+        if 0 < size < 1:  # as 0, it would mean that there is no limit
+            raise ValueError(f"{shown(value)} is less than a byte")
+        return cls(size)
+
+
+def whole_number(text: str) -> int:
+    """Return the whole number in `text`, which may be written as 1e6; raise ValueError if there is none."""
+    try:
+        return int(text)
+    except ValueError:
+        value = float(text)
+    if not value.is_integer():
+        raise ValueError(f"not a whole number: {text!r}")
+    return int(value)
+
+
+def whole_numbers(value: Any) -> Any:
+    """Return a copy of a value of the configuration in which whole numbers that were written as 1e6 are integers."""
+    if isinstance(value, Mapping):
+        return {key: whole_numbers(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [*map(whole_numbers, value)]
+    is_whole = isinstance(value, float) and abs(value) <= ENDLESS and value.is_integer()
+    return int(value) if is_whole else value
 
 
 def _quantity(value: object, units: Mapping[str, float], wanted: str) -> float:

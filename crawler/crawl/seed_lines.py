@@ -25,6 +25,7 @@ from typing import Any, get_args
 import msgspec
 
 from crawler.config.schema import RenderWhen
+from crawler.config.units import ENDLESS, whole_number
 from crawler.errors import UsageError
 from crawler.urls.canonical import canonical, directory, hostname
 from crawler.urls.suffixes import registrable_domain
@@ -142,9 +143,13 @@ def _surt(text: str, where: str) -> str:
 def _number(name: str, text: str, where: str) -> int:
     if not text:
         return -1
-    if not re.fullmatch(r"[0-9]{1,9}", text):
-        raise UsageError(f"{where}: {name} {text!r} is not a whole number")
-    return int(text)
+    try:
+        number = whole_number(text)
+    except ValueError:
+        raise UsageError(f"{where}: {name} {text!r} is not a whole number") from None
+    if not 0 <= number <= ENDLESS:
+        raise UsageError(f"{where}: {name} {text!r} is out of range")
+    return number
 
 
 def tables_of(rows: Iterable[SeedLine], crawl_scope: str) -> tuple[list[dict[str, Any]], list[str]]:

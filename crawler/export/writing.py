@@ -30,9 +30,10 @@ from crawler.printable import printable
 from crawler.records import Outcome, PageState
 from crawler.storage.files import named_output, new_folder, refuse_occupied
 from crawler.storage.rotating_file import generations, open_generation
+from crawler.wording import to_install
 
 PIECE_PAGES = 64
-TEXT_EXTRA = "install the extra text (scripts/setup text, or pip install 'crawler[text]')"
+TEXT_EXTRA = to_install("text")
 _TEXT_FIELDS = ("id", "url", "fetched_at", "content_type", "text")
 
 

@@ -36,6 +36,7 @@ from crawler.fetcher.throttle import WINDOW_BYTES
 from crawler.fetcher.tls import tls_outcome
 from crawler.fetcher.tls_transport import Handshakes, TlsTransport
 from crawler.records import Outcome
+from crawler.wording import to_install
 
 _SOCKS_TARGET = (3, 4, 5, 6)  # RFC 1928, 6: network or host unreachable, connection refused, TTL expired
 _HAPPY_EYEBALLS_DELAY = 0.25  # seconds until the next address is tried in parallel with the first (RFC 8305)
@@ -307,5 +308,5 @@ def _socks_library() -> Any:
     try:
         import python_socks.async_.asyncio  # imported only if needed, which is rare
     except ImportError:
-        raise ConfigError("SOCKS needs python-socks: pip install 'crawler[socks]'") from None
+        raise ConfigError(f"SOCKS needs python-socks: {to_install('socks')}") from None
     return python_socks

@@ -4,6 +4,7 @@ import importlib
 from typing import Any
 
 from crawler.errors import UsageError
+from crawler.wording import to_install
 
 
 def require(name: str) -> Any:
@@ -12,9 +13,7 @@ def require(name: str) -> Any:
         return importlib.import_module(name)
     except ImportError:
         package = name.partition(".")[0]
-        raise UsageError(
-            f"this command needs {package}; install it with pip install 'crawler[lab]'"
-        ) from None
+        raise UsageError(f"this command needs {package}: {to_install('lab')}") from None
 
 
 def compiled(module: str) -> Any:

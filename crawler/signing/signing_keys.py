@@ -17,6 +17,7 @@ from typing import Any
 
 from crawler.config.schema import SIGNATURE_LIFETIME_MAX
 from crawler.errors import ConfigError, UsageError
+from crawler.wording import to_install
 
 DIRECTORY_AGE = 86_400.0  # seconds for which clients may keep a copy of the key directory
 PRIVATE_BYTES = 32
@@ -32,7 +33,7 @@ class SigningKey:
             # Imported here because only crawls that sign need it.
             from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
         except ImportError:
-            raise ConfigError("signing needs the package cryptography: pip install 'crawler[sign]'") from None
+            raise ConfigError(f"signing needs cryptography: {to_install('sign')}") from None
         self._private = Ed25519PrivateKey.from_private_bytes(private)
         self.begins, self.ends = begins, ends
         self.x = encode(self._private.public_key().public_bytes_raw())

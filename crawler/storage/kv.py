@@ -199,7 +199,7 @@ class MemoryStore:
 
 
 class StoreLimits(NamedTuple):
-    """The sizes that an engine keeps to. With `compressed`, new tables are compressed."""
+    """The limits of an engine's buffer, cache and tables. With `compressed`, new tables are compressed."""
 
     write_buffer_bytes: int = 8 << 20
     block_cache_bytes: int = 16 << 20

@@ -22,6 +22,7 @@ from typing import Any, BinaryIO
 from crawler.errors import ObjectPlaceError, ObjectStoreError, UsageError
 from crawler.storage.faults import reach
 from crawler.storage.files import UNFINISHED, new_file
+from crawler.wording import to_install
 
 SCHEMES = ("s3", "gs", "az", "file")
 # Files above this size are uploaded in parts, so that no large file is held in memory as a whole.
@@ -205,7 +206,7 @@ def load_obstore() -> Any:
         import obstore
         import obstore.store
     except ImportError:
-        raise UsageError("object storage needs obstore: pip install 'crawler[objects]'") from None
+        raise UsageError(f"object storage needs obstore: {to_install('objects')}") from None
     return obstore
 
 

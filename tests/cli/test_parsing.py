@@ -2,6 +2,7 @@
 
 import json
 import re
+import shlex
 import subprocess
 from pathlib import Path
 
@@ -173,6 +174,23 @@ def test_a_command_has_only_flags_with_an_effect() -> None:
     assert not {"--config", "--set"} & (_flags_of("status") | _flags_of("export") | _flags_of("pause"))
 
 
+@pytest.mark.parametrize("command", sorted(name for name, _ in parsers()))
+def test_the_examples_of_the_help_are_valid_and_indented(command: str) -> None:
+    """An example of `crawler serve --help` once stood at the margin. The examples of `plan` are in its description."""
+    parser = dict(parsers())[command]
+    _, found, text = (parser.epilog or "").partition("example:\n")
+    lines = (
+        text.replace("\\\n", "  ").splitlines()
+        if found
+        else re.findall(r"^    .*", parser.description or "", re.M)
+    )
+    assert lines and all(line.startswith("  ") for line in lines), lines
+    for example in " && ".join(lines).split(" && "):
+        words = shlex.split(re.split(r" > | \| | &$", example)[0], comments=True)
+        if words[0] == "crawler" and words[1] in dict(parsers()):
+            dict(parsers())[words[1]].parse_args(words[2:])
+
+
 @pytest.mark.parametrize("command", ["crawl", "refresh", "node"])
 def test_help_shows_flags_in_groups(command: str) -> None:
     lines = run(command, "--help").text.splitlines()
@@ -273,6 +291,7 @@ def test_hints_can_be_pasted(tmp_path: Path) -> None:
             ["export", "--format", "jsonl", "--part-size", "big"],
             "--part-size: expected bytes such as 64M, got 'big'",
         ),
+        (["report", "--limit", "1.5"], "--limit: expected a whole number, got '1.5'"),
         (["report", "--limit", "x"], "--limit: expected a whole number, got 'x'"),
         (["report", "--limit", "0"], "--limit: expected a whole number >= 1, got 0"),
         (["top", "--count", "-1"], "--count: expected a whole number >= 0, got -1"),
@@ -448,7 +467,7 @@ def test_an_option_has_the_type_of_its_default() -> None:
     bare, given = (
         parser.parse_args([]),
         parser.parse_args(
-            ["--o1", "--o2", "a", "--o2", "b", "--o3", "4", "--o5", "2", "--o8", "there", "--o10", "7"]
+            ["--o1", "--o2", "a", "--o2", "b", "--o3", "4", "--o5", "2", "--o8", "there", "--o10", "7e0"]
         ),
     )
     assert (bare.o1, bare.o2, bare.o5, bare.o8, bare.o9, bare.said) == (False, [], 0.5, Path("here"), None, 5)

@@ -61,6 +61,9 @@ VALUES = [
     Bad("[crawl]\nconcurrency = 0", 2, "crawl.concurrency: expected a whole number >= 1, got 0"),
     Bad("[crawl]\nmax_pages = 'x'", 2, "crawl.max_pages: expected a whole number, got 'x'"),
     Bad("[crawl]\nmax_pages = 1.5", 2, "crawl.max_pages: expected a whole number, got 1.5"),
+    Bad("[crawl]\nmax_bytes = 0.5", 2, "crawl.max_bytes: 0.5 is less than a byte"),
+    Bad("[fetch]\nbytes_per_second = '1e-4 kB'", 2, "fetch.bytes_per_second: '1e-4 kB' is less than a byte"),
+    Bad("[crawl]\nmax_pages = 1e30", 2, "crawl.max_pages: expected a whole number, got 1e+30"),
     Bad("[crawl]\nrate = -3", 2, "crawl.rate: expected a number >= 0, got -3"),
     Bad("[crawl]\nrate = [1]", 2, "crawl.rate: expected a number, got a list"),
     Bad("[crawl]\nmax_time = [1]", 2, 'crawl.max_time: expected a time such as 30, "5 min" or "24 h", got a list'),
@@ -181,6 +184,45 @@ def test_errors_name_the_flag_or_variable(
             patch.setenv("CRAWLER_CRAWL__MAX_PAGES", "x")
             assert cli.main(words) == 2
         assert capsys.readouterr().err == f"crawler: CRAWLER_CRAWL__MAX_PAGES: {number}"
+
+
+@pytest.mark.parametrize(
+    ("flag", "key", "text", "value"),
+    [
+        ("--max-pages", "crawl.max_pages", "1e6", 1_000_000),
+        ("--max-pages", "crawl.max_pages", "1_000", 1000),
+        ("--depth", "crawl.depth", "-1.0", -1),
+        ("--concurrency", "crawl.concurrency", "2e2", 200),
+        ("--rate", "crawl.rate", "1e3", 1000.0),
+        ("--max-bytes", "crawl.max_bytes", "1e3", 1000),
+        ("--max-time", "crawl.max_time", "-0.0", 0.0),
+    ],
+)
+def test_all_entrances_read_a_number_alike(
+    flag: str,
+    key: str,
+    text: str,
+    value: float,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """`--max-pages 1e6` was once refused because 1000000.0 is not a whole number, but `--known 1e6` was accepted."""
+    section, _, name = key.partition(".")
+    file = tmp_path / "own.toml"
+    file.write_text(f"[{section}]\n{name} = {text}\n")
+    variable = f"CRAWLER_{section}__{name}".upper()
+    shown = []
+    for words in ([f"{flag}={text}"], ["--set", f"{key}={text}"], ["--config", str(file)], []):
+        with monkeypatch.context() as patch:
+            if not words:
+                patch.setenv(variable, text)
+            assert cli.main(["config", "show", "--dir", str(tmp_path / "none"), *words]) == 0
+        shown += [line for line in capsys.readouterr().out.splitlines() if line.startswith(f"{key} = ")]
+    assert {json.loads(line.split()[2]) for line in shown} == {value} and len(shown) == 4
+    for given in (text, float(text)):
+        found = getattr(getattr(crawler.configure({section: {name: given}}), section), name)
+        assert found == value and isinstance(found, type(value))
 
 
 def test_possible_secrets_are_not_shown() -> None:

@@ -2,13 +2,17 @@
 
 import re
 import shlex
+import signal
+import subprocess
+import sys
+import urllib.request
 from pathlib import Path
 
 import pytest
 
 from crawler.render.browser import find_program
 from crawler.render.protocol import BrowserError
-from tests.api.shop import shop
+from tests.end_to_end.tour_shop import tour_shop
 from tests.end_to_end.web import FAST, Web, page, run
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -60,45 +64,11 @@ DIFFERS = re.compile(
 )
 
 
-APP = """fetch('teas.json').then(answer => answer.json()).then(teas => {
-  root.innerHTML = teas.map(tea => `<a href="${tea}">${tea}</a>`).join(' ');
-});"""
-
-
 def has_browser() -> bool:
     try:
         return bool(find_program(""))
     except BrowserError:
         return False
-
-
-ROBOTS = "User-agent: *\nDisallow: /private/\nContent-Usage: search=y, train-ai=n\n"
-
-
-def a_shop() -> Web:
-    """Return a shop of fifty products, with a style sheet, a missing page, a moved page, and a page with a script."""
-    routes = shop()
-    routes["/"] = (
-        f"{routes['/']}<link rel=stylesheet href=/style.css><a href=/old>old</a> <a href=/gone>gone</a>"
-        "<a href=/private/>staff</a>"
-    )
-    css = {"Content-Type": "text/css"}
-    return Web(
-        routes
-        | {
-            "/robots.txt": (200, {"Content-Type": "text/plain"}, ROBOTS),
-            "/style.css": (200, css, "@import url('more.css?v=2'); body { background: url(/logo.png) }"),
-            "/more.css?v=2": (200, css, "h1 { color: green }"),
-            "/logo.png": (200, {"Content-Type": "image/png"}, b"\x89PNG"),
-            "/old": (301, {"Location": "/older"}, ""),
-            "/older": (302, {"Location": "/about"}, ""),
-            "/app/": "<title>app</title><div id=root></div><script src=/app/app.js></script>",
-            "/app/app.js": (200, {"Content-Type": "text/javascript"}, APP),
-            "/app/teas.json": (200, {"Content-Type": "application/json"}, '["Assam", "Sencha"]'),
-            "/app/Assam": page(text="Assam"),
-            "/app/Sencha": page(text="Sencha"),
-        }
-    )
 
 
 def shown(line: str, web: Web) -> tuple[list[str], str]:
@@ -127,10 +97,61 @@ def test_each_command_prints_what_the_readme_shows(tmp_path: Path, monkeypatch: 
     for pair in shlex.split(SETTINGS[1]):
         monkeypatch.setenv(*pair.split("=", 1))
     monkeypatch.setenv("CRAWLER_ADMIN__ADDRESS", "off")
-    with a_shop() as web:
+    with tour_shop() as web:
         for line, expected in COMMANDS:
             if "--dir app" in line and not has_browser():
                 continue
             found, command = shown(line, web)
             wanted = [DIFFERS.sub("N", each[4:]).rstrip() for each in expected.splitlines()]
             assert [DIFFERS.sub("N", each).rstrip() for each in found] == wanted, command
+
+
+# Each command of the section whose whole output is one error, if the command needs no web.
+ERRORS = [
+    (line, said)
+    for line, said in re.findall(
+        r"^    \$ (.*)\n    (crawler: .*)\n(?=    \$)", section(CLI_PAGE, "Error messages"), re.MULTILINE
+    )
+    if "--allow-network" not in line
+]
+# The files that these commands read.
+FILES = {
+    "seeds.txt": "url scope depht\n",
+    "own.toml": '[[override]]\nmatch = "a.org"\nscope = "hosts"\n',
+    "both.csv": "importance,change_rate,precision,false_rate\n1,1,0.5,0.5\n",
+}
+
+
+def test_each_error_message_is_as_the_page_shows_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The page once showed four messages that had changed since."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("CRAWLER_ADMIN__ADDRESS", "off")
+    for name, text in FILES.items():
+        Path(name).write_text(text)
+    assert len(ERRORS) >= 10
+    for line, said in ERRORS:
+        words = shlex.split(line, comments=True)
+        with monkeypatch.context() as patch:
+            while "=" in words[0]:
+                patch.setenv(*words.pop(0).split("=", 1))
+            ran = run(*words[1:])
+        begin, cut, _ = said.partition(" ...")
+        assert ran.code in (2, 4) and (ran.err.startswith(begin) if cut else ran.err == f"{said}\n"), (
+            line,
+            ran,
+        )
+
+
+def test_the_shop_of_the_tour_is_served_as_the_readme_says() -> None:
+    """The README once did not say how to get the shop."""
+    served = re.search(r"`(python -m \S+)` serves it on `http://localhost:8000/`", OWN)
+    assert served is not None
+    command = [sys.executable, *served[1].split()[1:], "0"]
+    with subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True) as server:
+        try:
+            assert server.stdout is not None
+            with urllib.request.urlopen(server.stdout.readline().strip()) as answer:
+                assert answer.status == 200 and b"/product/9" in answer.read()
+        finally:
+            server.send_signal(signal.SIGINT)
+    assert server.returncode == 0

@@ -16,6 +16,7 @@ import msgspec
 from crawler.errors import UsageError
 from crawler.pages.formats.rows import FIELDS, INSTANTS
 from crawler.storage.files import new_folder, refuse_occupied
+from crawler.wording import to_install
 
 _GROUP_BYTES = 32 << 20  # bytes of text in a row group
 _GROUP_ROWS = 10_000
@@ -104,7 +105,7 @@ def load_pyarrow() -> tuple[Any, Any]:
         import pyarrow
         from pyarrow import parquet
     except ImportError:
-        raise UsageError("export: the format parquet needs pyarrow: pip install 'crawler[export]'") from None
+        raise UsageError(f"export: the format parquet needs pyarrow: {to_install('export')}") from None
     return pyarrow, parquet
 
 

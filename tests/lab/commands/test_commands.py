@@ -357,7 +357,7 @@ def test_without_the_extra_every_command_explains_itself_and_names_what_it_needs
     helps, errors = told[: len(COMMANDS)], told[len(COMMANDS) :]
     assert helps == ["exit 0"] * len(COMMANDS)
     assert errors[1::2] == ["exit 2"] * len(lines)
-    assert all(line.endswith("install it with pip install 'crawler[lab]'") for line in errors[::2])
+    assert all(line.endswith("(scripts/setup lab, or pip install 'crawler[lab]')") for line in errors[::2])
 
 
 def test_a_missing_extra_is_reported_in_one_line() -> None:

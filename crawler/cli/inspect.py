@@ -17,6 +17,7 @@ from crawler.admin.render_reasons import REASONS
 from crawler.admin.status import Status, group, whole
 from crawler.cli import access, options
 from crawler.errors import NoCopyError, UsageError
+from crawler.pages.holdings import HeldCopies, answering
 from crawler.printable import printable
 from crawler.records import CACHED
 from crawler.storage.files import named_output
@@ -475,8 +476,12 @@ def _write(pieces: Iterable[bytes], path: Path | None) -> None:
 def _first_copy(args: Any) -> dict[str, Any]:
     names = ("url", "headers", "with_noarchive", "static", "allow", "screenshot")
     request = {"command": "get"} | {name: getattr(args, name) for name in names}
-    for page in access.ask(args.dir, request):
-        if page is not None:
-            return page
+    found = {
+        f"{number:06d}": page for number, page in enumerate(access.ask(args.dir, request)) if page is not None
+    }
+    holdings = {name: msgspec.convert(page["holding"], HeldCopies) for name, page in found.items()}
+    name = answering(holdings)
+    if name is not None and not holdings[name].withheld:
+        return found[name]
     use = f" that may be used for {args.allow}" if args.allow else ""
     raise NoCopyError(f"{args.url}: no copy{use} to show. {printable(_explained(args, [])['verdict'])}")

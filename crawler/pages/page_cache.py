@@ -248,6 +248,7 @@ class PageCache(Archive):
             payload_digest=self.digests.of_payload(fetch) if fetch.status else b"",
             digest=b"",
         )
+        capturing.noarchive = tags is not None and tags.noarchive
         previous = None
         if fetch_task.kind not in _WITHOUT_RECORD:
             previous = self.record(fingerprint)

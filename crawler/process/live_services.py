@@ -13,11 +13,13 @@ import asyncio
 import os
 from collections.abc import Coroutine, Sequence
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crawler.change_signals import Signalled
 from crawler.config.forms import http_origin
 from crawler.consent.use_rule import UseRule
+from crawler.crawl.directory import CrawlDirectory
 from crawler.extract.feed import item_links
 from crawler.process.answering.served_process import served_process
 from crawler.process.results.notices import StoredNotices
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from crawler.process.process import Process
     from crawler.serve.notification_handlers import NotificationHandlers
     from crawler.serve.server import PageServer
+    from crawler.serve.sibling_client import SiblingClient
 
 
 class LiveServices:
@@ -104,7 +107,7 @@ class LiveServices:
         from crawler.serve.representation import CopyForm
         from crawler.serve.rewriting import rewriter
         from crawler.serve.server import PageServer
-        from crawler.serve.sibling_client import SOCKET, SiblingClient
+        from crawler.serve.sibling_client import SOCKET
         from crawler.serve.subscriber import Subscriber, read_topics
 
         config = self._config.serve
@@ -125,7 +128,7 @@ class LiveServices:
             self._now,
             ready=self.crawl.ready,
             receive=receivers.receive,
-            forward=SiblingClient(config.peers, folder.parent).ask if several else None,
+            siblings=self._siblings(folder) if several else None,
         )
         self.server = server
         await server.start(config.address, shared=several)
@@ -140,6 +143,13 @@ class LiveServices:
             )
             self._in_background(filler.run())
         self._process.last_changes.append(self.counts.put)
+
+    def _siblings(self, folder: Path) -> "SiblingClient":
+        from crawler.serve.sibling_client import SiblingClient
+
+        others = [name for name in self._context.topology.names if name != self._context.name]
+        secret = CrawlDirectory(folder.parent).seed()
+        return SiblingClient(self._config.serve.peers, folder.parent, others, secret)
 
     def _is_fetching(self) -> bool:
         return self._process.fetching() > 0

@@ -4,6 +4,7 @@ A crawling process, a crawl directory at rest and the tests implement these few 
 Of the crawler's stages, the server imports only the reading side of the page cache.
 """
 
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Protocol
 
@@ -53,6 +54,12 @@ class ServedCrawl(Protocol):
 
     def locate(self, url: str) -> Located:
         """Return the fingerprint of a URL (request form) and the place of its copies."""
+
+    def others(self, fingerprint: int) -> Mapping[str, Archive]:
+        """Return the local archives, by process, of the processes that do not own a URL.
+
+        They may have stored the URL as a file of their pages (`pages/holdings.py`).
+        """
 
     def missing(self, url: str, fingerprint: int) -> tuple[str, str]:
         """Return the state of a URL without a copy (see `serve/README.md`, "Missing pages"), and the reason."""

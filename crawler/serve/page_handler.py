@@ -3,7 +3,8 @@
     ParsedRequest --> place of its copies --> which copy --> may it be shown, is it fresh enough
           --> representation (cached, or built) --> 304, 206, 412, 416 or the whole
 
-Only `PageHandler._chosen` chooses a copy, and refuses to show a withheld copy.
+Only `PageHandler._chosen` chooses a copy, and refuses to show a withheld copy. If the process that owns the URL has
+no copy, another process may have stored one as a file of a page (`pages/holdings.py`).
 
 The I/O shell writes the `Reply`. Every fetch of a URL changes the URL's record in the batch that stores the
 capture. So a cached answer is current as long as the stored record is unchanged. After each write to the
@@ -30,8 +31,9 @@ from crawler.serve.conditions import conditional
 from crawler.serve.dates import dates_of
 from crawler.serve.disk_cache import BODY_BYTES_MIN, open_disk_cache
 from crawler.serve.freshness_demand import FreshnessDemand
+from crawler.serve.held_files import HeldFiles
 from crawler.serve.http_error import HttpError
-from crawler.serve.interfaces import AheadState, Located, ServedCrawl
+from crawler.serve.interfaces import Ahead, AheadState, Located, ServedCrawl
 from crawler.serve.reply import Reply
 from crawler.serve.representation import CopyForm, Rewriter, represent, represent_view
 from crawler.serve.request_parsing import ParsedRequest, Route, accept_datetime
@@ -45,6 +47,16 @@ class OwnedByOther(Exception):
     def __init__(self, owner: str, body: bytes = b"") -> None:
         self.owner = owner
         self.body = body
+
+
+class MissingCopyError(HttpError):
+    """The process that owns `url` has no copy of it. Another process may have one.
+
+    `refresh` is the value of X-Refresh if the client requested that the page is fetched, otherwise "".
+    """
+
+    url = ""
+    refresh = ""
 
 
 class PageHandler:
@@ -68,7 +80,7 @@ class PageHandler:
         self._crawl = crawl
         self._config = config
         self._rewriter = rewriter
-        self._use_rule = use_rule
+        self.held_files = HeldFiles(crawl, use_rule)
         self._withholds = config.withholds_disallowed
         self._consent_lines: dict[bytes, bytes] = {}  # digest of a consent receipt -> its header line
         self.response_cache = ResponseCache(config.ready_bytes_max)
@@ -123,7 +135,7 @@ class PageHandler:
         if asked.at is not None or asked.rewrite or asked.static:
             form = replace(form, at=asked.at, rewrite=asked.rewrite, static=asked.static)
         shown = self._shown(located, asked, form)
-        self._check_allowed(asked.url)
+        self.check_allowed(asked.url)
         reply = self._made_at_once(shown, client_headers, conditions, now)
         if shown.counted:
             cache = self.head_cache if shown.bodiless else self.response_cache
@@ -152,11 +164,43 @@ class PageHandler:
         located = self._crawl.locate(asked.url)
         if located.archive is None:
             raise OwnedByOther(located.owner)
+        if asked.door not in (Route.TIMEMAP, Route.VIEW):
+            self._count(located, client_headers)
+        try:
+            return self._reply_from(located, asked, client_headers, now)
+        except MissingCopyError as missing:
+            held, _ = self.held_files.find(asked.url)
+            if held is None:
+                raise
+            self.check_allowed(asked.url)
+            return self._reply_from(held, asked, client_headers, now, missing.refresh)
+
+    def holder_reply(
+        self, asked: ParsedRequest, client_headers: ClientHeaders, now: float, refresh: str
+    ) -> Reply:
+        """Return the reply to a request that the owner of the page has forwarded, because this process has a copy.
+
+        `refresh` is the value of X-Refresh, "" if there is none. The exceptions are those of `reply`.
+        """
+        held, _ = self.held_files.find(asked.url)
+        if held is None:
+            raise HttpError(404, "unknown", "this process has no copy", url=asked.url)
+        return self._reply_from(held, asked, client_headers, now, refresh)
+
+    def _reply_from(
+        self,
+        located: Located,
+        asked: ParsedRequest,
+        client_headers: ClientHeaders,
+        now: float,
+        refresh: str = "",
+    ) -> Reply:
+        """Return the reply with the copies of one process. The arguments and exceptions are those of `holder_reply`."""
+        assert located.archive is not None
         if asked.door is Route.TIMEMAP:
-            return self._timemap(located.archive, located.fingerprint, asked.url, client_headers.base)
+            return self._timemap(located, asked.url, client_headers.base)
         if asked.door is Route.VIEW:
             return self._view(located, asked, client_headers)
-        self._count(located, client_headers)
         if asked.door is Route.TIMEGATE:
             return self._timegate(located, asked, client_headers)
         proxied = asked.door is Route.PROXY
@@ -174,9 +218,9 @@ class PageHandler:
             ):
                 refusal.status = 504
             raise
-        self._check_allowed(asked.url)
+        self.check_allowed(asked.url)
         demand = client_headers.demand if at is None else None
-        return self._copy(asked, client_headers.headers, demand, now, shown, located)
+        return self._copy(asked, client_headers.headers, demand, now, shown, located, refresh)
 
     def _shown(self, located: Located, asked: ParsedRequest, form: CopyForm) -> CachedResponse:
         """Return the copy and its representation, cached or newly built.
@@ -213,11 +257,11 @@ class PageHandler:
             return
         try:
             shown = self._built(located, ParsedRequest(Route.PAGE, url=url), form)
-            self._check_allowed(url)
+            self.check_allowed(url)
             shown.ready.prepare()
         except (HttpError, CrawlerError):  # a client that asks for the page gets the error
             return
-        if shown.ready.stored is not None and not shown.ready.too_long:
+        if shown.cacheable and shown.ready.stored is not None and not shown.ready.too_long:
             _release(shown)
             self.head_cache.prepare(shown)
 
@@ -231,7 +275,7 @@ class PageHandler:
     def _keep(self, shown: CachedResponse) -> None:
         """Cache an answer if the cache admits it. If not, cache only its head, provided the body can be read again."""
         ready = shown.ready
-        if shown.counted and not shown.bodiless:
+        if not shown.cacheable or (shown.counted and not shown.bodiless):
             return
         if ready.body is not None and self.response_cache.admits(shown):
             self.response_cache.store(shown.copy() if shown.bodiless else shown)
@@ -241,7 +285,7 @@ class PageHandler:
         if shown.bodiless:
             ready.body = None
 
-    def _check_allowed(self, url: str) -> None:
+    def check_allowed(self, url: str) -> None:
         """Raise HttpError (451) if copies are withheld because robots.txt forbids the URL now."""
         if self._withholds and (line := self._crawl.disallowed(url)):
             raise HttpError(451, "disallowed", f"robots.txt of its host forbids the page now: {line}")
@@ -269,18 +313,9 @@ class PageHandler:
         copy_selection.check_shown(record, capture, archive.withdrawn(fingerprint, asked.url, capture))
         if capture is None:
             raise self._missing(asked, located, base)
-        if why := self._refusal(archive, fingerprint, capture, record):
+        if why := self.held_files.refusal(archive, fingerprint, capture, record):
             raise HttpError(451, "consent", why)
         return proof, record, capture
-
-    def _refusal(
-        self, archive: Archive, fingerprint: int, capture: Capture, record: PageRecord | None
-    ) -> str:
-        """Return why a copy may not be used for the purpose of this server (`serve.allow`); "" if its use is allowed."""
-        found = None
-        if self._use_rule is not None:
-            found = self._use_rule.refusal(archive.store, fingerprint, capture, record)
-        return "" if found is None else found.why
 
     def _built(self, located: Located, asked: ParsedRequest, form: CopyForm) -> CachedResponse:
         """Choose a copy and build its representation.
@@ -308,9 +343,11 @@ class PageHandler:
         tried_at = None
         if form.at is None and record is not None and record.state is PageState.STORED:
             tried_at = record.fetched_at
-        key = located.fingerprint, form
+        key, fetched_at = (located.fingerprint, form), capture.fetched_at
+        # only a page's own copies change its record; a later copy was stored as a file of another page
+        cacheable = record is not None and fetched_at <= record.fetched_at
         return CachedResponse(
-            key, located, revision, proof, tried_at, capture.fetched_at, ready, writes, releases
+            key, located, revision, proof, tried_at, fetched_at, ready, writes, releases, cacheable=cacheable
         )
 
     def _consent_line(self, archive: Archive, fingerprint: int, digest: bytes) -> bytes:
@@ -331,7 +368,7 @@ class PageHandler:
     def _view(self, located: Located, asked: ParsedRequest, client_headers: ClientHeaders) -> Reply:
         """Return the picture that a browser took of a copy. If the copy is withheld, so is the picture."""
         _, _, capture = self._chosen(located, asked, asked.at, client_headers.base)
-        self._check_allowed(asked.url)
+        self.check_allowed(asked.url)
         assert located.archive is not None
         picture = located.archive.view(capture)
         if not picture:
@@ -344,25 +381,27 @@ class PageHandler:
         """Redirect to the copy nearest to Accept-Datetime (RFC 7089, 4.2.1)."""
         base, instant = client_headers.base, _accepted_instant(client_headers)
         _, _, capture = self._chosen(located, asked, instant, base)
-        self._check_allowed(asked.url)
+        self.check_allowed(asked.url)
         fields = memento.redirect_fields(base, asked.url, capture.fetched_at)
         return Reply(302, header_fields.head(302, "Found", fields), 0, b"")
 
-    def _missing(self, asked: ParsedRequest, located: Located, base: str) -> HttpError:
+    def _missing(self, asked: ParsedRequest, located: Located, base: str) -> MissingCopyError:
         """Queue a page that has no copy if the client requests this. Return the error."""
         ahead = self._crawl.request_fetch(asked.url, located.fingerprint) if asked.refresh else None
         if ahead is not None and ahead.state in _AHEAD:
             status, wait = _AHEAD[ahead.state], str(math.ceil(ahead.wait))
             retry = (("Retry-After", wait),) if ahead.wait > 0.0 else ()
-            return HttpError(status, ahead.state, ahead.why, fields=retry, queued=ahead.queued)
-        state, why = self._crawl.missing(asked.url, located.fingerprint)
-        fields: tuple[tuple[str, str], ...] = ()
-        if asked.door in (Route.TIMEGATE, Route.PROXY):
-            fields = ("Vary", "Accept-Datetime"), ("Link", memento.link_field(base, asked.url))
-        refusal = HttpError(404, state, why, fields=fields, url=asked.url)
-        if ahead is not None:
-            refusal.body["refresh"] = ahead.state
-        return refusal
+            missing = MissingCopyError(status, ahead.state, ahead.why, fields=retry, queued=ahead.queued)
+        else:
+            state, why = self._crawl.missing(asked.url, located.fingerprint)
+            fields: tuple[tuple[str, str], ...] = ()
+            if asked.door in (Route.TIMEGATE, Route.PROXY):
+                fields = ("Vary", "Accept-Datetime"), ("Link", memento.link_field(base, asked.url))
+            missing = MissingCopyError(404, state, why, fields=fields, url=asked.url)
+            if ahead is not None:
+                missing.body["refresh"] = ahead.state
+        missing.url, missing.refresh = asked.url, "" if ahead is None else _refresh_text(ahead)
+        return missing
 
     def _copy(
         self,
@@ -372,18 +411,20 @@ class PageHandler:
         now: float,
         shown: CachedResponse,
         located: Located,
+        refresh: str,
     ) -> Reply:
         """Return the reply with a copy: add the fields that change with time, then apply the conditions.
 
         A demand for a young copy does not apply to a request for the copy of a certain time, so it is then None.
+        `refresh` is the value of X-Refresh if the owner of the page has already queued it, otherwise "".
         """
         age, probability, extra = self._of_now(shown, now)
         if demand is not None and age > demand.age_max:
             self._refuse_stale(asked, located, age, probability, queues=not demand.only_cached)
-        if asked.refresh or (demand is not None and demand.revalidate):
-            ahead = self._crawl.request_fetch(asked.url, located.fingerprint)
-            wait = b"; wait=%d" % math.ceil(ahead.wait) if ahead.wait > 0.0 else b""
-            extra += b"X-Refresh: %s%s\r\n" % (ahead.state.encode(), wait)
+        if not refresh and (asked.refresh or (demand is not None and demand.revalidate)):
+            refresh = _refresh_text(self._crawl.request_fetch(asked.url, located.fingerprint))
+        if refresh:
+            extra += b"X-Refresh: %b\r\n" % refresh.encode()
         max_stale, enough = asked.max_stale, self._config.fresh_enough
         if max_stale is not None and not copy_selection.is_fresh(max_stale, age, probability, enough):
             self._refuse_stale(asked, located, age, probability)
@@ -414,12 +455,14 @@ class PageHandler:
         why = f"the copy is {age:.0f} s old"
         raise HttpError(504, "stale", why, age=round(age), **more, queued=queued)
 
-    def _timemap(self, archive: Archive, fingerprint: int, url: str, base: str) -> Reply:
+    def _timemap(self, located: Located, url: str, base: str) -> Reply:
         """Return the list of copies; 404 if there are none."""
+        archive, fingerprint = located.archive, located.fingerprint
+        assert archive is not None
         captures, refusal = [], ""
         record = Archive.record(archive, fingerprint)
         for capture in archive.captures(fingerprint):
-            if why := self._refusal(archive, fingerprint, capture, record):
+            if why := self.held_files.refusal(archive, fingerprint, capture, record):
                 refusal = refusal or why
                 continue
             captures.append(capture)
@@ -431,13 +474,20 @@ class PageHandler:
             raise HttpError(451, "consent", refusal)
         if not captures:
             state, why = self._crawl.missing(url, fingerprint)
-            raise HttpError(404, state, why, url=url)
-        self._check_allowed(url)
+            missing = MissingCopyError(404, state, why, url=url)
+            missing.url = url
+            raise missing
+        self.check_allowed(url)
         body = b"".join(memento.timemap(base, url, reversed(captures)))
         links = memento.link_field(base, url).encode("latin-1", "replace")
         kind = (b"Content-Type", b"application/link-format")
         head = header_fields.head(200, "OK", [kind, (b"Link", links), *header_fields.SANDBOX[1:]])
         return Reply(200, head, len(body), body)
+
+
+def _refresh_text(ahead: Ahead) -> str:
+    """Return the value of X-Refresh."""
+    return f"{ahead.state}; wait={math.ceil(ahead.wait)}" if ahead.wait > 0.0 else str(ahead.state)
 
 
 def _release(shown: CachedResponse) -> None:

@@ -7,6 +7,7 @@
     /timemap/link/U                                                 the list of copies
     http://host/path      the proxy form (`curl -x`)                as /page?url=http://host/path
     /signal /indexnow /websub/TOKEN /healthz /readyz                the other endpoints
+    /held?url=U                                                     `HeldCopies` of U, for other processes
 
 In `/timegate/U` and `/timemap/link/U`, everything after the prefix is U, including the query of U, as in RFC
 7089 and other archives. A target is only compared with these prefixes, and U is only looked up in the store,
@@ -51,6 +52,7 @@ class Route(StrEnum):
     WEBSUB = "websub"
     HEALTHZ = "healthz"
     READYZ = "readyz"
+    HELD = "held"
 
 
 class ParsedRequest(msgspec.Struct, frozen=True):
@@ -98,11 +100,14 @@ def _parse(target: str) -> ParsedRequest:
         return ParsedRequest(Route.WEBSUB, rest=path[len("/websub/") :])
     if path in ("/signal", "/indexnow", "/healthz", "/readyz"):
         return ParsedRequest(Route(path[1:]))
-    raise HttpError(
-        404,
-        "no_such_path",
-        "the endpoints are /page?url=, /view?url=, /timegate/, /timemap/link/, /signal, /indexnow",
-    )
+    if path == "/held":
+        return _page(Route.HELD, query)
+    raise no_such_path()
+
+
+def no_such_path() -> HttpError:
+    why = "the endpoints are /page?url=, /view?url=, /timegate/, /timemap/link/, /signal, /indexnow"
+    return HttpError(404, "no_such_path", why)
 
 
 _remembered = lru_cache(maxsize=_PARSED_MAX)(_parse)

@@ -31,7 +31,8 @@ class CachedResponse(msgspec.Struct):
     page is not stored now, or if the client gave a time for which it wants the copy. `counted` is the number
     of bytes that a cache counts for the answer, or 0 if it is not cached. If `bodiless` is true, the body is
     read again for each request. `request` is the request under which a cache finds the answer; None if there
-    is none. `prepared` is true if the answer was built for a request that has not arrived yet.
+    is none. `prepared` is true if the answer was built for a request that has not arrived yet. `cacheable` is false
+    if a newer copy could be stored without a change of the record.
     """
 
     key: Hashable
@@ -43,6 +44,7 @@ class CachedResponse(msgspec.Struct):
     ready: Representation
     writes: int = -1
     releases: int = 0
+    cacheable: bool = True
     counted: int = 0
     bodiless: bool = False
     request: Hashable = None

@@ -4,6 +4,7 @@ import logging
 import re
 from collections.abc import Awaitable, Callable
 
+import msgspec
 from msgspec.structs import replace
 
 from crawler.config import ServeConfig
@@ -23,23 +24,22 @@ from crawler.serve.http_server import (
     read_body,
     whole,
 )
-from crawler.serve.page_handler import OwnedByOther, PageHandler
+from crawler.serve.page_handler import MissingCopyError, OwnedByOther, PageHandler
 from crawler.serve.reply import Reply
-from crawler.serve.request_parsing import ParsedRequest, Route, parse
+from crawler.serve.request_parsing import ParsedRequest, Route, no_such_path, parse
 from crawler.serve.request_reader import ServedRequest
-from crawler.serve.sibling_client import HOP
+from crawler.serve.sibling_client import HOP, REFRESH, SiblingClient
 
 log = logging.getLogger("crawler")
 
 Post = Callable[[ParsedRequest, ServedRequest, bytes], Awaitable[Reply]]
-Forward = Callable[[str, bytes], Sending | None]
 
 
 class PageServer:
     """The server of `crawler serve`: answers GET with pages, and accepts notifications by POST.
 
-    `receive` answers the POST endpoints. `forward` forwards a request to the process that owns the page; it
-    returns None if that process cannot be reached (421). Either function may be missing.
+    `receive` answers the POST endpoints. `siblings` are the other processes of the crawl, which answer requests
+    for the pages that they own or have. Both may be missing.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class PageServer:
         *,
         ready: Callable[[], str],
         receive: Post | None = None,
-        forward: Forward | None = None,
+        siblings: SiblingClient | None = None,
     ) -> None:
         self._handler = handler
         self.response_cache = handler.response_cache
@@ -59,7 +59,7 @@ class PageServer:
         self._now = now
         self._ready = ready
         self._receive = receive
-        self._forward = forward
+        self._siblings = siblings
         self._names = frozenset(name.lower() for name in config.names)
         self._client_headers = ClientHeadersCache()
         self.answers: dict[int, int] = {}
@@ -93,12 +93,14 @@ class PageServer:
         close = False
         accept = request.headers.get("Accept", "")
         try:
-            reply = await self._reply(request, connection)
-        except OwnedByOther as elsewhere:
-            if self._forward is not None and HOP not in request.headers:
-                passed_on = self._forward(elsewhere.owner, elsewhere.body)
+            try:
+                reply = await self._reply(request, connection)
+            except (OwnedByOther, MissingCopyError) as elsewhere:
+                passed_on = await self._passed_on(elsewhere, request)
                 if passed_on is not None:
                     return passed_on
+                raise
+        except OwnedByOther as elsewhere:
             why = f"process {elsewhere.owner} of the crawl has this page or site"
             reply = error_reply(HttpError(421, "elsewhere", why, owner=elsewhere.owner), accept)
         except HttpError as refusal:
@@ -113,6 +115,21 @@ class PageServer:
             reply = error_reply(HttpError(502, "damaged", "the stored copy cannot be read"), accept)
         self.answers[reply.status] = self.answers.get(reply.status, 0) + 1
         return Sending(reply, close=close)
+
+    async def _passed_on(
+        self, elsewhere: OwnedByOther | MissingCopyError, request: ServedRequest
+    ) -> Sending | None:
+        """Forward a request to the owner of its page, or to the process that has a copy; None if no process has one."""
+        siblings = self._siblings
+        if siblings is None:
+            return None
+        if isinstance(elsewhere, OwnedByOther):
+            return None if HOP in request.headers else siblings.ask(elsewhere.owner, elsewhere.body)
+        holder = None if siblings.sent(request) else await siblings.holder(elsewhere.url)
+        if holder is None:
+            return None
+        self._handler.check_allowed(elsewhere.url)
+        return siblings.ask_holder(holder, elsewhere.refresh)
 
     def _again(self, request: bytes) -> bytes | None:
         """Return the response if the request differs from an earlier request only in target and condition, else None."""
@@ -151,8 +168,13 @@ class PageServer:
             host_check.check_same_site(
                 request.headers, host, "a page of another origin may not request fetches"
             )
+        from_owner = self._siblings is not None and self._siblings.sent(request)
+        if asked.door is Route.HELD and not from_owner:
+            raise no_such_path()
         if method == "POST" and asked.door in _READS:
             raise _not_allowed()
+        if asked.door is Route.HELD:
+            return json_reply(200, msgspec.json.encode(self._handler.held_files.find(asked.url)[1]) + b"\n")
         if asked.door in _PAGES:
             base = f"http://{host}" if host else http_origin(*self.listener.address)
             client_headers = read_fields(request.headers, base)
@@ -161,6 +183,9 @@ class PageServer:
                 client_headers = replace(client_headers, demand=None, plain=False)
             if host and method == "GET" and request.version == (1, 1):
                 self._remember(request, client_headers)
+            if from_owner:
+                said = request.headers.get(REFRESH, "")
+                return self._handler.holder_reply(asked, client_headers, self._now(), said)
             return self._handler.reply(asked, client_headers, self._now())
         if asked.door is Route.FRONT:
             return front_page()
@@ -184,7 +209,7 @@ class PageServer:
 
 _PLAIN_LINE = re.compile(rb"GET (/page\?[!\"$-~]{1,500}) HTTP/1\.1")
 _PAGES = (Route.PAGE, Route.VIEW, Route.PROXY, Route.TIMEGATE, Route.TIMEMAP)
-_READS = (*_PAGES, Route.FRONT, Route.HEALTHZ, Route.READYZ)
+_READS = (*_PAGES, Route.FRONT, Route.HEALTHZ, Route.READYZ, Route.HELD)
 
 
 def _not_allowed() -> HttpError:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 from crawler.frontier.refresh.refreshing import Refresh
+from crawler.pages.archive import Archive
 from crawler.pages.page_cache import PageCache
 from crawler.serve.interfaces import Ahead, AheadState, Located
 
@@ -61,6 +62,12 @@ class StoredCrawl:
         process = self._processes.get(owner)
         return Located(fingerprint, None if process is None else process.pages, owner)
 
+    def others(self, fingerprint: int) -> Mapping[str, Archive]:
+        if self._owner_of is None:
+            return {}
+        owner = self._owner_of(fingerprint)
+        return {name: process.pages for name, process in self._processes.items() if name != owner}
+
     def _owner(self, fingerprint: int) -> ServedProcess:
         """Return the process that owns a page.
 
@@ -72,7 +79,12 @@ class StoredCrawl:
         return self._owner(fingerprint).absence(url, fingerprint)
 
     def disallowed(self, url: str) -> str:
-        return self._owner(self._any.fingerprint(url)).disallowing_line(url)
+        fingerprint = self._any.fingerprint(url)
+        if self.locate(url).archive is None:
+            return (
+                ""  # the owner of the URL has answered this question before it asked this process for a file
+            )
+        return self._owner(fingerprint).disallowing_line(url)
 
     def fresh_probability(self, fingerprint: int, fetched_at: float, now: float) -> float | None:
         """Return P(fresh) from the running or stored refresh schedule; None if no page was ever refreshed."""

@@ -92,9 +92,9 @@ class Site:
     def decide(
         self, answer: Fetch, fingerprint: int, extracted: Extracted | None = None, **values: Any
     ) -> Capturing:
-        final = values.pop("final", True)
+        final, tags = values.pop("final", True), values.pop("tags", None)
         return self.cache.capture(
-            answer, fetch_task(answer.url, fingerprint, **values), extracted, self.now, final=final
+            answer, fetch_task(answer.url, fingerprint, **values), extracted, self.now, final=final, tags=tags
         )
 
     def commit(self, *capturings: Capturing) -> None:

@@ -19,7 +19,16 @@ from crawler.pages.formats import rows
 from crawler.pages.formats.selection import Selection
 from crawler.pages.formats.warc_stream import cdxj_lines
 from crawler.pages.page_cache import PageCache
-from crawler.records import Extracted, LinkFlag, Outcome, PageState, ReceiptStamp, Rendering, TaskKind
+from crawler.records import (
+    Directives,
+    Extracted,
+    LinkFlag,
+    Outcome,
+    PageState,
+    ReceiptStamp,
+    Rendering,
+    TaskKind,
+)
 from crawler.storage.kv import MemoryStore, seal
 from tests.pages.support import HTML, START, Site, fetch, fetch_task, not_modified
 from tests.pages.support import records as records_of
@@ -546,6 +555,16 @@ def test_a_copy_from_a_clock_that_was_ahead_is_not_the_newest(site: Site) -> Non
         assert list(site.cache.newest_captures()) == [(1, newest)]
     page = site.cache.get(1, at=now + 366 * 86_400.0)
     assert page.content == b"from the future", "the copy can be requested by its time"
+
+
+@pytest.mark.parametrize("kind", [TaskKind.SUBRESOURCE, TaskKind.SITE_FILE, TaskKind.HOP])
+def test_a_file_of_a_page_is_withheld_if_its_header_says_noarchive(tmp_path: Path, kind: TaskKind) -> None:
+    """Such a file has no record, so its capture alone says that it must not be shown."""
+    site = Site(tmp_path)
+    site.visit(fetch(URL + "open"), 1, task=kind, tags=Directives(noindex=True))
+    site.visit(fetch(URL + "hidden"), 2, task=kind, tags=Directives(noarchive=True))
+    assert site.cache.get(1) is not None and site.cache.get(2) is None
+    assert site.cache.get(2, with_noarchive=True) is not None
 
 
 def test_requests_with_different_bodies_are_stored_separately(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ import msgspec
 from crawler.change_signals import Signalled
 from crawler.config import ConsentConfig, ServeConfig
 from crawler.consent.use_rule import UseRule
+from crawler.pages.archive import Archive
 from crawler.serve.interfaces import Ahead, AheadState, Located
 from crawler.serve.page_handler import PageHandler
 from crawler.serve.rewriting import rewriter
@@ -30,12 +31,15 @@ class CrawlOfSite:
         self.queued: list[str] = []
         self.signals: list[tuple[tuple[str, ...], str]] = []
         self.probability: float | None = None
-        self.elsewhere = False
+        self.elsewhere, self.owner = False, "p1"
         self.scope = "http://site.example/"
         self.verdict = Ahead(AheadState.QUEUED, "ask again later")
 
     def locate(self, url: str) -> Located:
-        return Located(NAMES.fingerprint(url), None if self.elsewhere else self.site.cache, "p1")
+        return Located(NAMES.fingerprint(url), None if self.elsewhere else self.site.cache, self.owner)
+
+    def others(self, fingerprint: int) -> dict[str, Archive]:
+        return {"p0": self.site.cache} if self.elsewhere else {}
 
     def missing(self, url: str, fingerprint: int) -> tuple[str, str]:
         return ("unknown", "no link to it") if url.startswith(self.scope) else ("filtered", "scope")
@@ -80,10 +84,11 @@ class Served:
     def store(
         self, url: str = "http://site.example/", body: bytes = b"<p>page</p>", at: float = 0.0, **values: Any
     ) -> None:
-        """Store an answer in the cache. `extracted` contains the directives of the page."""
+        """Store an answer in the cache. `extracted` contains the directives of the page, `tags` those of the header."""
         extracted = values.pop("extracted", None)
+        kept = {name: values.pop(name) for name in ("task", "tags") if name in values}
         answer = fetch(url, body, began=START + at, **values)
-        self.site.visit(answer, NAMES.fingerprint(url), extracted)
+        self.site.visit(answer, NAMES.fingerprint(url), extracted, **kept)
 
     async def __aenter__(self) -> Self:
         """Start the server. Leaving the block closes the server."""

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from crawler.records import TaskKind
 from crawler.serve import client_headers
 from crawler.serve.http_server import json_reply
 from crawler.serve.interfaces import Located
@@ -55,6 +56,18 @@ async def test_a_page_of_another_process_is_refused_on_both_paths(served: Served
         writer.write(asks(AT + "a"))
         assert (await answers(reader, 1))[0].status == 421
     assert (await served.get(AT + "a")).status == 421
+
+
+@pytest.mark.parametrize("at", ["", "&at=2099"])
+async def test_a_file_that_is_stored_again_replaces_the_one_before(served: Served, at: str) -> None:
+    """Storing a file of a page changes no record, so the answer with the file must not be kept."""
+    request = asks(AT + "image" + at)
+    async with served.connected() as (reader, writer):
+        for number, text in enumerate((b"old", b"newer")):
+            served.store(PAGE + "image", text, at=10.0 * number, task=TaskKind.SUBRESOURCE)
+            for _ in range(3):
+                writer.write(request)
+                assert (await answers(reader, 1))[0].body == text
 
 
 async def test_a_repeated_request_gets_the_same_answer(served: Served) -> None:

@@ -42,12 +42,12 @@ async function why(url) {
 }
 
 // Offer the stored copy of a page, and its picture, if the page server runs and shows them.
-function copies({ url, record, withheld, page_server: address }) {
+function copies({ url, record, captures, withheld, page_server: address }) {
   const [, host, port] = /^(.*):([1-9]\d*)$/.exec(address || "") || [];
-  if (!port || withheld || !record || record.state !== "stored") return;
+  if (!port || withheld || !captures || !captures.length) return;
   const base = `http://${["0.0.0.0", "[::]"].includes(host) ? location.hostname : host}:${port}`, named = encodeURIComponent(url);
   const links = [make("a", { href: `${base}/page?url=${named}` }, "stored copy")];
-  if (record.shown && record.shown.pictured) links.push(" ", make("a", { href: `${base}/view?url=${named}` }, "picture"));
+  if (record && record.shown && record.shown.pictured) links.push(" ", make("a", { href: `${base}/view?url=${named}` }, "picture"));
   $("why-copies").replaceChildren(...links);
   $("why-copies").hidden = false;
 }

@@ -22,10 +22,11 @@ from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.relaxed_settings import confirm
 from crawler.errors import UsageError
 from crawler.frontier.hosts.ranking import ORDERS
-from crawler.pages.archive import original_of, shown_capture
+from crawler.pages.archive import original_of
 from crawler.pages.reading import codings_of, decode_payload
 from crawler.pages.stored_bodies import Place, open_place
 from crawler.process.answering.explainer import Explainer, Steps
+from crawler.process.answering.own_copies import OwnCopies
 from crawler.process.answering.withdrawing import Withdrawing
 from crawler.process.committing.portions import portions
 from crawler.process.opening.stages import Stages
@@ -68,6 +69,7 @@ class Commands:
         self._fingerprinter = stages.fingerprinter
         self._decisions = lambda: stages.decisions
         self._outbox = stages.outbox
+        self._copies = OwnCopies(stages)
         self._now = stages.clock.now
         self._died = stages.died
         self._commit = commit
@@ -166,7 +168,10 @@ class Commands:
         allow: str = "",
         screenshot: bool = False,
     ) -> dict[str, Any] | None:
-        """Return the newest stored copy of a URL, with its content in base64 for JSON; None if there is no copy.
+        """Return this process's newest copy of a URL, with its content in base64 for JSON; None if it has none.
+
+        `holding` is what the process has (`pages/holdings.py`); the caller chooses the process that answers. If the
+        copies are withheld, the answer contains nothing else.
 
         If the content has more than `WHOLE_BYTES_MAX` bytes, `place` is returned instead, from which the caller
         reads the content in pieces (`stored_bodies.open_place`).
@@ -181,12 +186,14 @@ class Commands:
         rule = UseRule.of(allow, self._context.config.consent)
         request_form = looked_up(url)
         fingerprint = self._fingerprinter.fingerprint(request_form)
-        if self._frontier.views.withholding_line(request_form):
+        newest = self._copies.newest
+        capture, holding = newest(request_form, fingerprint, with_noarchive=with_noarchive, rule=rule)
+        if holding is None:
             return None
-        refused = None if rule is None else partial(rule.refusal, self._pages.store, fingerprint)
-        capture = shown_capture(self._pages, fingerprint, with_noarchive=with_noarchive, refused=refused)
-        if capture is None:
-            return None
+        answer = {"holding": msgspec.structs.asdict(holding)}
+        if holding.withheld:
+            return answer
+        assert capture is not None
         place = Place(str(self._pages.folder.absolute()), capture, original_of(self._pages, capture), static)
         copy = open_place(place)
         content, large = b"", copy.length > WHOLE_BYTES_MAX
@@ -196,7 +203,7 @@ class Commands:
             page = self._pages.read(capture, static=static)
             # content with an unknown coding stays encoded, because it may still be useful
             content = decode_payload(page.payload, codings_of(page.headers))
-        return {
+        return answer | {
             "url": capture.url,
             "status": copy.status,
             "reason": copy.reason,

@@ -59,6 +59,13 @@ class UrlVerdict(NamedTuple):
 
 def verdict(answer: Mapping[str, Any]) -> UrlVerdict:
     """Return what happened to a URL, from the facts that `why` has collected."""
+    found = _verdict(answer)
+    if answer.get("record") or answer.get("withdrawn") or not answer.get("captures"):
+        return found
+    return found._replace(sentence=f"{found.sentence} Stored as a file of a page{_kept(answer)}.")
+
+
+def _verdict(answer: Mapping[str, Any]) -> UrlVerdict:
     record = answer.get("record")
     if withdrawn := answer.get("withdrawn"):
         return UrlVerdict("withdrawn", _withdrawn(withdrawn))

@@ -14,6 +14,7 @@ from crawler.frontier.views import EXPLAINED_MAX
 from crawler.pages.change_detection import SUCCESSES
 from crawler.pages.withdrawals import Erased, Withdrawal
 from crawler.process.answering import explain
+from crawler.process.answering.own_copies import OwnCopies
 from crawler.process.opening.stages import Stages
 from crawler.process.results.retired import queue_entry
 from crawler.records import MESSAGE, Capture, PageRecord, RenderingFacts, flag_names
@@ -34,12 +35,16 @@ class Explainer:
         self._frontier, self._pages, self._due = stages.frontier, stages.pages, stages.due
         self._robots, self._link_filter = stages.robots, stages.intake
         self._fingerprinter, self._outbox = stages.fingerprinter, stages.outbox
+        self._copies = OwnCopies(stages)
 
-    def why(self, url: str, sender: str = "") -> Steps:
+    def why(
+        self, url: str, sender: str = "", stored_by: str = "", captures: list[dict[str, Any]] | None = None
+    ) -> Steps:
         """Collect the facts about a URL: the filter's verdict, its record, its captures, and why it waits.
 
         If another process has the URL in its outbox, `sender` is the name of that process. A process that does
-        not own the URL says whether its outbox contains the URL.
+        not own the URL says whether its outbox contains the URL, and what it has stored of it (`holding`). If such
+        a process answers for the URL, `stored_by` is its name, and `captures` are its captures.
 
         Raises:
             UsageError: the text is not a URL.
@@ -53,12 +58,18 @@ class Explainer:
             answer |= {"process": self._context.name, "owner": owner}
             if owner != self._context.name:
                 answer["in_outbox"] = yield from self._is_in_outbox(owner, request_form)
+            _, holding = self._copies.newest(request_form, fingerprint)
+            answer["holding"] = None if holding is None else msgspec.structs.asdict(holding)
+        if stored_by:
+            answer["stored_by"] = stored_by
         if sender:
             answer["sender"] = sender
         record = self._pages.record(fingerprint)
         if record is not None:
             answer["consent"] = self._consent(fingerprint, record)
-            answer["captures"] = [_plain_capture(capture) for capture in self._pages.captures(fingerprint)]
+        own = [_plain_capture(capture) for capture in self._pages.captures(fingerprint)]
+        if record is not None or own or captures:
+            answer["captures"] = own or captures or []
         if self._views.freshness is not None and record is not None:
             answer["refresh"] = _in_words(
                 self._views.freshness.views.explain(fingerprint, record.fetched_at, self._context.clock.now())

@@ -424,7 +424,8 @@ def test_get_states_no_probability_if_no_page_is_refreshed(joint: Joint) -> None
 
 def test_a_page_with_a_directive_against_display_is_returned_only_on_request(joint: Joint) -> None:
     joint.store(HOME, extracted=Extracted(HOME, noarchive=True))
-    assert ask(joint.stages, "get", url=HOME) is None
+    shown = ask(joint.stages, "get", url=HOME)
+    assert shown.keys() == {"holding"} and shown["holding"]["withheld"].startswith("noarchive")
     assert ask(joint.stages, "get", url=HOME, with_noarchive=True)["status"] == 200
 
 

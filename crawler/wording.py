@@ -29,6 +29,16 @@ _SINGULAR_VERBS = {"are": "is", "have": "has", "were": "was"}
 _PLURALS = {"copy": "copies", "process": "processes", "refresh": "refreshes", "try": "tries"}
 
 
+# Why a URL is parked, by the rule that parked it
+PARKED_BY = {
+    "depth": "it is deeper than crawl.depth allows",
+    "pages_per_host": "its host has reached crawl.pages_per_host",
+    "pages_per_domain": "its domain has reached crawl.pages_per_domain",
+    "hosts_per_domain": "its domain has reached crawl.hosts_per_domain",
+    "maps_per_host": "its host has reached sitemaps.maps_per_host_max",
+}
+
+
 def several(count: int, noun: str, verb: str = "") -> str:
     """Return a number, the noun and, if given, a verb that agrees with the number.
 

@@ -12,7 +12,7 @@ from crawler.clock import iso_time
 from crawler.records import DueCounts, FrontierCounts, HostStatus, SplitterCounts
 from crawler.urlfilter.rule_names import RULES
 from crawler.version import __version__
-from crawler.wording import describe_outcome, several
+from crawler.wording import PARKED_BY, describe_outcome, several
 
 _NO_COUNTERS: dict[str, Any] = {"pages": {}, "bytes": {}, "urls": {}, "robots": {}}  # always present
 # Outcomes that show that fetching works.
@@ -146,8 +146,14 @@ class Report(msgspec.Struct, kw_only=True):
         return "; ".join(reasons + said) or self._nothing_left()
 
     def _nothing_left(self) -> str:
-        """Return the reason why the run requested nothing: earlier runs have tried all URLs, without success."""
+        """Return the reason why the run requested nothing: all URLs are parked, or earlier runs have tried them."""
         said = _said(group(self.counters, "pages"))
+        parked = {rule: getattr(self.frontier, f"parked_{rule}") for rule in PARKED_BY}
+        if reasons := [f"{PARKED_BY[rule]} ({count:,})" for rule, count in parked.items() if count]:
+            return (
+                f"{several(self.frontier.parked, 'URL', 'are')} parked: {', '.join(reasons)}; "
+                "raise the limit to queue such URLs again"
+            )
         if not said:
             return "no URL is left to fetch; see `crawler status`"
         return (

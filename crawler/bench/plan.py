@@ -37,6 +37,7 @@ from crawler.bench.sample_crawl import facts
 from crawler.cli.parsing import OptionParser, Parser, PlainHelp, within
 from crawler.config import PolitenessConfig
 from crawler.errors import UsageError
+from crawler.input_files import read_bytes
 
 POLITENESS = PolitenessConfig()
 Scale = tuple[tuple[float, str], ...]  # pairs (size of a unit, its name), the largest unit first
@@ -160,7 +161,7 @@ def read_units(path: Path) -> UnitCosts:
         UsageError: the file cannot be read.
     """
     try:
-        return msgspec.json.decode(path.read_bytes(), type=UnitCosts)
+        return msgspec.json.decode(read_bytes(path), type=UnitCosts)
     except OSError as error:
         raise UsageError(f"--units {path}: {error.strerror}") from error
     except msgspec.MsgspecError as error:

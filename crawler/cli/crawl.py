@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from crawler.cli import flags, options
 from crawler.cli.parsing import add_option, listed, maybe_empty
@@ -22,6 +22,7 @@ from crawler.crawl.restart import rename_to_numbered
 from crawler.crawl.seed_lines import TABLE_KEYS, SeedLine, seed_lines, tables_of
 from crawler.crawl.seeds import Seeds
 from crawler.errors import UsageError
+from crawler.input_files import lines_of
 from crawler.signing.key_file import with_key_file
 from crawler.storage.files import atomic_write, refuse_output
 from crawler.storage.parts import PARTS, part_files
@@ -335,7 +336,15 @@ def _seed_file(args: argparse.Namespace) -> Iterator[Iterator[SeedLine]]:
                 file = stack.enter_context(open(args.seeds, **_SEEDS_TEXT))
         except OSError as error:
             raise UsageError(f"--seeds {args.seeds}: {error.strerror}") from error
-        yield seed_lines(file, f"--seeds {name}")
+        yield seed_lines(_readable(file, f"--seeds {name}"), f"--seeds {name}")
+
+
+def _readable(file: IO[str], name: str) -> Iterator[str]:
+    """Yield the lines of a seeds file; raise UsageError if the file cannot be read."""
+    try:
+        yield from lines_of(file)
+    except OSError as error:
+        raise UsageError(f"{name}: {error.strerror}") from error
 
 
 def _add_parts(args: argparse.Namespace, layers: Layers) -> None:

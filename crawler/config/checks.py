@@ -149,8 +149,9 @@ _DEFAULTS = {"": Config(), "override": Override(), **{name: kind() for name, kin
 
 def check_values(config: Config) -> None:
     """Raise ConfigError for a value that has the right type but makes no sense, or that contradicts another value."""
-    for name, _ in sections():
-        _check_sizes(name, getattr(config, name))
+    for name in [section for section, _ in sections()] + ["override"]:
+        for where, values in _tables(config, name):
+            _check_sizes(where, values)
     for key, form in _FORMS.items():
         section, _, name = key.rpartition(".")
         default = getattr(_DEFAULTS[section], name)
@@ -195,6 +196,7 @@ def _check_together(config: Config) -> None:
             "refresh.clock_max", f"{refresh.clock_max:g} s is less than clock_min, {refresh.clock_min:g} s"
         )
     check_limits(splitter)
+    _check_copy_age(config)
     tls = [name for name in ("tls_certificate", "tls_key", "tls_authority") if getattr(splitter, name)]
     if len(tls) in (1, 2):
         raise bad_setting(
@@ -221,6 +223,17 @@ def _check_together(config: Config) -> None:
         )
 
 
+def _check_copy_age(config: Config) -> None:
+    """Raise ConfigError if a copy of robots.txt would always be too old when the gap that follows it has ended."""
+    longest = max(config.politeness.delay, *(table.delay or 0.0 for table in config.override), 0.0)
+    if config.robots.policy != "ignore" and config.robots.copy_max_age <= longest:
+        raise bad_setting(
+            "robots.copy_max_age",
+            f"{config.robots.copy_max_age:g} s is not more than the longest politeness.delay or override.delay, "
+            f"{longest:g} s: only robots.txt would ever be fetched",
+        )
+
+
 def check_limits(config: SplitterConfig) -> None:
     """Check that an outbox entry and the longest URL fit into a frame, and that an entry fits into the window.
 
@@ -243,20 +256,24 @@ def _check_ages(where: str, least: float, most: float) -> None:
         raise bad_setting(f"{where}.max_age", f"{most:g} s is less than min_age, {least:g} s")
 
 
-def _check_sizes(section: str, values: msgspec.Struct) -> None:
-    """Raise ConfigError for a size below the minimum of its field (msgspec checks plain numbers only)."""
+def _check_sizes(where: str, values: msgspec.Struct) -> None:
+    """Raise ConfigError for a time or a size below the minimum of its field (msgspec checks plain numbers only).
+
+    `where` precedes the names of the fields in messages, as in `_tables`.
+    """
     for name, least in _minima(type(values)):
-        if getattr(values, name) < least:
-            value = int(getattr(values, name))
-            raise bad_setting(f"{section}.{name}", f"{value} is out of range; must be at least {least}")
+        value = getattr(values, name)
+        if value is not None and value < least:
+            raise bad_setting(f"{where}{name}", f"{value:.6g} is out of range; must be at least {least}")
 
 
 @cache
-def _minima(kind: type[msgspec.Struct]) -> list[tuple[str, int]]:
+def _minima(kind: type[msgspec.Struct]) -> list[tuple[str, float]]:
     """Return the fields of a section that have a minimum, each with its minimum."""
     marked = (
         (name, get_args(each)[1].extra)
-        for name, each in kind.__annotations__.items()
+        for name, form in kind.__annotations__.items()
+        for each in (form, *get_args(form))  # an optional field is a union
         if get_origin(each) is Annotated
     )
     return [(name, extra["least"]) for name, extra in marked if (extra or {}).get("least")]

@@ -20,6 +20,7 @@ from crawler.config.checks import convert
 from crawler.config.key_words import fields, keys
 from crawler.config.schema import Config
 from crawler.errors import ConfigError
+from crawler.input_files import read_bytes
 
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]{1,99}\.?[0-9]{0,99}|\.[0-9]{1,99})")
 
@@ -27,7 +28,7 @@ _DECIMAL = re.compile(r"[+-]?(?:[0-9]{1,99}\.?[0-9]{0,99}|\.[0-9]{1,99})")
 def read_file(path: Path) -> dict[str, Any]:
     """Return the content of a TOML file as a nested mapping."""
     try:
-        return _copy(_parsed(path.read_bytes().decode()))  # type: ignore[no-any-return]
+        return _copy(_parsed(read_bytes(path).decode()))  # type: ignore[no-any-return]
     except OSError as error:
         raise ConfigError(f"configuration {path}: {error.strerror}") from error
     except ValueError as error:  # invalid TOML, invalid UTF-8, or a number with thousands of digits
@@ -198,7 +199,7 @@ def line_of(file: Path, key: str) -> int | None:
     `key` may also be the name of a section. `override[2].delay` is looked up in the third [[override]] table.
     """
     try:
-        lines = file.read_text(encoding="utf-8").splitlines()
+        lines = read_bytes(file).decode().splitlines()
     except (OSError, UnicodeDecodeError):
         return None
     section, _, name = key.rpartition(".")

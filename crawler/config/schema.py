@@ -9,7 +9,19 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta
 
-from crawler.config.units import ENDLESS, ByteCount, Count, Delays, Limit, Number, Port, Positive, Seconds
+from crawler.config.units import (
+    ENDLESS,
+    ByteCount,
+    Count,
+    Delays,
+    Limit,
+    Number,
+    Port,
+    Positive,
+    Seconds,
+    Size,
+    Timeout,
+)
 from crawler.urls.canonical import LENGTH_MAX
 
 ScopeName = Literal["host", "domain", "prefix", "any"]
@@ -50,9 +62,9 @@ class CrawlConfig(_Section, frozen=True):
     concurrency: Positive = 500
     processes: Positive = 1
     trace: bool = False
-    stall_max: Seconds = Seconds(10)
+    stall_max: Timeout = Seconds(10)
     drain_max: Seconds = Seconds(120)
-    shutdown_step_max: Seconds = Seconds(10)
+    shutdown_step_max: Timeout = Seconds(10)
 
 
 class IdentityConfig(_Section, frozen=True):
@@ -180,16 +192,17 @@ class RobotsConfig(_Section, frozen=True):
     """robots.txt (RFC 9309; `robots/README.md`, "Answers")."""
 
     policy: RobotsPolicy = "obey"
-    bytes_max: ByteCount = ByteCount(512_000)
-    copy_max_age: Seconds = Seconds(86_400)
+    # RFC 9309 asks for at least 500 KiB (2.5) and five redirects (2.3.1.2)
+    bytes_max: Annotated[ByteCount, Meta(extra={"least": 512_000})] = ByteCount(512_000)
+    copy_max_age: Timeout = Seconds(86_400)
     # in seconds; the last delay of the list repeats
     unreachable_delays: Delays = (60.0, 300.0, 1800.0, 3600.0)
     # 30 days; after this time, an unreachable file allows everything
     unreachable_max: Seconds = Seconds(2_592_000)
-    redirects_max: Count = 5
+    redirects_max: Annotated[int, Meta(ge=5, le=ENDLESS)] = 5
     nofollow_links: bool = True  # obey rel=nofollow
-    rules_max: Count = 10_000  # allow and disallow lines read per file
-    wildcards_max: Count = 1_000  # rules with * or $ read per file
+    rules_max: Positive = 10_000  # allow and disallow lines read per file
+    wildcards_max: Positive = 1_000  # rules with * or $ read per file
     sitemaps_max: Count = 500  # Sitemap lines read per file
 
 
@@ -207,17 +220,17 @@ class ConsentConfig(_Section, frozen=True):
 class FetchConfig(_Section, frozen=True):
     """Limits of one fetch (`fetcher/README.md`, "Time and size limits")."""
 
-    connect_timeout: Seconds = Seconds(10)
-    tls_timeout: Seconds = Seconds(10)
-    header_timeout: Seconds = Seconds(20)
-    silence_timeout: Seconds = Seconds(20)
-    total_timeout: Seconds = Seconds(60)
-    crowded_timeout: Seconds = Seconds(15)  # total timeout of a slow host while other hosts wait for a slot
-    header_bytes_max: ByteCount = ByteCount(65_536)
-    header_field_bytes_max: ByteCount = ByteCount(65_536)
-    header_fields_max: Count = 256
-    body_bytes_max: ByteCount = ByteCount(10 << 20)  # decoded
-    wire_bytes_max: ByteCount = ByteCount(10 << 20)
+    connect_timeout: Timeout = Seconds(10)
+    tls_timeout: Timeout = Seconds(10)
+    header_timeout: Timeout = Seconds(20)
+    silence_timeout: Timeout = Seconds(20)
+    total_timeout: Timeout = Seconds(60)
+    crowded_timeout: Timeout = Seconds(15)  # total timeout of a slow host while other hosts wait for a slot
+    header_bytes_max: Size = ByteCount(65_536)
+    header_field_bytes_max: Size = ByteCount(65_536)
+    header_fields_max: Positive = 256
+    body_bytes_max: Size = ByteCount(10 << 20)  # decoded
+    wire_bytes_max: Size = ByteCount(10 << 20)
     external_bytes_max: ByteCount = ByteCount(16 << 10)
     held_bytes_max: ByteCount = ByteCount(160 << 20)  # memory for bodies that are being received
     files: Literal["auto", "all"] = "auto"  # which files count as requested by the user
@@ -246,14 +259,14 @@ class NetworkConfig(_Section, frozen=True):
 
     allow_networks: tuple[str, ...] = ()
     allow_ports: tuple[Port, ...] = ()  # ports to allow although other protocols use them (WHATWG Fetch)
-    dns_timeout: Seconds = Seconds(5)
+    dns_timeout: Timeout = Seconds(5)
     dns_patience: Seconds = Seconds(1.5)
     dns_concurrency: Positive = 256
     dns_servers: tuple[str, ...] = ()  # empty = the system's servers
     dns_ttl_min: Seconds = Seconds(60)
     dns_ttl_max: Seconds = Seconds(86_400)
     dns_negative_ttl: Seconds = Seconds(3600)
-    dns_cache_entries_max: Count = 100_000
+    dns_cache_entries_max: Positive = 100_000
 
 
 class UrlsConfig(_Section, frozen=True):
@@ -268,8 +281,8 @@ class UrlsConfig(_Section, frozen=True):
 class ExtractConfig(_Section, frozen=True):
     """Link extraction (`extract/README.md`, "Types and charset" and "Links")."""
 
-    cpu_seconds_max: Seconds = Seconds(2.0)
-    links_max: Count = 20_000
+    cpu_seconds_max: Timeout = Seconds(2.0)
+    links_max: Positive = 20_000
     attributes_max: Count = 2_000  # maximum number of attributes per tag; a page with more gets a plain scan
     depth_max: Count = 2_000  # maximum number of open elements; a page with more gets a plain scan
     tags_max: Count = 200_000  # maximum number of start tags; a page with more gets a plain scan
@@ -297,7 +310,7 @@ class TrapsConfig(_Section, frozen=True):
 
     path_segments_max: Count = 20
     repeated_segments_max: Count = 2
-    same_digest_pages_max: Count = 10
+    same_digest_pages_max: Positive = 10
     chain_warned: Count = 100
 
 
@@ -309,7 +322,7 @@ class SitemapsConfig(_Section, frozen=True):
     feeds: bool = True  # follow links of feeds: RSS, Atom and JSON Feed
     bytes_max: ByteCount = ByteCount(50 << 20)
     urls_max: Count = 50_000
-    cpu_seconds_max: Seconds = Seconds(20)
+    cpu_seconds_max: Timeout = Seconds(20)
     maps_max: Count = 500
     # sitemaps per host; they do not count towards the host's page budget
     maps_per_host_max: Annotated[int, Meta(ge=0, le=65_535)] = 2_000
@@ -393,12 +406,12 @@ class SplitterConfig(_Section, frozen=True):
     window_bytes: ByteCount = ByteCount(1 << 20)
     entry_bytes: ByteCount = ByteCount(8 << 10)
     frame_bytes_max: ByteCount = ByteCount(1 << 20)
-    silence_max: Seconds = Seconds(30)
+    silence_max: Timeout = Seconds(30)
     backoff_min: Seconds = Seconds(0.1)
     backoff_max: Seconds = Seconds(30)
-    handshake_timeout: Seconds = Seconds(10)
+    handshake_timeout: Timeout = Seconds(10)
     strangers_max: Count = 4  # unauthenticated connections, in addition to one per peer
-    heartbeat: Seconds = Seconds(1)
+    heartbeat: Timeout = Seconds(1)
     spool_bytes_max: ByteCount = ByteCount(1 << 30)
     tls_certificate: str = ""
     tls_key: str = ""
@@ -438,8 +451,8 @@ class ServeConfig(_Section, frozen=True):
     websub: tuple[str, ...] = ()  # feeds to subscribe to; each is written "TOPIC HUB" (two URLs)
     connections_max: Positive = 1000
     header_bytes_max: Annotated[ByteCount, Meta(extra={"least": 1024})] = ByteCount(32 << 10)
-    idle_timeout: Seconds = Seconds(15)
-    write_timeout: Seconds = Seconds(30)
+    idle_timeout: Timeout = Seconds(15)
+    write_timeout: Timeout = Seconds(30)
     request_body_bytes_max: ByteCount = ByteCount(1 << 20)
     held_bytes_max: ByteCount = ByteCount(1 << 20)
     ready_bytes_max: ByteCount = ByteCount(32 << 20)
@@ -498,8 +511,8 @@ class Override(_Section, frozen=True):
     robots: RobotsPolicy | None = None
     tls: TlsPolicy | None = None
     headers: tuple[str, ...] | None = None
-    body_bytes_max: ByteCount | None = None
-    total_timeout: Seconds | None = None
+    body_bytes_max: Size | None = None
+    total_timeout: Timeout | None = None
     fetcher: str | None = None
     render: RenderWhen | None = None
     change: ChangeKind | None = None

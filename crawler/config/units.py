@@ -79,6 +79,11 @@ def whole_numbers(value: Any) -> Any:
     return int(value) if is_whole else value
 
 
+# A time after which something is given up. With 0, everything would be given up at once, so 0 is rejected.
+Timeout = Annotated[Seconds, Meta(extra={"least": 0.001})]
+Size = Annotated[ByteCount, Meta(extra={"least": 1})]  # a size that is useless if it is 0
+
+
 def _quantity(value: object, units: Mapping[str, float], wanted: str) -> float:
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= ENDLESS:
         return value

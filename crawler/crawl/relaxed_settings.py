@@ -33,6 +33,9 @@ _LESS = (
     "politeness.backoff_max",
     "politeness.slowdown_max",
     "politeness.slowdown_gap",
+    "robots.rules_max",
+    "robots.wildcards_max",
+    "robots.unreachable_max",
 )
 # These settings are relaxed if they are above their defaults.
 _MORE = ("politeness.shared_address_in_flight", "politeness.refusals_max")

@@ -13,13 +13,13 @@ that it receives are not recorded, as those that any jar sends (`redaction.py`).
 
 import re
 from collections.abc import Iterable, Iterator
-from pathlib import Path
 
 import msgspec
 
 from crawler import http_dates
 from crawler.errors import ConfigError
 from crawler.fetcher.fetch_request import Target
+from crawler.input_files import read_bytes
 from crawler.urls.suffixes import suffix_list
 
 COOKIE_BYTES_MAX = 4096
@@ -170,7 +170,7 @@ def load_cookies(path: str, now: float, domains_max: int = DOMAINS_MAX) -> Cooki
         ConfigError: the file cannot be read, or one of its lines is not a cookie.
     """
     try:
-        text = Path(path).read_text(encoding="utf-8-sig")
+        text = read_bytes(path).decode("utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "the file is not UTF-8 text"
         raise ConfigError(f"cookies {path}: {reason}") from error

@@ -9,11 +9,11 @@ words   logistic regression on the words of the anchor, the URL and the parent's
 import math
 import re
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 from crawler.config import OrderConfig
 from crawler.errors import ConfigError, reason_of
+from crawler.input_files import read_bytes
 from crawler.orders.classes import NEUTRAL, score_of
 from crawler.orders.order import FoundLink, FoundOn
 
@@ -84,7 +84,7 @@ class Words:
         if not config.file:
             raise ConfigError("order.name words: set order.file to a file of weights")
         try:
-            lines = Path(config.file).read_text(encoding="utf-8").splitlines()
+            lines = read_bytes(config.file).decode().splitlines()
         except (OSError, UnicodeError) as error:
             raise ConfigError(f"order.file {config.file}: {reason_of(error)}") from error
         self._weights: dict[str, float] = {}

@@ -3,7 +3,7 @@
 An authority ("scheme://host[:port]") is in one of these states, which determines the answer of `verdict`:
 
     nothing known ------ FETCH
-    a good answer ------ its rules, or all allowed, for `copy_max_age`; then FETCH
+    a good answer ------ its rules, or all allowed, for `copy_max_age` (see `_age_max`); then FETCH
     unreachable -------- an earlier good answer applies until it expires; then WAIT until the next try, then
                          FETCH; after `unreachable_max`, all is allowed
 
@@ -138,8 +138,17 @@ NO_RULES = RobotsRules(Parsed())
 class RobotsCache:
     """The robots.txt of all authorities, for one product token; at most `entries_max` parsed copies in memory."""
 
-    def __init__(self, store: KeyValue, config: RobotsConfig, token: str, entries_max: int) -> None:
+    def __init__(
+        self,
+        store: KeyValue,
+        config: RobotsConfig,
+        token: str,
+        entries_max: int,
+        *,
+        crawl_delay_max: float = 86_400.0,
+    ) -> None:
         assert entries_max > 0
+        self._crawl_delay_max = crawl_delay_max
         self._store = store
         self._config = config
         self._token = token
@@ -166,7 +175,7 @@ class RobotsCache:
             return ALLOWED
         entry = self._entry(authority)
         copy = entry.copy
-        if entry.rules is not None and abs(now - copy.fetched_at) < self._config.copy_max_age:
+        if entry.rules is not None and abs(now - copy.fetched_at) < self._age_max(entry.rules):
             return ALLOWED if entry.rules.allowed(target) else DENIED
         if copy.failures == 0 or not 0.0 < copy.retry_at - now <= self._wait_behind(copy):
             return FETCH
@@ -283,6 +292,14 @@ class RobotsCache:
         for key, value in list(self._unsaved.items()):
             if self._store.get(key) == value:
                 del self._unsaved[key]
+
+    def _age_max(self, rules: RobotsRules) -> float:
+        """Return the time for which a copy is used: `copy_max_age`, or two Crawl-delays if these are longer.
+
+        A page may only be requested a Crawl-delay after robots.txt. So if this delay were as long as the time
+        for which the copy is used, only robots.txt would ever be requested.
+        """
+        return max(self._config.copy_max_age, 2.0 * min(rules.crawl_delay or 0.0, self._crawl_delay_max))
 
     def _failed(self, before: RobotsCopy, status: int, outcome: Outcome, now: float) -> RobotsCopy:
         since = past(before.unreachable_since, now) if before.failures else now

@@ -23,6 +23,7 @@ import numpy as np
 
 from crawler.config.forms import process_name
 from crawler.errors import ConfigError
+from crawler.input_files import read_bytes
 from crawler.storage.keys import BUCKETS
 
 PROCESSES_MAX = 4096
@@ -105,7 +106,7 @@ class Partition:
             ConfigError: the file cannot be read, or is not a bucket table.
         """
         try:
-            return cls.decode(path.read_bytes())
+            return cls.decode(read_bytes(path))
         except OSError as error:
             raise ConfigError(f"splitter: bucket table {path}: {error.strerror}") from error
 

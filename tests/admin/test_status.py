@@ -92,6 +92,10 @@ def test_a_report_without_pages_explains_why() -> None:
         and nothing.why_nothing(1) == "1 seed is not http(s); no answer from DNS 2 (see `crawler why URL`)"
     )
     assert "no URL is left" in report(counters={"urls.seeds": 1}).why_nothing(0)
+    limited = FrontierCounts(parked=3, parked_depth=1, parked_pages_per_host=2)
+    parked = report(counters={"urls.seeds": 3}, frontier=limited).why_nothing(0)
+    assert parked.startswith("3 URLs are parked: it is deeper than crawl.depth allows (1), ")
+    assert "crawl.pages_per_host (2); raise the limit" in parked
     again = report(counters={"urls.seeds": 1, "pages.client_error": 1, "pages.retried": 2}).why_nothing(0)
     assert "in earlier runs: request refused 1. To request" in again and "crawl.timestamping=true" in again
     refused = HostStatus(

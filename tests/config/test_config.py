@@ -1,5 +1,6 @@
 """Test the configuration: layers, units, sources, and one-line errors that name the key."""
 
+import re
 import tomllib
 from contextlib import suppress
 from pathlib import Path
@@ -71,6 +72,56 @@ def test_a_caller_may_change_what_it_has_read(tmp_path: Path) -> None:
 def test_a_wrong_key_or_unit_is_named(tree: dict[str, Any], where: str) -> None:
     with pytest.raises(ConfigError, match=where):
         convert(tree)
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("crawl.stall_max", 0),
+        ("crawl.shutdown_step_max", 0),
+        ("robots.bytes_max", 511_999),
+        ("robots.redirects_max", 4),
+        ("robots.rules_max", 0),
+        ("robots.wildcards_max", 0),
+        ("robots.copy_max_age", 0),
+        ("fetch.connect_timeout", 0),
+        ("fetch.header_timeout", 0),
+        ("fetch.total_timeout", 0),
+        ("fetch.crowded_timeout", 0),
+        ("fetch.header_bytes_max", 0),
+        ("fetch.header_field_bytes_max", 0),
+        ("fetch.header_fields_max", 0),
+        ("fetch.body_bytes_max", 0),
+        ("fetch.wire_bytes_max", 0),
+        ("network.dns_timeout", 0),
+        ("network.dns_cache_entries_max", 0),
+        ("extract.links_max", 0),
+        ("traps.same_digest_pages_max", 0),
+        ("splitter.heartbeat", 0),
+        ("serve.idle_timeout", 0),
+        ("override[0].total_timeout", 0),
+        ("override[0].body_bytes_max", 0),
+    ],
+)
+def test_a_value_with_which_nothing_would_be_crawled_is_rejected(key: str, value: float) -> None:
+    """Each of these values ended a crawl of a real site with no page, without links, or against robots.txt."""
+    section, name = key.split(".")
+    values = {"match": "a", name: value}
+    tree = {"override": [values]} if section.startswith("override") else {section: {name: value}}
+    with pytest.raises(ConfigError, match=f"configuration: {re.escape(key)}: ") as caught:
+        convert(tree)
+    assert caught.value.key == key
+
+
+@pytest.mark.parametrize(
+    "delays", [{"politeness": {"delay": "1 d"}}, {"override": [{"match": "a", "delay": 90_000}]}]
+)
+def test_a_copy_of_robots_txt_outlasts_every_gap(delays: dict[str, Any]) -> None:
+    """Otherwise, the copy would be too old whenever a page may be requested."""
+    with pytest.raises(ConfigError, match="robots.copy_max_age: 86400 s is not more than the longest"):
+        convert(delays)
+    assert convert(delays | {"robots": {"policy": "ignore"}})
+    assert convert(delays | {"robots": {"copy_max_age": 90_001}})
 
 
 def test_later_layers_win_and_sources_are_kept() -> None:

@@ -142,6 +142,15 @@ def test_the_last_good_copy_applies_until_it_expires() -> None:
     assert cache.crawl_delay(HOST) == 7.0  # the last good copy applies
 
 
+@pytest.mark.parametrize(("seconds", "days"), [(7, 1), (40_000, 1), (DAY, 2), (5 * DAY, 2)])
+def test_a_copy_outlasts_the_crawl_delay_that_it_states(seconds: float, days: int) -> None:
+    """The first page is requested a Crawl-delay after robots.txt, so the copy must not be too old by then."""
+    cache = _cache()
+    _good(cache, NOW, b"user-agent: *\ncrawl-delay: %d\n" % seconds)
+    assert cache.verdict(HOST, "/", NOW + days * DAY - 1) is ALLOWED
+    assert cache.verdict(HOST, "/", NOW + days * DAY) is FETCH
+
+
 def test_after_thirty_days_all_is_allowed() -> None:
     cache = _cache()
     _down(cache, NOW)

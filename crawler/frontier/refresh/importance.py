@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Mapping
 from crawler.config import RefreshConfig
 from crawler.errors import bad_setting
 from crawler.frontier.refresh.settings import DAY
+from crawler.input_files import lines_of
 from crawler.records import PageRecord
 from crawler.urls.canonical import canonical
 
@@ -57,7 +58,7 @@ def read_values(path: str, fingerprint: Callable[[str], int]) -> dict[int, float
         return {}
     try:
         with open(path, encoding="utf-8", errors="replace") as lines:
-            return _read(lines, fingerprint)
+            return _read(lines_of(lines), fingerprint)
     except OSError as error:
         raise bad_setting(KEY, f"{path}: {error.strerror}") from error
 

@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crawler.errors import DamageError, DirectoryError, UsageError
+from crawler.input_files import read_bytes
 from crawler.urls.canonical import canonical, hostname
 from crawler.urls.fingerprint import Fingerprinter
 from crawler.urls.trace import FORMAT, INFO_FILE, LINK, LINKS_FILE, PAGE, PAGES_FILE, TraceWriter, is_cross
@@ -97,7 +98,7 @@ class Trace:
 
 def _read_info(folder: Path) -> dict[str, Any]:
     try:
-        info = json.loads((folder / INFO_FILE).read_text(encoding="utf-8"))
+        info = json.loads(read_bytes(folder / INFO_FILE))
     except OSError as error:
         raise DirectoryError(
             f"{folder}: no trace here; see `crawler lab trace --help` to make one"

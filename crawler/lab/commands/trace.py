@@ -24,6 +24,7 @@ import numpy as np
 from crawler.cli.parsing import OptionParser, positive_count, result_folder, within
 from crawler.clock import SystemClock
 from crawler.errors import UsageError
+from crawler.input_files import lines_of
 from crawler.lab.caches import link_locality, traces
 from crawler.lab.caches.traces import Trace
 from crawler.lab.caches.url_caches import Stream
@@ -149,7 +150,9 @@ def _import(args: argparse.Namespace) -> int:
     within("--processes", args.processes, 1)
     try:
         with open(0 if args.source == "-" else source, encoding="utf-8", errors="replace") as lines:
-            made = traces.import_link_lines(args.trace, lines, processes=args.processes, key=os.urandom(16))
+            made = traces.import_link_lines(
+                args.trace, lines_of(lines), processes=args.processes, key=os.urandom(16)
+            )
     except OSError as error:
         raise UsageError(f"{args.source}: {error.strerror or error}") from error
     print(f"{args.trace}: {made.links:,} links on {made.pages:,} pages")

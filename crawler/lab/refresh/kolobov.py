@@ -24,6 +24,7 @@ import numpy as np
 
 from crawler.cli.parsing import OptionParser, result_file, within
 from crawler.errors import UsageError, reason_of
+from crawler.input_files import lines_of
 from crawler.lab.refresh import pages_file
 from crawler.lab.refresh.estimate import rate_of
 
@@ -60,7 +61,7 @@ def _lines(path: Path) -> Iterator[tuple[int, list[str]]]:
     """Yield (line number, fields) of a tab-separated file."""
     try:
         with path.open(encoding="utf-8") as file:
-            for number, line in enumerate(file, start=1):
+            for number, line in enumerate(lines_of(file), start=1):
                 yield number, line.rstrip("\n").split("\t")
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path}: {reason_of(error)}") from error

@@ -15,6 +15,7 @@ import numpy as np
 
 from crawler.errors import UsageError, reason_of
 from crawler.freshness.params import Pages
+from crawler.input_files import lines_of
 
 ROWS_MAX = 20_000_000  # maximum number of pages; arrays of this size take 1.3 GB
 # maximum rate or importance; 1 / SIZE_MAX is the minimum, so the ratio of any two numbers is finite
@@ -37,7 +38,7 @@ def read(path: Path) -> PagesFile:
     """
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
-            return _parse(path, file)
+            return _parse(path, lines_of(file))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise UsageError(f"pages file {path}: {reason_of(error)}") from error
 

@@ -12,7 +12,7 @@ from crawler.pages.change_detection import SUCCESSES
 from crawler.records import Outcome, PageState
 from crawler.serve.interfaces import Ahead, AheadState
 from crawler.urlfilter.rule_names import WITHDRAWN
-from crawler.wording import describe_outcome, several
+from crawler.wording import PARKED_BY, describe_outcome, several
 
 # What each state of a host means for a URL that waits in the host's queue.
 _HOSTS = {
@@ -31,13 +31,6 @@ _HOSTS = {
     "idle": "it is being fetched",
 }
 _SILENT = ("blocked", "refused", "given_up", "excluded")  # states in which a host receives no requests
-_PARKED = {
-    "depth": "it is deeper than crawl.depth allows",
-    "pages_per_host": "its host has reached crawl.pages_per_host",
-    "pages_per_domain": "its domain has reached crawl.pages_per_domain",
-    "hosts_per_domain": "its domain has reached crawl.hosts_per_domain",
-    "maps_per_host": "its host has named too many sitemaps",
-}
 # Maps the state of a record to the state that is shown for its page if there is no copy to serve.
 _STATES = {
     PageState.FAILED: "failed",
@@ -118,7 +111,7 @@ def prospect(facts: Mapping[str, Any]) -> Ahead:
 
 
 def _parked(facts: Mapping[str, Any]) -> str:
-    return f"{_PARKED.get(facts['parked_by'], facts['parked_by'])}; raise the limit to queue it again"
+    return f"{PARKED_BY.get(facts['parked_by'], facts['parked_by'])}; raise the limit to queue it again"
 
 
 # What a server requires if it answers with one of these statuses, and the command-line flags that provide it.

@@ -66,7 +66,13 @@ def make_robots(context: ProcessContext, store: KeyValue) -> RobotsCache:
     # The cache has an entry for each host in the front, because the robots.txt of these hosts is read every
     # few seconds.
     entries_max = config.frontier.front_factor * config.crawl.concurrency
-    return RobotsCache(store, config.robots, config.identity.token, entries_max)
+    return RobotsCache(
+        store,
+        config.robots,
+        config.identity.token,
+        entries_max,
+        crawl_delay_max=config.politeness.crawl_delay_max,
+    )
 
 
 def make_page_cache(context: ProcessContext, store: KeyValue, fingerprinter: Fingerprinter) -> PageCache:

@@ -469,7 +469,7 @@ async def test_a_page_server_listens_and_is_shown(open_joint: Callable[..., Join
     assert (served["requests"], served["connections"], served["answers"]) == (0, 0, {})
     assert not (shown.joint.stages.directory / "serve.sock").exists()
     server = shown.live.server
-    assert server is not None and server._forward is None
+    assert server is not None and server._siblings is None
     (await asyncio.open_connection(*server.listener.address))[1].close()
     await shown.live.close()
     with pytest.raises(OSError):

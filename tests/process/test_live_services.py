@@ -13,6 +13,7 @@ from crawler.admin import process_metrics
 from crawler.change_signals import Signalled
 from crawler.clock import iso_time
 from crawler.config import convert
+from crawler.crawl.directory import SEED_BYTES
 from crawler.errors import ConfigError, UsageError
 from crawler.process.answering.wait_log import Wait
 from crawler.process.live_services import LiveServices
@@ -490,6 +491,7 @@ async def test_each_topic_has_one_subscriber(
         "public_url": "http://me.example",
     }
     shown = Shown(open_joint(names=("p0", "p1"), me=me, serve=serve))
+    (shown.joint.stages.directory.parent / "seed").write_text(bytes(SEED_BYTES).hex())
     wanted: list[list[tuple[str, str]]] = []
     ran: list[bool] = []
 

@@ -117,8 +117,8 @@ class Report(msgspec.Struct, kw_only=True):
         return self.stopped_by == "done" and self.any_success and not any(asked)
 
     def why_nothing(self, refused: int) -> str:
-        """Return a short reason why no seed could be fetched. `refused` is the number of seeds that were not URLs."""
-        reasons = [f"{several(refused, 'seed', 'are')} not http(s)"] if refused else []
+        """Return a short reason why no seed could be fetched. `refused` is the number of refused seeds."""
+        reasons = [f"{several(refused, 'seed', 'are')} refused"] if refused else []
         for host in self.hosts[:REASONS_SHOWN]:
             cause = describe_outcome(host.cause) or ("no answer" if host.failures else "")
             hint = (

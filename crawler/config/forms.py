@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Iterable
 from urllib.parse import SplitResult, urlsplit
 
-from crawler.errors import ConfigError
+from crawler.errors import ConfigError, UsageError
 from crawler.user_patterns import compiled
 
 Address = tuple[str, int]
@@ -150,14 +150,19 @@ def ignored_pattern(text: str) -> None:
 
 def seed_url(text: str) -> None:
     """Check that a text is an http(s) URL without a login."""
-    from crawler.urls.canonical import canonical  # imported here because these modules load slowly
-    from crawler.urls.typed_url import LOGIN_REFUSED, split_login
+    from crawler.urls.typed_url import (
+        LOGIN_REFUSED,
+        crawled,
+        split_login,
+    )  # imported here because it loads slowly
 
     plain, login = split_login(text)
     if login:
         raise ConfigError(f"{plain!r}: {LOGIN_REFUSED}")
-    if canonical(text) is None:
-        raise ConfigError(f"{text!r} is not an http(s) URL")
+    try:
+        crawled(text)
+    except UsageError as error:
+        raise ConfigError(str(error)) from None
 
 
 def scope_prefix(text: str) -> None:

@@ -103,11 +103,13 @@ def whole_host(text: str, order: str) -> str:
     """Return the canonical name of a host. `order` names the order that applies to the whole host.
 
     Raises:
-        UsageError: the text names no host, or it also names a port or a path.
+        UsageError: the text names no host, all hosts of a domain (*.example.org), or also a port or a path.
     """
     name = typed_host(text)
     if not name:
         raise UsageError(f"{text!r} is not a host name")
+    if "*" in name:
+        raise UsageError(f"{text!r} is not a host name; {order} applies to one host")
     if _url_of_host(text) not in (f"http://{name}/", f"https://{name}/"):
         raise UsageError(
             f"{text!r} is not a host name; {order} applies to all URLs of a host, such as {name}"

@@ -89,7 +89,7 @@ def test_a_report_without_pages_explains_why() -> None:
     nothing = report(run_counters={"pages.dns_error": 2, "pages.retried": 4})
     assert (
         not nothing.any_success
-        and nothing.why_nothing(1) == "1 seed is not http(s); no answer from DNS 2 (see `crawler why URL`)"
+        and nothing.why_nothing(1) == "1 seed is refused; no answer from DNS 2 (see `crawler why URL`)"
     )
     assert "no URL is left" in report(counters={"urls.seeds": 1}).why_nothing(0)
     limited = FrontierCounts(parked=3, parked_depth=1, parked_pages_per_host=2)

@@ -56,6 +56,8 @@ VALUES = [
     Bad("[network]\nallow_networks = ['10.0.0.0/99']", 2, "network.allow_networks: '10.0.0.0/99' does not appear"),
     Bad("[network]\nallow_ports = [99999]", 2, "network.allow_ports[0]: expected a whole number <= 65535, got 99999"),
     Bad("seeds = ['http://a.org/', 'htp:/x']", 1, "seeds: 'htp:/x' is not an http(s) URL"),
+    Bad("seeds = ['a.org/b']", 1, "seeds: 'a.org/b' is not a URL; did you mean https://a.org/b ?"),
+    Bad("seeds = ['ftp://a.org/']", 1, "seeds: 'ftp://a.org/': ftp is not supported; the crawler fetches http and https"),
     Bad("seeds = ['http://u:p@a.org/']", 1, "seeds: 'http://a.org/': a login in a URL is read only by"),
     Bad("[crawl]\nsurts = ['nothing at all']", 2, "crawl.surts: 'nothing at all' is not a SURT prefix"),
     Bad("[crawl]\nconcurrency = 0", 2, "crawl.concurrency: expected a whole number >= 1, got 0"),

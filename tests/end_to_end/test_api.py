@@ -165,7 +165,7 @@ async def test_errors_are_raised(tmp_path: Path) -> None:
         async with crawler.Crawl(directory=tmp_path), crawler.Crawl(directory=tmp_path):
             pass
     seeds = ["http://127.0.0.1:8/", "ftp://x/"]
-    with pytest.raises(NoSeedError, match="1 seed is no.*127.0.0.1: address denied"):
+    with pytest.raises(NoSeedError, match="1 seed is refused.*127.0.0.1: address denied"):
         async with crawler.Crawl(directory=tmp_path, seeds=seeds) as crawling:
             await crawling.run()
 

@@ -477,7 +477,7 @@ def test_an_invalid_seeds_file(tmp_path: Path, caplog: pytest.LogCaptureFixture)
     (tmp_path / "seeds").write_text("\n".join(f"word{n}" for n in range(200)))
     ran = run("crawl", "--seeds", tmp_path / "seeds", "--dir", tmp_path / "crawl", "--progress", "none")
     assert ran.code == 4 and len(ran.err.splitlines()) <= 12, ran
-    assert "not http(s)" in ran.err.splitlines()[-1]
+    assert "200 seeds are refused" in ran.err.splitlines()[-1]
 
 
 def test_a_directory_with_another_seed_is_refused(crawled: tuple[Path, Web], tmp_path: Path) -> None:

@@ -146,7 +146,7 @@ ROWS: tuple[tuple[str, list[str], dict[str, Any]], ...] = (
     *(
         (f"{name} {host}", [name, host], {"command": name, "host": host})
         for name in ("block", "unblock")
-        for host in ("127.20.0.2", "http://127.20.0.2:81/a", "nowhere.example", "bad host!")
+        for host in ("127.20.0.2", "http://127.20.0.2:81/a", "nowhere.example", "*.example", "bad host!")
     ),
     *(
         (f"retire {pattern}", ["retire", pattern], {"command": "retire", "pattern": pattern})
@@ -161,6 +161,7 @@ ROWS: tuple[tuple[str, list[str], dict[str, Any]], ...] = (
         for words, order in (
             (["nonsense"], {"url": "nonsense"}),
             (["--host", "bad host!"], {"host": "bad host!"}),
+            (["--host", "*.example"], {"host": "*.example"}),
             (["--before", "yesterday"], {"before": "yesterday"}),
             (["http://127.20.0.1/x", "--undo"], {"url": "http://127.20.0.1/x", "undo": True}),
         )

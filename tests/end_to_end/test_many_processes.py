@@ -52,7 +52,7 @@ def test_a_crawl_without_a_page_says_why(tmp_path: Path) -> None:
     ended = command(tmp_path / "crawl", "crawl", "--seeds", str(seeds), "--processes", "2", "-q")
     assert ended.code == 4, ended
     assert ended.err.splitlines()[-1] == (
-        "crawler: no page could be fetched: 1 seed is not http(s); "
+        "crawler: no page could be fetched: 1 seed is refused; "
         "127.0.0.1: address denied (--allow-network 127.0.0.0/8 allows it)"
     )
 

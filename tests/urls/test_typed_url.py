@@ -48,6 +48,13 @@ def test_a_whole_host(text: str) -> None:
     assert whole_host(text, "a block") == "example.org"
 
 
+@pytest.mark.parametrize("text", ["*", "*.example.org", "http://*.example.org/"])
+def test_all_hosts_of_a_domain_are_no_host(text: str) -> None:
+    """`crawler block '*.example.org'` once said that it is blocked, and blocked nothing."""
+    with pytest.raises(UsageError, match="is not a host name; a block applies to one host"):
+        whole_host(text, "a block")
+
+
 @pytest.mark.parametrize(
     "text", ["example.org/a", "http://example.org/?q", "example.org:8080", "https://example.org:80"]
 )

@@ -7,7 +7,6 @@ import msgspec
 
 from crawler.config import ServeConfig
 from crawler.serve import indexnow
-from crawler.serve.http_error import HttpError
 from crawler.serve.http_server import json_reply
 from crawler.serve.interfaces import ServedCrawl
 from crawler.serve.page_handler import OwnedByOther
@@ -86,8 +85,6 @@ class NotificationHandlers:
         """
         method = request.method
         if asked.door is Route.SIGNAL:
-            if method != "POST":
-                raise HttpError(405, "bad_request", "only POST", fields=(("Allow", "POST"),))
             said = await self.signals.handle(*parse(body, self.signals.urls_max), self._now())
             return json_reply(200, msgspec.json.encode(said) + b"\n")
         fields = query_fields(request.raw_path.partition("?")[2])

@@ -2,7 +2,7 @@
 
 import logging
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 
 import msgspec
 from msgspec.structs import replace
@@ -157,12 +157,13 @@ class PageServer:
 
     async def _reply(self, request: ServedRequest, connection: ServedConnection) -> Reply:
         method = request.method
-        if method not in ("GET", "HEAD", "POST"):
-            raise _not_allowed()
         target = request.raw_path
-        host = ""
+        _check_method(method, target)
+        host, hosts = "", request.headers.getall("Host", [])
         if target[:1] == "/":
-            host = host_check.check_host(request.headers.getall("Host", []), self._names)
+            host = host_check.check_host(hosts, self._names)
+        elif len(hosts) != 1 and request.version == (1, 1):
+            raise HttpError(400, "bad_request", "send exactly one Host field")  # RFC 9112, 3.2
         asked = parse(target)
         if asked.refresh or asked.max_stale is not None or asked.door not in _READS:
             host_check.check_same_site(
@@ -171,13 +172,11 @@ class PageServer:
         from_owner = self._siblings is not None and self._siblings.sent(request)
         if asked.door is Route.HELD and not from_owner:
             raise no_such_path()
-        if method == "POST" and asked.door in _READS:
-            raise _not_allowed()
         if asked.door is Route.HELD:
             return json_reply(200, msgspec.json.encode(self._handler.held_files.find(asked.url)[1]) + b"\n")
         if asked.door in _PAGES:
             base = f"http://{host}" if host else http_origin(*self.listener.address)
-            client_headers = read_fields(request.headers, base)
+            client_headers = read_fields(_of_method(request), base)
             if client_headers.demand is not None and not host_check.is_same_site(request.headers, host):
                 # a page of another origin may not request fetches
                 client_headers = replace(client_headers, demand=None, plain=False)
@@ -207,11 +206,32 @@ class PageServer:
             self._client_headers.put(request.raw[line_end:], client_headers)
 
 
+def _of_method(request: ServedRequest) -> Mapping[str, str]:
+    """Return the header fields that count for the method: a range is defined only for GET (RFC 9110, 14.2)."""
+    if request.method != "HEAD" or "Range" not in request.headers:
+        return request.headers
+    fields = request.headers.copy()
+    for name in ("Range", "If-Range"):
+        fields.popall(name, None)
+    return fields
+
+
 _PLAIN_LINE = re.compile(rb"GET (/page\?[!\"$-~]{1,500}) HTTP/1\.1")
 _PAGES = (Route.PAGE, Route.VIEW, Route.PROXY, Route.TIMEGATE, Route.TIMEMAP)
 _READS = (*_PAGES, Route.FRONT, Route.HEALTHZ, Route.READYZ, Route.HELD)
 
 
-def _not_allowed() -> HttpError:
-    why = "only GET, HEAD allowed; the server never fetches for a client"
-    return HttpError(405, "bad_request", why, fields=(("Allow", "GET, HEAD"),))
+# the methods of the endpoints that receive notifications; all others have the methods GET and HEAD
+_METHODS = {
+    "signal": ("POST",), "indexnow": ("GET", "HEAD", "POST"), "websub": ("GET", "HEAD", "POST"),
+}  # fmt: skip
+
+
+def _check_method(method: str, target: str) -> None:
+    """Raise HttpError (405) if the endpoint does not have this method."""
+    endpoint = re.split(r"[/?]", target[1:], maxsplit=1)[0] if target[:1] == "/" else ""
+    methods = _METHODS.get(endpoint, ("GET", "HEAD"))
+    if method not in methods:
+        allow = ", ".join(methods)
+        why = f"only {allow} allowed; the server never fetches for a client"
+        raise HttpError(405, "bad_request", why, fields=(("Allow", allow),))

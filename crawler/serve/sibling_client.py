@@ -34,6 +34,7 @@ CONNECT_TIMEOUT = 5.0
 SILENCE_TIMEOUT = 30.0  # maximum number of seconds without a byte of the owner's answer
 # maximum number of seconds until all processes have said whether they have a copy; those that are late have none
 HELD_TIMEOUT = 1.0
+SILENT_FOR = 10.0  # number of seconds for which a process that was late is not asked again
 SEARCHES_MAX = 8  # number of searches for a copy at one time, so that clients cannot multiply their requests
 _HELD_BYTES_MAX = 8192
 _NOT_PASSED_ON = frozenset(
@@ -60,6 +61,7 @@ class SiblingClient:
         self._others = others
         self._token = hashlib.blake2b(key=secret, digest_size=16, person=b"page server").hexdigest()
         self._searches = asyncio.Semaphore(SEARCHES_MAX)
+        self._silent_until: dict[str, float] = {}  # by the name of the process, in the time of the event loop
 
     def ask(self, owner: str, body: bytes = b"") -> "Forwarded | None":
         """Forward a request with `body` to its owner; return None if the owner is neither on this machine nor a peer."""
@@ -88,13 +90,13 @@ class SiblingClient:
 
     async def _holding(self, name: str, url: str) -> HeldCopies | None:
         """Return what another process has stored of a URL; None if it has nothing, or does not answer."""
-        connected = self._connect_to(name)
-        if connected is None:
+        connected, now = self._connect_to(name), asyncio.get_running_loop().time()
+        if connected is None or now < self._silent_until.get(name, 0.0):
             return None
         target = f"/held?url={quote(url, safe=':/?=')}"
         request = f"GET {target} HTTP/1.0\r\nHost: localhost\r\n{HOP}: {self._token}\r\n\r\n".encode()
         writer = None
-        with suppress(OSError, TimeoutError, ValueError, asyncio.IncompleteReadError, msgspec.MsgspecError):
+        with suppress(OSError, ValueError, asyncio.IncompleteReadError, msgspec.MsgspecError):
             try:
                 async with asyncio.timeout(HELD_TIMEOUT):
                     reader, writer = await connected()
@@ -105,6 +107,8 @@ class SiblingClient:
                 head, _, body = answer.partition(b"\r\n\r\n")
                 if head.split(b" ", 2)[1:2] == [b"200"]:
                     return msgspec.json.decode(body, type=HeldCopies | None)
+            except TimeoutError:
+                self._silent_until[name] = now + SILENT_FOR
             finally:
                 if writer is not None:
                     writer.close()

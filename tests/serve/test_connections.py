@@ -194,7 +194,7 @@ async def test_an_internal_error_gives_500_and_ends_the_connection(
 
     served.server._receive = broken
     with caplog.at_level(logging.ERROR):
-        response = await served.get("/signal")
+        response = await served.get("/websub/x")
     assert response.status == 500 and response.json["state"] == "error"
     assert "a request failed" in caplog.text and "ValueError: ours" in caplog.text
 
@@ -209,7 +209,7 @@ async def test_answers_in_progress_get_a_grace_period_at_shutdown(served: Served
 
     served.server._receive = receive
     clients = [await asyncio.open_connection("127.0.0.1", served.port) for _ in range(3)]
-    clients[0][1].write(asks("/signal"))
+    clients[0][1].write(asks("/websub/x"))
     clients[1][1].write(asks("/indexnow?url=x&key=y"))
     while served.server.listener.requests < 2:
         await asyncio.sleep(0)

@@ -21,7 +21,7 @@ from crawler.serve.interfaces import Ahead, AheadState
 from crawler.storage.commit import Change
 from crawler.urls.canonical import authority, resolve
 from tests.pages.support import HTML, START, fetch, not_modified
-from tests.serve.support import NAMES, Served
+from tests.serve.support import NAMES, Response, Served
 
 PAGE = "http://site.example/"
 AT = "/page?url=" + PAGE
@@ -497,8 +497,42 @@ async def test_health_checks_and_allowed_methods(served: Served) -> None:
     assert (await served.get("/healthz")).status == 200
     assert (await served.get("/readyz")).status == 200
     for method in ("POST", "PUT", "DELETE", "OPTIONS", "TRACE", "PATCH"):
-        assert (await served.get(AT, method=method)).status == 405, method
-    assert (await served.get("/signal")).status == 503
+        refusal = await served.get(AT, method=method)
+        assert (refusal.status, refusal.fields["allow"]) == (405, "GET, HEAD"), method
+    for path, allow in (
+        ("/signal", "POST"),
+        ("/indexnow?a=1", "GET, HEAD, POST"),
+        ("/websub/x", "GET, HEAD, POST"),
+    ):
+        for method in ("GET", "POST", "PUT"):
+            answer = await served.get(path, method=method)
+            expected = (503, None) if method in allow.split(", ") else (405, allow)
+            assert (answer.status, answer.fields.get("allow")) == expected, (path, method)
+
+
+async def test_a_range_counts_only_for_get(served: Served) -> None:
+    """A server must ignore Range in a HEAD request (RFC 9110, 14.2)."""
+    served.store(body=b"page")
+    whole = await served.get(AT, "Accept-Encoding: gzip", method="HEAD")
+    for field in ("Range: bytes=0-1", "Range: bytes=999999-", "Range: bytes=-0"):
+        answer = await served.get(AT, field, "Accept-Encoding: gzip", method="HEAD")
+        assert (answer.status, answer.fields) == (200, whole.fields), field
+    assert (await served.get(AT, "Range: bytes=0-1")).status == 206
+    etag = f"If-None-Match: {whole.fields['etag']}"
+    assert (await served.get(AT, "Range: bytes=0-1", etag, method="HEAD")).status == 304
+
+
+async def test_an_absolute_target_needs_a_host_field_too(served: Served) -> None:
+    """A server must reject a request of HTTP/1.1 without Host, or with two of them, in every form (RFC 9112, 3.2)."""
+    served.store(body=b"page")
+    for fields, version, status in (
+        ("", "1.1", 400),
+        ("Host: a\r\nHost: b\r\n", "1.1", 400),
+        ("Host: a\r\n", "1.1", 200),
+        ("", "1.0", 200),
+    ):
+        request = f"GET {PAGE} HTTP/{version}\r\n{fields}Connection: close\r\n\r\n"
+        assert Response(await served.raw(request.encode())).status == status, (fields, version)
 
 
 async def test_a_rendered_page_is_served_as_its_dom(served: Served) -> None:

@@ -121,12 +121,19 @@ async def test_a_node_that_does_not_answer_has_no_copy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sibling_client, "HELD_TIMEOUT", 0.2)
-    async with three(tmp_path) as (owner, _, second):
+    async with three(tmp_path) as (owner, first, second):
         second.store(FILE, b"file", task=TaskKind.SUBRESOURCE)
         with silent_port() as port:
             peers = [f"p1=127.0.0.1:{port}", f"p2=127.0.0.1:{second.port}"]
             owner.server._siblings = SiblingClient(peers, tmp_path, ["p1", "p2", "p3"], SECRET)
             assert (await owner.get("/page?url=" + FILE)).body == b"file"
+            first.store(FILE, b"newer", at=20.0, task=TaskKind.SUBRESOURCE)
+            owner.server._siblings._addresses["p1"] = ("127.0.0.1", first.port)
+            assert (await owner.get("/page?url=" + FILE)).body == b"file", (
+                "a late node is not asked for a while"
+            )
+            monkeypatch.setattr(owner.server._siblings, "_silent_until", {})
+            assert (await owner.get("/page?url=" + FILE)).body == b"newer"
 
 
 async def test_a_client_of_an_old_version_gets_no_chunks_of_another_node(tmp_path: Path) -> None:

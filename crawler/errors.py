@@ -102,7 +102,7 @@ class NoCopyError(CrawlerError):
 
 
 class StoreError(CrawlerError):
-    """The disk is full or failing. Restart the crawl once the disk is repaired."""
+    """The disk is full or failing, or file descriptors or memory ran out. Restart the crawl when this has changed."""
 
     exit_code = 75
 
@@ -132,12 +132,24 @@ class BusyError(DirectoryError):
 
 
 _DISK_FAILS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+_NOTHING_LEFT = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 _NO_RIGHT = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
 
 
-def disk_failed(error: BaseException) -> bool:
-    """Return whether an error, or one of its causes, means that the disk is full or failing."""
-    return _caused_by(error, _DISK_FAILS)
+def system_failed(error: BaseException) -> bool:
+    """Return whether an error, or one of its causes, means that the machine cannot do the work now.
+
+    The disk is full or failing, or the system has no file descriptor or memory left. Nothing is wrong with
+    the files of the crawl.
+    """
+    return _caused_by(error, _DISK_FAILS | _NOTHING_LEFT)
+
+
+def exit_code_of(error: CrawlerError) -> int:
+    """Return the exit code for an error: 75 for a file that only cannot be read now, else that of the error's class."""
+    if isinstance(error, DirectoryError) and system_failed(error):
+        return StoreError.exit_code
+    return error.exit_code
 
 
 def may_not_write(error: BaseException) -> bool:
@@ -160,8 +172,15 @@ class Unexpected:
     def __init__(self) -> None:
         self.counts: dict[tuple[str, str, int], int] = {}
 
-    def note(self, error: BaseException, where: str) -> str:
-        """Log `error` if it is the first one of its type and place; return the error as one line of text."""
+    def note(self, error: Exception, where: str) -> str:
+        """Log `error` if it is the first one of its type and place; return the error as one line of text.
+
+        Raises:
+            StoreError: the machine is to blame (`system_failed`). The work is done again after a restart, so
+                nothing is lost, as it would be if the page or link were skipped.
+        """
+        if system_failed(error):
+            raise StoreError(f"{where.partition('; ')[0]}: {reason_of(error)}") from error
         text = f"{type(error).__name__}: {' '.join(str(error).split())}"[:300]
         key = _place(error)
         count = self.counts.get(key, 0)

@@ -27,6 +27,7 @@ SHARED = {
     "forked_children",
     "early_signals",
     "http_dates",
+    "input_files",
     "records",
     "shadow_roots",
     "content_codings",

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from crawler import early_signals
 from crawler.cli.command_table import COMMANDS, END_WITH_READER, IN_ORDER
-from crawler.errors import CrawlerError, DirectoryError, StoreError, UsageError, disk_failed
+from crawler.errors import CrawlerError, StoreError, UsageError, exit_code_of, system_failed
 from crawler.printable import discard, printable_output
 from crawler.process.lifecycle.garbage_collection import collect_rarely, settings_kept, uncollected
 
@@ -122,17 +122,16 @@ def _guarded(name: str, call: Callable[[], int], arguments: Sequence[str] = ()) 
             stream.flush()  # here, where an error is reported; the exit of the interpreter would print its traceback
         return code
     except CrawlerError as error:
-        full = isinstance(error, DirectoryError) and disk_failed(error)
         from crawler.cli.flags import as_flags
 
-        return _fail(as_flags(_message(error), name), StoreError.exit_code if full else error.exit_code)
+        return _fail(as_flags(_message(error), name), exit_code_of(error))
     except BrokenPipeError:  # the program that reads our output, such as `head`, has closed the pipe
         _discard_output()
         return 0
     except KeyboardInterrupt:
         return early_signals.interrupted() if name in IN_ORDER else early_signals.AT_ONCE
     except OSError as error:
-        if disk_failed(error):
+        if system_failed(error):
             _discard_output()
             return _fail(f"{error.filename or 'the disk'}: {error.strerror}", StoreError.exit_code)
         if not _is_given(error.filename, arguments):

@@ -18,7 +18,7 @@ from crawler.config.schema import (
     RefreshPolicy,
     SplitterConfig,
 )
-from crawler.config.units import ByteCount, Seconds, shown, whole_numbers
+from crawler.config.units import ENDLESS, ByteCount, Seconds, shown, whole_numbers
 from crawler.errors import ConfigError, bad_setting
 from crawler.wording import not_one_of
 
@@ -257,23 +257,24 @@ def _check_ages(where: str, least: float, most: float) -> None:
 
 
 def _check_sizes(where: str, values: msgspec.Struct) -> None:
-    """Raise ConfigError for a time or a size below the minimum of its field (msgspec checks plain numbers only).
+    """Raise ConfigError for a time or a size out of the range of its field (msgspec checks plain numbers only).
 
     `where` precedes the names of the fields in messages, as in `_tables`.
     """
-    for name, least in _minima(type(values)):
+    for name, least, most in _ranges(type(values)):
         value = getattr(values, name)
-        if value is not None and value < least:
-            raise bad_setting(f"{where}{name}", f"{value:.6g} is out of range; must be at least {least}")
+        if value is not None and not least <= value <= most:
+            bound = f"at least {least:.15g}" if value < least else f"at most {most:.15g}"
+            raise bad_setting(f"{where}{name}", f"{value:.15g} is out of range; must be {bound}")
 
 
 @cache
-def _minima(kind: type[msgspec.Struct]) -> list[tuple[str, float]]:
-    """Return the fields of a section that have a minimum, each with its minimum."""
+def _ranges(kind: type[msgspec.Struct]) -> list[tuple[str, float, float]]:
+    """Return the times and sizes of a section that have a range, each with its minimum and maximum."""
     marked = (
-        (name, get_args(each)[1].extra)
+        (name, get_args(each)[1].extra or {})
         for name, form in kind.__annotations__.items()
         for each in (form, *get_args(form))  # an optional field is a union
         if get_origin(each) is Annotated
     )
-    return [(name, extra["least"]) for name, extra in marked if (extra or {}).get("least")]
+    return [(name, extra.get("least", 0), extra.get("most", ENDLESS)) for name, extra in marked if extra]

@@ -259,7 +259,7 @@ class NetworkConfig(_Section, frozen=True):
 
     allow_networks: tuple[str, ...] = ()
     allow_ports: tuple[Port, ...] = ()  # ports to allow although other protocols use them (WHATWG Fetch)
-    dns_timeout: Timeout = Seconds(5)
+    dns_timeout: Annotated[Seconds, Meta(extra={"least": 0.001, "most": 86_400})] = Seconds(5)
     dns_patience: Seconds = Seconds(1.5)
     dns_concurrency: Positive = 256
     dns_servers: tuple[str, ...] = ()  # empty = the system's servers
@@ -338,11 +338,11 @@ class CacheConfig(_Section, frozen=True):
 class DueConfig(_Section, frozen=True):
     """The Duplicate URL Eliminator (`due/README.md`)."""
 
-    buffer_entries_max: Positive = 1 << 18
+    buffer_entries_max: Annotated[int, Meta(ge=1, le=1 << 32)] = 1 << 18
     # maximum number of new links that one commit adds to the frontier during a flush
     part_links_max: Positive = 4096
     max_wait: Seconds = Seconds(5)
-    merge_chunk_bytes: ByteCount = ByteCount(4 << 20)
+    merge_chunk_bytes: Annotated[ByteCount, Meta(extra={"most": 1 << 30})] = ByteCount(4 << 20)
     log_bytes_max: ByteCount = ByteCount(16 << 20)  # a new file of the links log is started at this size
 
 
@@ -357,7 +357,7 @@ class StoreConfig(_Section, frozen=True):
     write_buffer_bytes: ByteCount = ByteCount(8 << 20)
     block_cache_bytes: ByteCount = ByteCount(16 << 20)
     table_bytes: Annotated[ByteCount, Meta(extra={"least": 1 << 20})] = ByteCount(2 << 20)
-    tables_max: Annotated[int, Meta(ge=64, le=ENDLESS)] = 64  # tables that may be open and mapped at once
+    tables_max: Annotated[int, Meta(ge=64, le=1 << 20)] = 64  # tables that may be open and mapped at once
     # Fetching stops if less space than this is free. If this value is more than 5 % of the disk, the limit is
     # 5 % of the disk instead.
     low_water_bytes: ByteCount = ByteCount(2 << 30)

@@ -4,6 +4,7 @@
 of the configuration, such as files that it names and packages that it needs.
 """
 
+import resource
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -11,7 +12,7 @@ from typing import Any
 
 from crawler.config import Config
 from crawler.config.checks import check_values
-from crawler.errors import ConfigError, UsageError, bad_setting
+from crawler.errors import ConfigError, StoreError, UsageError, bad_setting
 from crawler.fetcher.connector import check_proxy
 from crawler.fetcher.cookies import load_cookies
 from crawler.fetcher.fetchers import FETCHERS, named_fetchers
@@ -22,6 +23,9 @@ from crawler.splitter.peers import tls_contexts
 from crawler.splitter.secret import read_secret
 from crawler.storage.engines import chosen
 from crawler.storage.object_store import ObjectStore
+
+# Descriptors of a process for logs, WARC segments, runs, pipes, listeners and peers. A crawl of 600 pages used 30.
+_OTHER_DESCRIPTORS = 96
 
 HOOK_GROUPS = {
     "url_filter": "crawler.filters",
@@ -35,20 +39,35 @@ def check_start(config: Config, directory: Path | None = None) -> None:
 
     Raises:
         ConfigError: a value is meaningless, or it names something that does not exist or cannot be read.
+        StoreError: the system allows too few open files for a crawl in `directory`.
     """
     check_values(config)
     named_fetchers(FETCHERS, config)
     for key, use in _OUTSIDE:
         if value := _value(config, key):
             _try(key, use, value)
-    if directory is not None and config.identity.signature != OFF:
-        read_keys(key_path(config, directory))
+    if directory is not None:
+        _check_descriptors(config)
+        if config.identity.signature != OFF:
+            read_keys(key_path(config, directory))
     splitter = config.splitter
     if splitter.tls_certificate:
         _try("splitter.tls_certificate", tls_contexts, splitter)
     for name, group in HOOK_GROUPS.items():
         if hook := getattr(config.hooks, name):
             _try(f"hooks.{name}", partial(find_entry_point, group), hook)
+
+
+def _check_descriptors(config: Config) -> None:
+    """Check that each process may open the files that it needs, because a crawl cannot go on without descriptors."""
+    needed = _OTHER_DESCRIPTORS + config.store.tables_max + config.crawl.concurrency
+    needed += needed // 3  # idle connections get a quarter of all descriptors (`fetcher/client.py`)
+    _, allowed = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if allowed not in (resource.RLIM_INFINITY, -1) and allowed < needed:
+        raise StoreError(
+            f"a process may open only {allowed:,} files (ulimit -n), but crawl.concurrency = "
+            f"{config.crawl.concurrency:,} needs {needed:,}; raise the limit, or lower crawl.concurrency"
+        )
 
 
 def find_entry_point(group: str, name: str) -> Any:

@@ -93,7 +93,7 @@ class Client:
     async def start(self) -> None:
         """Prepare for fetching; call it in the event loop that fetches."""
         allowed = _allow_descriptors(_DESCRIPTORS + 2 * self._config.idle_connections_max)
-        self._idle = IdlePool(min(self._config.idle_connections_max, allowed // 2))
+        self._idle = IdlePool(min(self._config.idle_connections_max, allowed // 4))
 
     async def close(self) -> None:
         """Close all connections and end all fetches in progress."""

@@ -25,7 +25,7 @@ import msgspec
 from crawler import early_signals
 from crawler.config import convert
 from crawler.crawl.seeds import SeedFile
-from crawler.errors import CrawlerError
+from crawler.errors import CrawlerError, exit_code_of
 from crawler.forked_children import ForkedChild
 from crawler.printable import printable_output
 from crawler.process.exchange.exchange import Member
@@ -118,7 +118,7 @@ async def _work(link: socket.socket, parser: ForkedChild | None) -> int:
         await child.run(parser)
     except CrawlerError as error:
         await child.hand_over({"failure": " ".join(str(error).split())})
-        return error.exit_code
+        return exit_code_of(error)
     return 0
 
 

@@ -412,7 +412,7 @@ def _failure(name: str, code: int, said: str) -> CrawlerError:
     """Return the error with which the whole crawl ends after a process failed; `said` is that process's message."""
     if code == StoreError.exit_code:
         cause = f" ({said})" if said else ""
-        return StoreError(f"{name}: the store failed{cause}; start again when the disk is repaired")
+        return StoreError(f"{name}: the store failed{cause}; start again when the cause is removed")
     failure = CrawlerError(f"{name}: {said or _cause(code)}")
     failure.exit_code = code if 0 < code < 128 else 1
     return failure

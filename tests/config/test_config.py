@@ -114,6 +114,23 @@ def test_a_value_with_which_nothing_would_be_crawled_is_rejected(key: str, value
 
 
 @pytest.mark.parametrize(
+    ("key", "most"),
+    [
+        ("network.dns_timeout", 86_400),
+        ("due.buffer_entries_max", 1 << 32),
+        ("due.merge_chunk_bytes", 1 << 30),
+        ("store.tables_max", 1 << 20),
+    ],
+)
+def test_a_value_that_the_machine_cannot_represent_is_rejected(key: str, most: int) -> None:
+    """Larger values overflowed a C integer, or took all memory at the first merge."""
+    section, name = key.split(".")
+    assert convert({section: {name: most}})
+    with pytest.raises(ConfigError, match=f"{re.escape(key)}: .*{most}"):
+        convert({section: {name: most + 1}})
+
+
+@pytest.mark.parametrize(
     "delays", [{"politeness": {"delay": "1 d"}}, {"override": [{"match": "a", "delay": 90_000}]}]
 )
 def test_a_copy_of_robots_txt_outlasts_every_gap(delays: dict[str, Any]) -> None:

@@ -321,8 +321,8 @@ def test_an_impossible_crawl_is_rejected_before_it_creates_files(
         (127, "", "p0: ended with exit code 127", 127),
         (-9, "", KILLED, 1),
         (128, "", "p0: ended with exit code 128", 1),
-        (75, "disk full", "p0: the store failed (disk full); start again when the disk is repaired", 75),
-        (75, "", "p0: the store failed; start again when the disk is repaired", 75),
+        (75, "disk full", "p0: the store failed (disk full); start again when the cause is removed", 75),
+        (75, "", "p0: the store failed; start again when the cause is removed", 75),
     ],
 )
 def test_the_error_of_a_process_is_that_of_the_crawl(

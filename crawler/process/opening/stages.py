@@ -31,7 +31,7 @@ from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.immutable_settings import keep_immutable, refreshes
 from crawler.crawl.lost_processes import check_for_loss
 from crawler.crawl.topology import Topology, keep_topology, topology
-from crawler.errors import DamageError, DirectoryError, StoreError, disk_failed
+from crawler.errors import DamageError, DirectoryError, StoreError, system_failed
 from crawler.pages import released
 from crawler.pages.captures import record_key
 from crawler.process.committing.commits import Commits
@@ -325,7 +325,7 @@ def _disk_errors(folder: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, DirectoryError) as error:
-        if disk_failed(error):
+        if system_failed(error):
             raise StoreError(f"{folder}: {error}") from error
         raise
 

@@ -34,7 +34,6 @@ SHARED = {
     "turn_share",
     "unix_sockets",
     "errors",
-    "input_files",
     "printable",
     "user_patterns",
     "quick_exit",

@@ -23,7 +23,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Self
 
-import msgspec
+from msgspec.structs import replace
 
 from crawler.admin.control import ControlServer, in_turns
 from crawler.admin.report import Report
@@ -92,6 +92,21 @@ def _settled(given: Settings, directory: CrawlDirectory) -> tuple[Config, SeedPl
     return config, directory.settings.seed_places(config, directory.settings.given(layers))
 
 
+def _of_run(config: Config, *, asks: bool, follows_all: bool) -> Config:
+    """Return the configuration of a run; the directory does not keep the settings that this function changes.
+
+    Args:
+        asks: requests of the user's code are expected. Cookies are kept, because the code may log in with a form.
+        follows_all: all links are followed. Otherwise, only those are for which a callback or a rule asks, so
+            sitemaps and feeds are not read.
+    """
+    if asks and config.fetch.cookies == "auto":
+        config = replace(config, fetch=replace(config.fetch, cookies=True))
+    if not follows_all:
+        config = replace(config, sitemaps=replace(config.sitemaps, robots=False, guess=False, feeds=False))
+    return config
+
+
 def _check_seed(seed: object) -> None:
     expect("seeds", seed, isinstance(seed, str | Request), "a URL or a crawler.Request")
 
@@ -151,15 +166,7 @@ class Crawl:
             _check_seed(seed)
         self._asks = parse is not None or any(isinstance(seed, Request) for seed in some)
         self._saved_config = saved or self.config
-        # keep cookies, because the user's code may log in with a form
-        if self._asks and self.config.fetch.cookies == "auto":
-            kept = msgspec.structs.replace(self.config.fetch, cookies=True)
-            self.config = msgspec.structs.replace(self.config, fetch=kept)
-        # Unless `follow` is True, only those links are followed for which a callback or a rule asks. So
-        # sitemaps and feeds are not read.
-        if follow is not True:
-            silent = msgspec.structs.replace(self.config.sitemaps, robots=False, guess=False, feeds=False)
-            self.config = msgspec.structs.replace(self.config, sitemaps=silent)
+        self.config = _of_run(self.config, asks=self._asks, follows_all=follow is True)
         self.final: Report | None = None  # the report of the run; None until the run has ended
         self.hooks = Hooks.of(self.config, hooks)
         self._member = member

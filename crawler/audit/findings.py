@@ -282,15 +282,8 @@ class Auditor:
         self._judge_copies()
         self._judge_sitemaps()
         self._judge_translations()
-        slow = Section(
-            self._slow_total, [Finding(url, f"{took:.2f}") for took, url in sorted(self._slow, reverse=True)]
-        )
-        self._sections["slow_pages"] = slow
-        deep = sorted(
-            (found for found in self._found.values() if found[2] >= DEEP_HOPS), key=lambda found: -found[2]
-        )
-        for url, via, depth in deep:
-            self._add("deep_pages", _found_on(url, via, str(depth)))
+        self._judge_slow()
+        self._judge_depths()
         return Audit(
             self._first,
             self._last,
@@ -323,6 +316,16 @@ class Auditor:
         section.total += 1
         if len(section.listed) < self._listed_max:
             section.listed.append(finding)
+
+    def _judge_slow(self) -> None:
+        slowest = sorted(self._slow, reverse=True)
+        found = [Finding(url, f"{took:.2f}") for took, url in slowest]
+        self._sections["slow_pages"] = Section(self._slow_total, found)
+
+    def _judge_depths(self) -> None:
+        deep = (found for found in self._found.values() if found[2] >= DEEP_HOPS)
+        for url, via, depth in sorted(deep, key=lambda found: -found[2]):
+            self._add("deep_pages", _found_on(url, via, str(depth)))
 
     def _judge_dead(self, name: str, dead: Mapping[int, _Dead]) -> None:
         """Add a finding for each dead URL. URLs with the most incoming links come first."""

@@ -394,6 +394,19 @@ def _list_item(item: dict[str, Any], indent: str) -> str:
 
 
 def _get(argv: list[str]) -> int:
+    args = _arguments_of_get(argv)
+    page = _first_copy(args)
+    if args.headers:
+        head = "\n".join(map(printable, _head_lines(page)))
+        _write([head.encode() + b"\n"], args.output)
+        return 0
+    if note := _note(page):
+        print(f"crawler: {printable(args.url)} {printable(note)}", file=sys.stderr)
+    _write_body(args, page)
+    return 0
+
+
+def _arguments_of_get(argv: list[str]) -> argparse.Namespace:
     parser = options.parser(
         "get",
         "Print the newest stored copy of a page: its decoded body, or its headers.",
@@ -415,34 +428,36 @@ def _get(argv: list[str]) -> int:
     args = parser.parse_args(argv)
     if args.screenshot and (args.headers or args.static):
         raise UsageError("--screenshot prints a picture, without --headers and --static")
-    page = _first_copy(args)
-    if args.headers:
-        lines = [f"HTTP {page['status']} {page['reason']}".rstrip()]
-        lines += [f"{name}: {value}" for name, value in page["headers"]]
-        lines.append(f"X-Crawled-At: {page['fetched_at']}")
-        if page["fresh"] is not None:
-            lines.append(f"X-Fresh-Probability: {page['fresh']:.3f}")
-        if page["consent"]:
-            from crawler.consent.describing import header_text
+    return args
 
-            lines.append(f"X-Consent: {header_text(page['consent'])}")
-        _write(["\n".join(map(printable, lines)).encode() + b"\n"], args.output)
-        return 0
-    if note := _note(page):
-        print(f"crawler: {printable(args.url)} {printable(note)}", file=sys.stderr)
+
+def _head_lines(page: Mapping[str, Any]) -> list[str]:
+    """Return the status line and the headers of a copy, then what the crawl knows of the copy."""
+    lines = [f"HTTP {page['status']} {page['reason']}".rstrip()]
+    lines += [f"{name}: {value}" for name, value in page["headers"]]
+    lines.append(f"X-Crawled-At: {page['fetched_at']}")
+    if page["fresh"] is not None:
+        lines.append(f"X-Fresh-Probability: {page['fresh']:.3f}")
+    if page["consent"]:
+        from crawler.consent.describing import header_text
+
+        lines.append(f"X-Consent: {header_text(page['consent'])}")
+    return lines
+
+
+def _write_body(args: argparse.Namespace, page: Mapping[str, Any]) -> None:
     if page["place"]:
         from crawler.pages.stored_bodies import decoded_content
 
         _write(decoded_content(page["place"]), args.output)
-    else:
-        import base64
+        return
+    import base64
 
-        content = page["content"]
-        body = content if isinstance(content, bytes) else base64.b64decode(content)
-        if args.screenshot:
-            _check_picture(args, body)
-        _write([body], args.output)
-    return 0
+    content = page["content"]
+    body = content if isinstance(content, bytes) else base64.b64decode(content)
+    if args.screenshot:
+        _check_picture(args, body)
+    _write([body], args.output)
 
 
 def _note(page: Mapping[str, Any]) -> str:

@@ -59,9 +59,19 @@ def header_field(line: str) -> tuple[str, str]:
     value = value.strip(" \t")
     if not colon or not _FIELD_NAME.fullmatch(name):
         raise ConfigError(f'{re.split("[: =]", line, maxsplit=1)[0]!r}: expected "Name: value"')
-    if any(byte in value for byte in "\r\n\0"):
+    if not _may_be_sent(value):
         raise ConfigError(f"{name!r}: its value contains a line break or a zero byte")
     return name, value
+
+
+def field_value(text: str) -> None:
+    """Check that a text can be the value of a header field, or a part of one."""
+    if not _may_be_sent(text):
+        raise ConfigError("contains a line break or a zero byte")
+
+
+def _may_be_sent(value: str) -> bool:
+    return not any(byte in value for byte in "\r\n\0")
 
 
 def host_port(text: str) -> Address:

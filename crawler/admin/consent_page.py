@@ -13,7 +13,7 @@ HOSTS_SHOWN = 200  # maximum number of rows that the page shows; /consent?format
 
 def page(rows: Sequence[Mapping[str, Any]], missing: Sequence[str]) -> bytes:
     """Return an HTML document; `missing` are the processes whose hosts are not in the document."""
-    heads = "".join(f"<th scope=colgroup colspan=3>{escape(use.replace('_', '-'))}</th>" for use in USES)
+    heads = "".join(f"<th scope=colgroup colspan=3>{_name(use)}</th>" for use in USES)
     answers = "".join(f"<th scope=col>{escape(answer)}</th>" for _ in USES for answer in ANSWERS)
     shown = [total(rows), *rows[:HOSTS_SHOWN]] if rows else []
     body = "".join(map(_row, shown)) or "<tr><td>no page is stored yet</td></tr>"
@@ -39,5 +39,15 @@ receipts of their newest copies. {" ".join(notes)}</p>
 
 
 def _row(row: Mapping[str, Any]) -> str:
-    cells = "".join(f"<td>{row[use][answer]:,}</td>" for use in USES for answer in ANSWERS)
-    return f"<tr><th scope=row>{escape(row['host'])}</th><td>{row['pages']:,}</td>{cells}</tr>"
+    """Return a row of the table. On a phone, each cell shows its heading (`data-head`)."""
+    cells = "".join(
+        f'<td data-head="{_name(use)}: {escape(answer)}">{row[use][answer]:,}</td>'
+        for use in USES
+        for answer in ANSWERS
+    )
+    pages = f"<td data-head=pages>{row['pages']:,}</td>"
+    return f"<tr><th scope=row>{escape(row['host'])}</th>{pages}{cells}</tr>"
+
+
+def _name(use: str) -> str:
+    return escape(use.replace("_", "-"))

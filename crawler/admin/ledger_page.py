@@ -7,6 +7,8 @@ from urllib.parse import quote
 
 from crawler.wording import describe_outcome, several
 
+_HEADS = ("when", "URL", "status", "outcome", "bytes", "gap")
+
 
 def page(found: Mapping[str, Any]) -> bytes:
     """Return an HTML document. `found` is what `/bot/ledger` answers as JSON."""
@@ -19,9 +21,7 @@ def page(found: Mapping[str, Any]) -> bytes:
     )
     missing = f"<p>Without {escape(', '.join(found['missing']))}.</p>" if found["missing"] else ""
     rows = "".join(map(_row, reversed(found["rows"])))
-    heads = "".join(
-        f"<th scope=col>{name}</th>" for name in ("when", "URL", "status", "outcome", "bytes", "gap")
-    )
+    heads = "".join(f"<th scope=col>{name}</th>" for name in _HEADS)
     table = f"""<div class=scroll tabindex=0 role=group aria-label="Requests, the latest first"><table>
 <thead><tr>{heads}</tr></thead><tbody>{rows}</tbody></table></div>"""
     return f"""<!doctype html>
@@ -45,4 +45,6 @@ def _row(row: Mapping[str, Any]) -> str:
         f"{row['bytes'] or 0:,}",
         gap,
     )
-    return f"<tr>{''.join(f'<td>{escape(str(cell))}</td>' for cell in cells)}</tr>"
+    named = zip(_HEADS, cells, strict=True)
+    # on a phone, each cell shows its heading
+    return f"<tr>{''.join(f'<td data-head={head}>{escape(str(cell))}</td>' for head, cell in named)}</tr>"

@@ -194,7 +194,7 @@ class LiveServices:
             return {}
         places, response_cache = self.server.listener.places, self.server.response_cache
         return {
-            "requests": self.server.listener.requests,
+            "requests": self.server.requests,
             "answers": {str(status): n for status, n in sorted(self.server.answers.items())},
             "connections": len(places),
             "evicted": places.evicted,

@@ -16,6 +16,7 @@ form { display: flex; flex-wrap: wrap; gap: .5rem; align-items: end }
 label { flex: 1 1 16rem } input { width: 100%; box-sizing: border-box }
 input, button { font: inherit; padding: .3rem .6rem }
 td { padding: .2rem 1rem .2rem 0; vertical-align: top; overflow-wrap: anywhere }
+@media (max-width: 36rem) { table, tbody, tr, td { display: block } td { padding: 0 } tr { margin-bottom: .8rem } }
 </style></head><body><main><h1>Stored pages</h1>
 <form action=/page><label>URL of a stored page <input name=url type=url required placeholder="https://example.org/"></label>
 <input type=hidden name=rewrite value=1><button>Show</button></form>

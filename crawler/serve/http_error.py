@@ -11,8 +11,9 @@ _PAGE = """<!doctype html>
 <meta name="viewport" content="width=device-width"><meta name="robots" content="noindex">
 <title>{title}</title>
 <style>
+:root {{ color-scheme: light dark }}
 body {{ font: 1rem/1.5 system-ui, sans-serif; max-width: 40rem; margin: 3rem auto; padding: 0 1rem;
- overflow-wrap: anywhere; color-scheme: light dark }}
+ overflow-wrap: anywhere }}
 dt {{ font-weight: 600 }} dd {{ margin: 0 0 .5rem }}
 </style>
 <main><h1>{title}</h1>

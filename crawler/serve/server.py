@@ -63,6 +63,8 @@ class PageServer:
         self._names = frozenset(name.lower() for name in config.names)
         self._client_headers = ClientHeadersCache()
         self.answers: dict[int, int] = {}
+        # number of requests that other processes of the crawl sent or forwarded; they have counted those of clients
+        self.from_siblings = 0
         self.listener = HttpListener(
             self._answer,
             now,
@@ -78,6 +80,11 @@ class PageServer:
         """The number of answers up to now."""
         return sum(self.answers.values())
 
+    @property
+    def requests(self) -> int:
+        """The number of requests of clients up to now. With several processes, each request is counted by one of them."""
+        return self.listener.requests - self.from_siblings
+
     async def start(self, text: str, *, shared: bool = False) -> tuple[str, int]:
         """Listen at "ADDRESS:PORT"; return the address in use."""
         await self.listener.start(
@@ -91,6 +98,7 @@ class PageServer:
 
     async def _answer(self, request: ServedRequest, connection: ServedConnection) -> Sending:
         close = False
+        self.from_siblings += HOP in request.headers
         accept = request.headers.get("Accept", "")
         try:
             try:

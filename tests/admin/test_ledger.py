@@ -97,7 +97,8 @@ def test_the_page_shows_the_requests_with_their_gaps() -> None:
         ledger.of_host(lines, "a.example") | {"robots": robots, "missing": ["p1"]}
     ).decode()
     assert "2 requests, at least 9 s apart" in shown and "Without p1." in shown
-    assert "http://a.example/?a&amp;b" in shown and "<td>request refused</td>" in shown
-    assert shown.index("<td>9.0 s</td>") < shown.index("<td>request refused</td>")  # the latest comes first
+    assert "http://a.example/?a&amp;b" in shown and "<td data-head=outcome>request refused</td>" in shown
+    assert shown.index(">9.0 s<") < shown.index(">request refused<")  # the latest comes first
+    assert shown.count("<td data-head=") == shown.count("<td")
     none = ledger_page.page(ledger.of_host([], "a.example") | {"robots": [], "missing": []}).decode()
     assert "No request is in the log." in none and "<table>" not in none

@@ -42,6 +42,7 @@ async def test_a_request_for_another_nodes_page_is_forwarded(tmp_path: Path) -> 
         assert len(first.crawl.asked) == 0 and len(owner.crawl.asked) == 3, (
             "the request is counted by the page's owner"
         )
+        assert (first.server.requests, owner.server.requests) == (2, 1), "each request is counted once"
         head = await first.get(AT, method="HEAD")
         assert head.body == b"" and head.fields["content-length"] == str(len(direct.body))
         part = await first.get(AT, "Range: bytes=4-9")

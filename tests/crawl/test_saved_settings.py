@@ -31,7 +31,7 @@ def test_the_settings_of_a_run_are_not_saved(crawl: CrawlDirectory) -> None:
 def test_settings_that_could_not_be_read_again_are_not_saved(
     crawl: CrawlDirectory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A file of 600,000 seeds with limits gave a crawl.toml that was larger than the crawl reads, so it could not go on."""
+    """A file of 600,000 seeds with limits gave a crawl.toml that was too large to be read again."""
     crawl.settings.save(convert({"crawl": {"depth": 3}}))
     before = crawl.settings.file.read_bytes()
     monkeypatch.setattr(saved_settings, "WHOLE_BYTES_MAX", len(before) + 100)

@@ -20,6 +20,8 @@ from crawler.errors import CrawlerError, StoreError, UsageError, exit_code_of, s
 from crawler.printable import discard, printable_output
 from crawler.process.lifecycle.garbage_collection import collect_rarely, settings_kept, uncollected
 
+_NO_THREAD = "can't start new thread"  # CPython's message if there is no memory for the stack of a thread
+
 USAGE = """\
 usage: crawler COMMAND [options]
 
@@ -137,6 +139,10 @@ def _guarded(name: str, call: Callable[[], int], arguments: Sequence[str] = ()) 
         if not _is_given(error.filename, arguments):
             raise
         return _fail(f"{error.filename}: {error.strerror}", UsageError.exit_code)
+    except (MemoryError, RuntimeError) as error:
+        if not isinstance(error, MemoryError) and str(error) != _NO_THREAD:
+            raise
+        return _fail("the system has no memory left for this process", StoreError.exit_code)
     finally:
         gc.enable()
 

@@ -14,8 +14,9 @@ from msgspec import structs
 
 from crawler.config import Config, Layers, convert, read_file, to_toml
 from crawler.config.credentials import add_credentials, credentials_of, without_credentials
+from crawler.crawl.plain_files import WHOLE_BYTES_MAX
 from crawler.crawl.relaxed_settings import SeedPlaces, inherited
-from crawler.errors import ConfigError, DamageError, DirectoryError, reason_of
+from crawler.errors import ConfigError, DamageError, DirectoryError, UsageError, reason_of
 from crawler.records import UNDECODABLE
 from crawler.storage.engines import AUTO, another_engine, chosen, engine_of
 from crawler.storage.files import atomic_write, rename
@@ -97,8 +98,18 @@ class SavedSettings:
         return _config_text(config, self.places())
 
     def write(self, config: Config, places: Iterable[str]) -> None:
-        """Write crawl.toml: the hosts of the seeds, and the settings except credentials and `RUN_KEYS`."""
-        atomic_write(self.file, _config_text(config, places).encode())
+        """Write crawl.toml: the hosts of the seeds, and the settings except credentials and `RUN_KEYS`.
+
+        Raises:
+            UsageError: the file would be too long to be read again.
+        """
+        text = _config_text(config, places).encode()
+        if len(text) > WHOLE_BYTES_MAX:
+            raise UsageError(
+                f"{self.file}: the settings take {len(text) >> 20:,} MiB, and at most {WHOLE_BYTES_MAX >> 20} MiB "
+                "can be read again; give fewer overrides, or fewer lines with limits in the file of --seeds"
+            )
+        atomic_write(self.file, text)
 
     def renew(self) -> str:
         """Replace a lost configuration by the defaults; return what was done, or "" if the configuration is intact.

@@ -26,9 +26,9 @@ from crawler.records import Capture, PageRecord
 from crawler.robots.cache import RobotsCache
 from crawler.storage.engines import open_store
 from crawler.storage.keys import EQUIVALENCES
-from crawler.storage.kv import KeyValue
+from crawler.storage.kv import DiskStore, KeyValue
 from crawler.storage.reshard import load_json
-from crawler.storage.snapshot import private_folder, snapshot
+from crawler.storage.snapshot import made_privately, snapshot
 from crawler.upgrade.ready import ready
 from crawler.urls.canonical import hostname
 from crawler.urls.equivalence import Equivalences
@@ -153,8 +153,10 @@ def opened(path: Path) -> Iterator[Crawled]:
 @contextlib.contextmanager
 def _store_copy(process: Path) -> Iterator[KeyValue]:
     """Yield a copy of one process's store, if possible in the same folder, because hard links need one file system."""
-    with private_folder(process) as folder:
-        copy = folder / "store"
-        snapshot(process / "store", copy)
-        with contextlib.closing(open_store(copy)) as store:
-            yield store
+
+    def opened(folder: Path) -> DiskStore:
+        snapshot(process / "store", folder / "store")
+        return open_store(folder / "store")
+
+    with made_privately(process, opened) as store, contextlib.closing(store):
+        yield store

@@ -19,11 +19,14 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 from crawler.errors import DamageError, DirectoryError, StoreError
 from crawler.storage.manifest import read_manifest
+
+T = TypeVar("T")
 
 # number of attempts; one fails if the manifest changes meanwhile, as after each flush (every few MB of
 # writes)
@@ -48,6 +51,21 @@ def private_folder(beside: Path | None = None) -> Iterator[Path]:
         yield folder
     finally:
         shutil.rmtree(folder, ignore_errors=True)
+
+
+@contextmanager
+def made_privately(beside: Path, make: Callable[[Path], T]) -> Iterator[T]:
+    """Yield what `make` returns for a new folder in `beside`, or in the system's temporary folder if `beside` is full.
+
+    Raises:
+        StoreError: there is no room in either place.
+    """
+    with ExitStack() as stack:
+        try:
+            made = make(stack.enter_context(private_folder(beside)))
+        except StoreError:
+            made = make(stack.enter_context(private_folder()))
+        yield made
 
 
 def _made(beside: Path | None) -> Path:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from crawler.config import convert
+from crawler.crawl import saved_settings
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.saved_settings import RUN_KEYS
 from crawler.errors import DirectoryError, UsageError
@@ -25,6 +26,18 @@ def test_the_settings_of_a_run_are_not_saved(crawl: CrawlDirectory) -> None:
     crawl.settings.save(convert({"crawl": given | {"depth": 3}}))
     assert not crawl.settings.credentials_file.exists()
     assert convert(crawl.settings.load()).crawl == convert({"crawl": {"depth": 3}}).crawl
+
+
+def test_settings_that_could_not_be_read_again_are_not_saved(
+    crawl: CrawlDirectory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file of 600,000 seeds with limits gave a crawl.toml that was too large to be read again."""
+    crawl.settings.save(convert({"crawl": {"depth": 3}}))
+    before = crawl.settings.file.read_bytes()
+    monkeypatch.setattr(saved_settings, "WHOLE_BYTES_MAX", len(before) + 100)
+    with pytest.raises(UsageError, match="crawl.toml: the settings take .* give fewer overrides"):
+        crawl.settings.save(convert({"override": [{"match": f"h{n}", "depth": 1} for n in range(10)]}))
+    assert crawl.settings.file.read_bytes() == before
 
 
 def test_saved_settings_are_the_weakest_layer(crawl: CrawlDirectory) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.end_to_end.web import run
 from tests.faults.harness import TreeWeb, crawl, judge, settings
 
 PAGES = 60
@@ -36,6 +37,26 @@ def fill(disk: Path, left: int) -> None:
     """Fill the disk except for `left` KiB."""
     state = os.statvfs(disk)
     (disk / "filler").write_bytes(bytes(max(0, state.f_bavail * state.f_bsize - (left << 10))))
+
+
+@pytest.mark.parametrize("left", [0, 8, 24, 64, 160])
+def test_commands_that_read_work_on_a_full_disk(tmp_path: Path, disk: Path, left: int) -> None:
+    """Depending on `left`, the disk is full when the private copy is made, or when the engine opens the copy."""
+    directory = disk / "crawl"
+    with TreeWeb(tmp_path, PAGES) as web:
+        assert crawl(directory, web.seed, *BARE, "--max-pages", "40").code == 0
+        fill(disk, left)
+        for words in (
+            ("status",),
+            ("check",),
+            ("why", web.seed),
+            ("get", web.seed),
+            ("export", "--format", "cdxj"),
+            ("report",),
+        ):
+            ended = run(*words, "--dir", directory)
+            assert ended.code == 0 and ended.out, (words, ended)
+        assert not list(directory.glob("*/snapshot-*"))
 
 
 @pytest.mark.parametrize(

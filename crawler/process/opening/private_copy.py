@@ -16,33 +16,38 @@ private copy, each table and each run is linked, and the logs are copied.
 """
 
 import os
-from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TypeVar
 
 from crawler.errors import DirectoryError, StoreError
-from crawler.storage.snapshot import copy, link, private_folder, snapshot
+from crawler.storage.snapshot import copy, link, made_privately, snapshot
+
+T = TypeVar("T")
 
 _LINKED = ("due", "*.run")  # immutable files
 _GROWING = ("links", "*.log")
 
 
 @contextmanager
-def private_copy(process: Path) -> Iterator[Path]:
-    """Yield a folder with a copy of the store and the DUE of the folder `process`. Delete the copy at the end.
+def private_copy(process: Path, open_copy: Callable[[Path], T]) -> Iterator[T]:
+    """Yield what `open_copy` returns for a folder with a copy of the store and the DUE of `process`.
+
+    The copy is deleted at the end. A reader that opens the copy writes to it, so `open_copy` may find the disk
+    full, too. It is then called again with a copy in the system's temporary folder.
 
     Raises:
         DirectoryError: there is no store, this user may not read it, or it changes too fast.
         StoreError: there is no room for the copy.
     """
-    with ExitStack() as stack:
-        try:
-            folder = stack.enter_context(private_folder(process))
-            _fill(process, folder)
-        except StoreError:  # the crawl's disk is full; use the disk of temporary files
-            folder = stack.enter_context(private_folder())
-            _fill(process, folder)
-        yield folder
+
+    def make(folder: Path) -> T:
+        _fill(process, folder)
+        return open_copy(folder)
+
+    with made_privately(process, make) as opened:
+        yield opened
 
 
 def signature(process: Path) -> list[tuple[str, int]]:

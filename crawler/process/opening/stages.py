@@ -16,7 +16,7 @@ changes through the same commit point, and close the stages again.
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -372,16 +372,27 @@ def reading(config: Config, directory: CrawlDirectory, name: str, *, clock: Cloc
     with ExitStack() as stack:
         stack.enter_context(released.reading(folder / "warc"))
         for attempt in range(1, _READING_TRIES + 1):
-            before = signature(folder)
-            copy = stack.enter_context(private_copy(folder))
+            before, copies = signature(folder), list[Path]()
+
+            def opened(copy: Path, copies: list[Path] = copies) -> Stages:
+                copies.append(copy)
+                return _stages(config, directory, name, clock, restore=False, copy=copy)
+
             try:
-                stages = _stages(config, directory, name, clock, restore=False, copy=copy)
+                stages = stack.enter_context(private_copy(folder, opened))
                 break
             except DamageError as error:
                 if before == signature(folder) or attempt == _READING_TRIES:
-                    raise DamageError(str(error).replace(str(copy), str(folder))) from error
+                    raise DamageError(_named(str(error), copies, folder)) from error
         stack.callback(stages.close)
         yield stages
+
+
+def _named(text: str, copies: Sequence[Path], folder: Path) -> str:
+    """Return a message with the name of `folder` instead of the names of its copies."""
+    for copy in copies:
+        text = text.replace(str(copy), str(folder))
+    return text
 
 
 def _stages(config: Config, directory: CrawlDirectory, name: str, clock: Clock, **how: Any) -> Stages:

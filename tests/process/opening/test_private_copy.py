@@ -169,7 +169,7 @@ def test_every_file_that_the_store_may_name_is_there(
         monkeypatch.setattr(module, "snapshot", lambda store, into: None)
         read_only = os.statvfs_result((0,) * 8 + (os.ST_RDONLY, 255))
         monkeypatch.setattr(snapshot.os, "statvfs", lambda path: read_only)
-    with private_copy(process) as copy:
+    with private_copy(process, lambda copy: copy) as copy:
         assert {"1.run"} <= {path.name for path in (copy / "due").iterdir()}
         assert (copy / "due" / "1.run").is_symlink() == (links == "symbolic")
         for log in (copy / "links").iterdir():
@@ -201,7 +201,7 @@ def test_without_room_beside_the_store_the_copy_is_made_elsewhere(
         real(source, target)
 
     monkeypatch.setattr(shutil, "copyfile", full)
-    with private_copy(process) as copy:
+    with private_copy(process, lambda copy: copy) as copy:
         assert not copy.is_relative_to(process)
         assert (copy / "links" / "0.log").read_bytes() == b"links"
 
@@ -211,6 +211,6 @@ def test_copies_left_by_killed_readers_are_deleted(tmp_path: Path, monkeypatch: 
     (process / f"snapshot-{2**22 + 1}-x" / "store").mkdir(parents=True)  # no process can have this ID
     (process / f"snapshot-{os.getpid()}-y").mkdir()
     monkeypatch.setattr(module, "snapshot", lambda store, into: None)
-    with private_copy(process):
+    with private_copy(process, lambda copy: copy):
         pass
     assert [path.name for path in process.glob("snapshot-*")] == [f"snapshot-{os.getpid()}-y"]

@@ -34,7 +34,8 @@ from crawler.config.checks import check_limits
 from crawler.config.forms import Address, host_port
 from crawler.errors import BehindError, ConfigError, CrawlerError, DirectoryError, reason_of
 from crawler.records import PeerStatus
-from crawler.splitter.session import Backoff, Common, Dialler, Doorkeeper, Ending, Listener, SessionState
+from crawler.splitter.doorkeeper import Doorkeeper
+from crawler.splitter.session import Backoff, Common, Dialler, Ending, Listener, SessionState
 from crawler.splitter.wire import WITHOUT_ASKS, AskedRequest, Reason
 from crawler.storage.faults import reach
 from crawler.wording import several

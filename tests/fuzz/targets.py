@@ -55,7 +55,8 @@ from crawler.serve import signal_handler as posted
 from crawler.serve.conditions import Unsatisfiable, allowed_by_if_range, resolve
 from crawler.serve.header_fields import accepted, not_modified
 from crawler.serve.http_error import HttpError
-from crawler.splitter.session import Doorkeeper, Listener
+from crawler.splitter.doorkeeper import Doorkeeper
+from crawler.splitter.session import Listener
 from crawler.splitter.wire import FRAME_OVERHEAD, LENGTH_BYTES, ProtocolError, decode_entry
 from crawler.storage.kv import MemoryStore, seal
 from crawler.urlfilter.link_filter import LinkFilter

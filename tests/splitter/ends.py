@@ -8,10 +8,11 @@ import msgspec
 from crawler.config import SplitterConfig
 from crawler.records import Link
 from crawler.splitter.coordination import Coordination, Progress
+from crawler.splitter.doorkeeper import Doorkeeper
 from crawler.splitter.inbox import Inbox, Received
 from crawler.splitter.outbox import Outbox
 from crawler.splitter.partition import Partition
-from crawler.splitter.session import Common, Dialler, Doorkeeper, Identity, Listener, SessionState
+from crawler.splitter.session import Common, Dialler, Identity, Listener, SessionState
 from crawler.storage.kv import MemoryStore
 from tests.splitter.links import make_links
 

@@ -3,7 +3,8 @@
 import msgspec
 import pytest
 
-from crawler.splitter.session import Common, Doorkeeper, SessionState
+from crawler.splitter.doorkeeper import Doorkeeper
+from crawler.splitter.session import Common, SessionState
 from crawler.splitter.spool import Greeting
 from crawler.splitter.wire import Reason
 from crawler.storage.kv import MemoryStore

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from crawler.config import SplitterConfig
 from crawler.splitter import session as sessions
+from crawler.splitter.doorkeeper import Doorkeeper
 from crawler.splitter.partition import Partition
-from crawler.splitter.session import Backoff, Dialler, Doorkeeper, Listener, SessionState
+from crawler.splitter.session import Backoff, Dialler, Listener, SessionState
 from crawler.splitter.wire import (
     WITHOUT_ASKS,
     Ack,

@@ -37,9 +37,10 @@ from crawler.process.exchange.peer_exchange import PeerExchange
 from crawler.process.results.admission import Admission
 from crawler.splitter import compaction
 from crawler.splitter.coordination import Coordination
+from crawler.splitter.doorkeeper import Doorkeeper
 from crawler.splitter.inbox import Arrival, Inbox
 from crawler.splitter.outbox import Outbox
-from crawler.splitter.session import Common, Doorkeeper
+from crawler.splitter.session import Common
 from crawler.splitter.spool import Greeting, Spool
 from crawler.storage import commit, files
 from crawler.storage.kv import MemoryStore

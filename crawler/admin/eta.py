@@ -82,6 +82,8 @@ def describe_eta(view: Eta, refreshed: int = 0) -> str:
         if view.seconds is None:
             return ""
         return f"about {several(round(view.urls), 'URL')}, at least {duration(view.seconds)} because of {view.host}"
+    if not round(view.urls):
+        return "no URL waits"
     if view.left is None or view.seconds is None:
         waiting = several(round(view.urls), "URL", "wait")
         return f"about {waiting} and the crawl grows: each page adds {view.brings:.1f} new ones"

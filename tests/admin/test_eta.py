@@ -33,6 +33,10 @@ def test_a_growing_crawl_has_no_estimate(new: int) -> None:
 
 def test_a_crawl_that_only_refreshes_has_words_of_its_own() -> None:
     assert describe_eta(eta(0, 0, {}), 3) == "no new URLs; known pages are fetched again"
+    for new in (0.0, 30.0):  # the last page of a crawl that grew until its end, or that waits for a lost peer
+        assert (
+            describe_eta(eta(0, 0, {"span": 60.0, "done": 30.0, "new": new, "known": 1.0})) == "no URL waits"
+        )
     assert describe_eta(eta(0, 0, {})) == describe_eta(eta(1, 0, {}), 3) == ""
 
 

@@ -1,6 +1,6 @@
 // The curves, drawn from the server's own history (/history), with axes, units and the values under the pointer.
 
-import { $, bytes, count, make, rate, read, say } from "./elements.js";
+import { $, bytes, count, make, rate, read, say, time } from "./elements.js";
 
 const percent = (n) => `${(100 * n).toFixed(1)} %`;
 const LEAST = new Map([[count, 2], [rate, 0.2], [bytes, 2], [percent, 0.02]]); // the least top of an axis, for values of 0
@@ -60,8 +60,7 @@ function point(name, event) {
 
 function clock(instant, span) {
   if (!instant) return "";
-  const seconds = span < 1200 ? { second: "2-digit" } : {};
-  return new Date(1000 * instant).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", ...seconds });
+  return span < 1200 ? time(instant) : time(instant, { hour: "2-digit", minute: "2-digit" });
 }
 
 export function draw() {

@@ -10,7 +10,10 @@ export const rate = (n) => (n < 10 ? n.toFixed(1) : count(n));
 const said = new Map(); // outcomes in the server's words
 export const learn = (outcomes) => { for (const each of outcomes) said.set(each.outcome, each.said); };
 export const words = (name) => said.get(name) || name.replaceAll("_", " ");
-export const time = (seconds) => new Date(1000 * seconds).toLocaleTimeString();
+// A time of day in the reader's own form, as wide as any other; `parts` says which parts to show.
+const ALL = { hour: "2-digit", minute: "2-digit", second: "2-digit" };
+export const time = (seconds, parts = ALL) => new Date(1000 * seconds).toLocaleTimeString([], parts);
+export const timeOf = (iso) => time(Date.parse(iso) / 1000);
 
 // The same words as `duration` in admin/eta.py, for lengths that only the page knows.
 export function duration(n) {

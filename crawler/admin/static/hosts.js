@@ -1,6 +1,6 @@
 // The list of all hosts, ranked and searched by the server, and the panel of one host. Both are live.
 
-import { $, count, duration, fill, make, read, say, several, table, time, words } from "./elements.js";
+import { $, count, duration, fill, make, read, say, several, table, time, timeOf, words } from "./elements.js";
 import * as actions from "./actions.js";
 
 const EVERY = 2000; // ms
@@ -61,7 +61,7 @@ async function show(name) {
   say($("host-state"), state(facts));
   const robots = (facts.robots || []).map((copy) => [`robots.txt of ${copy.of}`, copy.fetched_at ? `${copy.status} at ${instant(copy.fetched_at)}` : `${copy.said}, next try at ${instant(copy.retry_at)}`]);
   fill($("host-facts"), [...Object.entries(FACTS).map(([key, text]) => [text, fact(key, facts[key] || 0)]), ...robots]);
-  const rows = (facts.fetches || []).map((f) => [new Date(f.ts).toLocaleTimeString(), make("span", {}, f.url), String(f.status), words(f.outcome || ""), f.gap === null ? "" : duration(f.gap)]);
+  const rows = (facts.fetches || []).map((f) => [timeOf(f.ts), make("span", {}, f.url), String(f.status), words(f.outcome || ""), f.gap === null ? "" : duration(f.gap)]);
   table($("host-fetches"), ["when", "URL", "status#", "outcome", "gap#"], rows, "no fetch of this host in the log");
   actions.allowHost(facts.state);
 }

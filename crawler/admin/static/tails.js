@@ -1,6 +1,6 @@
 // The latest fetches and lines of the log, filtered by the server, and the explanation of a URL.
 
-import { $, duration, make, read, say, table, words } from "./elements.js";
+import { $, duration, make, read, say, table, timeOf, words } from "./elements.js";
 
 const EVERY = 2000; // ms
 const LIMIT = 100;
@@ -13,9 +13,9 @@ async function fetches() {
     const { rows } = await read(`/fetches?${query}`);
     if (number !== fetchesAsked) return;
     table($("fetches"), ["when", "URL", "outcome", "status#", "took#"], rows.map((row) => [
-      new Date(row.ts).toLocaleTimeString(), make("button", { type: "button", class: "link", "data-key": `${row.ts} ${row.url}`, "data-url": row.url }, row.url),
+      timeOf(row.ts), make("button", { type: "button", class: "link", "data-key": `${row.ts} ${row.url}`, "data-url": row.url }, row.url),
       words(row.outcome || ""), row.status ? String(row.status) : "", row.took ? duration(row.took) : "",
-    ]), "none of the latest fetches matches");
+    ]), query.get("outcome") || query.get("text") ? "none of the latest fetches matches" : "no URL has been fetched yet");
   } catch { /* the state of the connection is shown above */ }
 }
 

@@ -320,14 +320,18 @@ _SEEDS_TEXT: dict[str, Any] = {"encoding": "utf-8-sig", "errors": "surrogateesca
 
 @contextlib.contextmanager
 def _seed_file(args: argparse.Namespace) -> Iterator[Iterator[SeedLine]]:
-    """Yield the rows of `--seeds`. Standard input is copied to a file, because the rows are read twice."""
+    """Yield the rows of `--seeds`. The rows are read twice, so standard input or a pipe is copied to a file first."""
     name = "standard input" if args.seeds == "-" else args.seeds
     with contextlib.ExitStack() as stack:
         try:
-            if args.seeds == "-":
+            if args.seeds == "-" or Path(args.seeds).is_fifo():
                 if args.stdin is None:
                     kept = tempfile.TemporaryFile()  # noqa: SIM115
-                    shutil.copyfileobj(sys.stdin.buffer, kept)
+                    if args.seeds == "-":
+                        shutil.copyfileobj(sys.stdin.buffer, kept)
+                    else:
+                        with open(args.seeds, "rb") as pipe:
+                            shutil.copyfileobj(pipe, kept)
                     # the file is closed after the last seed
                     args.stdin = io.TextIOWrapper(kept, **_SEEDS_TEXT)
                 args.stdin.seek(0)

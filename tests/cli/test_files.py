@@ -1,5 +1,7 @@
 """Test files and folders given by users: seeds, pages and traces, with and without a byte order mark."""
 
+import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -7,6 +9,7 @@ import pytest
 from crawler.errors import UsageError
 from crawler.lab.refresh import pages_file
 from tests.end_to_end.web import FAST, Web, crawl, page, run
+from tests.faults.harness import end, start
 
 
 def test_a_seeds_file_with_a_byte_order_mark(tmp_path: Path) -> None:
@@ -15,6 +18,19 @@ def test_a_seeds_file_with_a_byte_order_mark(tmp_path: Path) -> None:
         seeds.write_text(f"\ufeff{web.url('/a')}\r\n# two\r\n{web.url('/b')}\r\n", encoding="utf-8")
         ran = run("crawl", "--seeds", seeds, "--dir", tmp_path / "crawl", *FAST)
         assert ran.code == 0 and sorted(web.paths()) == ["/a", "/b"]
+
+
+def test_a_seeds_file_may_be_a_pipe(tmp_path: Path) -> None:
+    """The seeds are read twice, and a pipe can be read only once: `--seeds <(zcat seeds.gz)`."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    with Web({"/a": page(), "/b": page(text="b")}) as web:
+        lines = f"{web.url('/a')}\n{web.url('/b')} page\n"
+        writer = threading.Thread(target=pipe.write_text, args=(lines,))
+        writer.start()
+        ended = end(start(tmp_path / "crawl", "--seeds", str(pipe), *map(str, FAST)), timeout=60)
+        writer.join()
+        assert ended.code == 0 and sorted(web.paths()) == ["/a", "/b"], ended
 
 
 def test_a_pages_file_with_a_byte_order_mark_or_a_column_twice(tmp_path: Path) -> None:

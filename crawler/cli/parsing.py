@@ -15,7 +15,6 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, NoReturn, TypeVar
 
-from crawler.config.units import whole_number
 from crawler.errors import UsageError
 from crawler.wording import not_one_of
 
@@ -182,7 +181,15 @@ _INVALID = re.compile(r"invalid (\w+) value:")
 _CHOICE = re.compile(r"invalid choice: '(.*?)' \(choose from (.*)\)", re.DOTALL)
 _QUOTED = re.compile(r"'([^']*)'")
 _KINDS = {int: "whole number", float: "number"}
-_READERS: dict[type, Callable[[str], Any]] = {int: whole_number, float: float}
+
+
+def _whole(text: str) -> int:
+    from crawler.config.units import whole_number  # imported here because it loads slowly
+
+    return whole_number(text)
+
+
+_READERS: dict[type, Callable[[str], Any]] = {int: _whole, float: float}
 _EXPECTED = {kind.__name__: f"expected a {name}, got" for kind, name in _KINDS.items()}
 
 

@@ -28,7 +28,8 @@ class Portion:
     refresh known pages.
 
     Args:
-        rate: fetches per second of this process, all for refresh; 0 = not known.
+        rate: fetches per second of the whole crawl, all for refresh; 0 = not known. Until `divide` is called, each
+            of the `processes` has an equal part of it.
         name: the name of this process among those that share the rate.
     """
 
@@ -41,6 +42,7 @@ class Portion:
         *,
         rate: float,
         name: str,
+        processes: int = 1,
     ) -> None:
         self._schedule = schedule
         self._clock = clock
@@ -49,10 +51,10 @@ class Portion:
         self.share = Share(config.fetch_share)
         self.endless = config.endless
         self.balance = Balance(name)
-        self.known = self.busy = 1.0
+        self.known, self.busy = 1.0 / processes, 1.0
         self._waited = 0.0
         self._levelled_at = -math.inf
-        self.set_rate(rate)
+        self.set_rate(self.known * rate)
 
     def configure(self, config: RefreshConfig) -> None:
         """Apply a new share of refetches."""

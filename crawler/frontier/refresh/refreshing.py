@@ -75,8 +75,8 @@ class Refresh:
         importance: the importance of pages, in requests per day.
         overrides: minimum and maximum ages for parts of the web.
         is_disallowed: whether the robots.txt that was fetched last forbids a URL.
-        rate: fetches per second of this process, all for refresh; 0 = not known.
-        name: the name of this process among those that share the rate.
+        rate: fetches per second of the whole crawl, all for refresh; 0 = not known.
+        name: the name of this process among the `processes` that share the rate.
     """
 
     def __init__(
@@ -92,6 +92,7 @@ class Refresh:
         is_disallowed: Callable[[str], bool],
         rate: float,
         name: str,
+        processes: int,
     ) -> None:
         self.schedule = schedule = schedule_of(config)
         self._clock = clock = SiteClock(config.speed)
@@ -109,7 +110,9 @@ class Refresh:
             may_have_appeared=lambda record: may_have_appeared(record, is_disallowed),
             add_absent=self._add_absent,
         )  # fmt: skip
-        self.portion = Portion(schedule, clock, config, self.importance, rate=rate, name=name)
+        self.portion = Portion(
+            schedule, clock, config, self.importance, rate=rate, name=name, processes=processes
+        )
         self.outcomes = RefetchOutcomes(
             schedule,
             clock,

@@ -97,6 +97,7 @@ def unopened(
         importance=Importance(config.refresh, values),
         overrides=Overrides(config.override),
         is_disallowed=is_disallowed,
-        rate=config.crawl.rate / processes,
+        rate=config.crawl.rate,
         name=name,
+        processes=processes,
     )

@@ -62,6 +62,12 @@ def test_the_configuration_reaches_the_schedule() -> None:
     assert settings_of(config, "ncis").policy == "ncis"
 
 
+def test_until_the_rate_is_divided_each_process_has_an_equal_part() -> None:
+    """This is also what `status` shows of a crawl that does not run."""
+    said = Side(page("a.org/")).refresh.views.summary(START)
+    assert (said["share"], said["rate"]) == (pytest.approx(1 / 3, abs=1e-4), pytest.approx(2.0))
+
+
 def test_arms_have_a_schedule_each() -> None:
     side = Side(*(page(f"a.org/{n}") for n in range(40)), arms=["ncis", "uniform"])
     arms = side.refresh.schedule

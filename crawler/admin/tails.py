@@ -47,6 +47,8 @@ def log_lines(path: Path, *, level: str = "debug", text: str = "", limit: int = 
     rows: list[dict[str, str]] = []
     rest: list[bytes] = []
     for line in latest_lines(path, TAIL_BYTES):
+        if len(rows) >= min(limit, ROWS_MAX):
+            break
         if (found := _LEVEL.match(line)) is None:
             rest.append(line)
             continue
@@ -56,6 +58,4 @@ def log_lines(path: Path, *, level: str = "debug", text: str = "", limit: int = 
             continue
         shown = whole[:_LINE_BYTES_MAX].decode("utf-8", "replace").rstrip("\n")
         rows.append({"level": name, "line": shown})
-        if len(rows) >= min(limit, ROWS_MAX):
-            break
     return rows

@@ -74,4 +74,4 @@ def test_log_lines_are_filtered_by_level_and_text(tmp_path: Path) -> None:
     (error,) = tails.log_lines(path, level="error")
     assert error["line"].count("\n") == 2 and error["line"].endswith("ERROR in it")
     assert [row["line"][-4:] for row in tails.log_lines(path, text="SLOW")] == ["slow"]
-    assert len(tails.log_lines(path, limit=2)) == 2
+    assert [len(tails.log_lines(path, limit=limit)) for limit in range(3)] == [0, 1, 2]

@@ -27,6 +27,7 @@ BOUND = (
     "lab.refresh.crawl_value",
     "freshness.change_rates",
     "freshness.restless",
+    "freshness.rate_turns",
     "freshness.neighbourhood",
     "freshness.seasons",
     "freshness.page_kinds",

@@ -7,6 +7,7 @@ from crawler.freshness.restless cimport Restless
 from crawler.freshness.seasons cimport Seasons
 from crawler.freshness.signal_evidence cimport SignalEvidence
 from crawler.freshness.signal_quality cimport SignalQuality
+from crawler.freshness.rate_turns cimport RateTurns
 from crawler.freshness.value_kernel cimport Parameters
 
 cdef class Learning:
@@ -19,6 +20,7 @@ cdef class Learning:
     cdef double signalled
     cdef readonly ChangeRates rates
     cdef readonly Restless restless
+    cdef readonly RateTurns turns
     cdef readonly SignalQuality quality
     cdef readonly PageKinds kinds
     cdef readonly Biases biases

@@ -5,7 +5,7 @@
     before a crawl   clock   A of the page's elapsed time          (neighbourhood.py)
                      assign  the page's rate and its signals into `Parameters` (change_rates.py, signal_quality.py)
                      page.value(A, signals), page.wait(level, signals)         (value_kernel.py)
-    after it         observe update k, T and all counts by what was found
+    after it         observe update k, T and all counts by what was found  (if the rate has turned: rate_turns.py)
                      renew, renew_crawl  means from sums, O(1)
 
 On a site with a trusted source of change signals, a change that the source announced is not evidence about
@@ -29,7 +29,7 @@ clock is 1, so rates keep their unit.
 
 Sites and directories are identified by the numbers that `add_site` and `add_directory` return.
 The caller keeps each page's k and T (float32), its last crawl, its signals by source, and the evidence that it is
-restless.
+restless or that its rate has turned.
 Arguments are not checked: a number out of range causes a write out of bounds.
 `observe` takes about half a microsecond.
 """
@@ -45,6 +45,7 @@ from cython.cimports.crawler.freshness.neighbourhood import (
     offset_of,
     predicted_clock_of,
 )
+from cython.cimports.crawler.freshness.rate_turns import RateTurns
 from cython.cimports.crawler.freshness.restless import Restless
 from cython.cimports.crawler.freshness.seasons import Seasons
 from cython.cimports.crawler.freshness.signal_evidence import SignalEvidence
@@ -87,6 +88,7 @@ class Learning:
         self.biases = Biases()
         self.rates = ChangeRates(unit)
         self.restless = Restless(self.rates)
+        self.turns = RateTurns(self.rates)
         self.hazard = self.signalled = self.unrest = 0.0
         self.quality = SignalQuality()
         self.kinds = self.quality.kinds
@@ -307,7 +309,8 @@ class Learning:
         page changed without a signal, a part of this time is not counted (`ChangeRates.match`), and if the page may be
         restless, the rest counts with the weight 1 - P. Both k are negative if
         every crawl of the page has found a change without a signal. The attribute `unrest` is then the new evidence
-        that the page is restless; otherwise, it is 0 (`restless.py`).
+        that the page is restless (`restless.py`); otherwise, it is the evidence that its rate has turned. If the rate
+        has turned, `watched` may be negative, because the page keeps little of its history (`rate_turns.py`).
         """
         signed: cython.double = k
         k = abs(k)
@@ -340,12 +343,28 @@ class Learning:
             self.rates.learn_variation(
                 site, k, t + recall * watched, (1.0 - recall) * watched, changed, steady
             )
+        turning: cython.double = unrest if signed > 0.0 else 0.0
+        turned: cython.int = 0
+        if unannounced and not always:
+            turned = self.turns.learn(
+                site, k, t + recall * watched, (1.0 - recall) * watched, changed, turning
+            )
         gain: cython.double = self._count(
             site, k, t, elapsed, watched, recall if unannounced else -1.0, counts, changed, trust
         )
         self.watched *= steady
-        k = self.rates.observe(site, k, t, self.watched, steady * gain)
-        self.unrest = self.restless.evidence if always else 0.0
+        gain *= steady
+        if turned != 0:
+            self.watched, gain = self.turns.watched - t, self.turns.changes - k
+            always = turned > 0
+            self.unrest = 0.0
+        elif always:
+            self.unrest = self.restless.evidence
+        else:
+            self.unrest = self.turns.evidence if unannounced else turning
+        k = self.rates.observe(site, k, t, self.watched, gain)
+        if k == 0.0:
+            self.unrest = 0.0
         return -k if always else k
 
     def _count(

@@ -90,14 +90,14 @@ class Records:
         self.tables.trusts[page] = trust
 
     def unrest_state(self, page: int) -> int:
-        """Return the evidence that the page is restless, in units of 1/16 nat; 0 if it was ever found unchanged."""
+        """Return the evidence that the page is restless, or that its rate has turned, in units of 1/16 nat."""
         self.flights.require_page(page)
         return int(self.tables.unrests[page])
 
     def restore_unrest(self, page: int, unrest: int) -> None:
-        """Restore a result of `unrest_state`, which is between 0 and 255."""
+        """Restore a result of `unrest_state`, which is between -127 and 127."""
         self.flights.require_page(page)
-        self.tables.unrests[page] = unrest
+        self.tables.unrests[page] = min(max(unrest, -127), 127)
 
     def retry_state(self, page: int) -> float:
         """Return the time from the last crawl of a failed or recalled page to the end of its wait.

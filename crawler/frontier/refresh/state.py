@@ -59,7 +59,8 @@ _UNCOUNTED_HUB = struct.Struct("<2f")
 _TRUST = struct.Struct("<b")  # appended to the record of a page whose signals were judged
 # appended to the record of a page that waits after a failure or a recall: the time from the last crawl to the retry
 _RETRY = struct.Struct("<f")
-_UNREST = struct.Struct("<H")  # appended to the record of a page that was always found changed
+# appended to the record of a page that may be restless, or whose rate may have turned
+_UNREST = struct.Struct("<h")
 # length of what follows the row of a page in its record -> its parts
 _PAGE_PARTS = {
     sum(part.size for part in parts): parts

@@ -56,7 +56,7 @@ cdef class Tables:
     cdef double[::1] crawled
     cdef unsigned char[::1] states
     cdef signed char[::1] trusts
-    cdef unsigned char[::1] unrests
+    cdef signed char[::1] unrests
     cdef DirectoryRow[::1] directory_rows
     cdef HostRow[::1] host_rows
     cdef OwnRow[::1] own

@@ -96,13 +96,13 @@ class Tables:
         self.learning = learning
         self._columns = {
             "rows": Column(PAGE_KIND), "crawled": Column(F8), "states": Column(U1), "trusts": Column(I1),
-            "unrests": Column(U1),
+            "unrests": Column(I1),
             "importances": Column(U2), "bounds": Column(U1), "own": Column(OWN_KIND), "intervals": Column(F4),
             "directories": Column(DIRECTORY_KIND), "hosts": Column(HOST_KIND),
         }  # fmt: skip
         self.rows, self.crawled, self.states = _empty(PAGE_KIND), _empty(F8), _empty(U1)
         self.trusts, self.importances, self.bounds = _empty(I1), _empty(U2), _empty(U1)
-        self.unrests = _empty(U1)
+        self.unrests = _empty(I1)
         self.directory_rows, self.host_rows = _empty(DIRECTORY_KIND), _empty(HOST_KIND)
         self.own, self.intervals = _empty(OWN_KIND), _empty(F4)
         self.pages, self.directories, self.hosts = Numbering(), Numbering(), Numbering()
@@ -199,7 +199,7 @@ class Tables:
         self.rows, self.crawled, self.states = _empty(PAGE_KIND), _empty(F8), _empty(U1)
         self.trusts = _empty(I1)
         self.trusts = columns["trusts"].grow(rows)
-        self.unrests = _empty(U1)
+        self.unrests = _empty(I1)
         self.unrests = columns["unrests"].grow(rows)
         self.rows, self.crawled = columns["rows"].grow(rows), columns["crawled"].grow(rows)
         self.states = columns["states"].grow(rows)
@@ -267,7 +267,7 @@ class Tables:
     @cython.inline
     @cython.exceptval(check=False)
     def unrest(self, page: cython.int) -> cython.double:
-        """Return the evidence, in nats, that the page is restless."""
+        """Return the evidence, in nats, that a page is restless; for a page with k above 0, that its rate has turned."""
         return self.unrests[page] * _UNREST_UNIT
 
     @cython.cfunc
@@ -275,7 +275,9 @@ class Tables:
     @cython.exceptval(check=False)
     def set_unrest(self, page: cython.int, unrest: cython.double) -> cython.void:
         """Set the evidence that `unrest` returns. An unchanged value is not written to memory."""
-        code: cython.int = cython.cast(cython.int, min(floor(unrest / _UNREST_UNIT + 0.5), 255.0))
+        code: cython.int = cython.cast(
+            cython.int, min(max(floor(unrest / _UNREST_UNIT + 0.5), -127.0), 127.0)
+        )
         if self.unrests[page] != code:
             self.unrests[page] = code
 

@@ -5,6 +5,7 @@
     crawler lab worlds issue day-3x --policies ncis,ncis-pooled
     crawler lab worlds --quick --check --aim .9           exit code 1 if ncis loses, or gains less than .9
     crawler lab worlds day-0.1x day-equal --policies ncis,bayes --check --aim .9    also compare ncis with bayes
+    crawler lab worlds --regimes --seeds 4 --policies ncis    webs whose regime changes at half time
     crawler lab worlds --quick --calibration              compare stated freshness with the truth
 
 In these webs, pages change every hour, day, month or year on average. Depending on the web, pages change
@@ -14,6 +15,9 @@ is (policy - uniform) / (true - uniform), where each term is a freshness weighte
 NCIS with the true parameters of each page. Errors are standard errors over the seeds 1 to --seeds. `host` is
 the share of the fetches that the most fetched host got, and `span` is the largest such share in any twentieth
 of the time. A policy LOSES if it is below uniform by more than twice the error.
+
+With --regimes, the webs change at half time (crawler/lab/living/regimes.py): rates, hosts, the budget, importances or
+signals. Freshness is measured from then on, and `true` learns of the new parameters at once.
 
 The policy `bayes` knows the distribution of the change rates and the share of restless pages, but no page's
 rate, nor which pages are restless. The gain of `bayes` shows how much a crawl can gain if it must learn these
@@ -39,8 +43,9 @@ from crawler.lab.extras import require
 from crawler.lab.living import calibration, gains, playing
 from crawler.lab.living.bayes import can_play
 from crawler.lab.living.playing import BAYES, BAYES_GAMMA, PLAYERS, STATING, TRUE, UNIFORM, WorldRun
+from crawler.lab.living.regimes import CHANGING, drawn
 from crawler.lab.living.whole_crawl import CRAWLS, crawled
-from crawler.lab.living.worlds import QUICK, WORLDS, draw
+from crawler.lab.living.worlds import QUICK, WORLDS
 from crawler.lab.parallel import PROCESSES_MAX, results
 from crawler.lab.progress_line import ProgressLine
 from crawler.lab.refresh import pages_file
@@ -48,6 +53,7 @@ from crawler.lab.refresh import pages_file
 SEEDS_MAX = 1000
 USUAL = "ncis,ncis-pooled,greedy"
 ALL = (*PLAYERS, *CRAWLS)
+ALL_WORLDS = WORLDS | CHANGING
 JUDGED = "ncis"  # the policy that --check judges
 
 
@@ -64,6 +70,7 @@ def add_arguments(parser: OptionParser) -> None:
     parser.add_argument("worlds", nargs="*", metavar="WORLD", help="names of worlds (all)")
     add("--list", False, "list the worlds")
     add("--quick", False, f"use {len(QUICK)} of the worlds")
+    add("--regimes", False, f"use {len(CHANGING)} worlds whose regime changes at half time")
     add("--policies", USUAL, f"policies to compare: {', '.join(ALL)} ({USUAL})", metavar="A,B")
     add("--seeds", 5, "number of worlds drawn of each kind")
     add("--processes", 0, "runs at a time (one per core, at most 16)")
@@ -74,20 +81,20 @@ def add_arguments(parser: OptionParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    names = args.worlds or (QUICK if args.quick else list(WORLDS))
+    names = args.worlds or list(CHANGING if args.regimes else QUICK if args.quick else WORLDS)
     if args.list:
         for name in names:
             print(f"{name:<18} {_words(name)}")
         return 0
     for name in names:
-        one_of("WORLD", name, WORLDS)
+        one_of("WORLD", name, ALL_WORLDS)
     asked = some_of("--policies", args.policies, ALL)
     within("--seeds", args.seeds, 1, SEEDS_MAX)
     within("--processes", args.processes, 0, PROCESSES_MAX)
     if args.check and JUDGED not in asked:
         raise UsageError(f"--check needs {JUDGED} among --policies")
     references = [name for name in asked if name in (BAYES, BAYES_GAMMA)]
-    if references and (barred := [name for name in names if not can_play(WORLDS[name])]):
+    if references and (barred := [name for name in names if not can_play(ALL_WORLDS[name])]):
         raise UsageError(
             f"{references[0]} needs independent changes, no signals and free hosts: not {', '.join(barred)}"
         )
@@ -119,7 +126,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _words(name: str) -> str:
-    spec = WORLDS[name]
+    spec = ALL_WORLDS[name]
     kinds = ", ".join(sorted({host.process for host in spec.hosts}))
     polite = ", polite" if spec.polite else ""
     restless = f", {spec.restless:.0%} restless" if spec.restless else ""
@@ -165,8 +172,8 @@ def _calibrate(
 
 def _played(task: WorldTask) -> WorldRun:
     play = crawled if task.policy in CRAWLS else playing.played
-    return play(task.policy, draw(WORLDS[task.world], task.seed))
+    return play(task.policy, drawn(ALL_WORLDS[task.world], task.seed))
 
 
 def _judged(task: WorldTask) -> np.ndarray:
-    return playing.judged(task.policy, draw(WORLDS[task.world], task.seed))
+    return playing.judged(task.policy, drawn(ALL_WORLDS[task.world], task.seed))

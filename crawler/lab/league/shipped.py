@@ -17,6 +17,7 @@ from crawler.frontier.refresh import RefreshOutcome, Schedule, Settings
 from crawler.frontier.refresh.expectation import corrected, learn
 from crawler.frontier.refresh.settings import PageView
 from crawler.lab.league.world import Policy, WorldPages
+from crawler.lab.living.course import Era
 
 # Maps a name in the league to the settings that differ from the defaults.
 SHIPPED: dict[str, dict[str, Any]] = {
@@ -98,6 +99,24 @@ class Shipped(Policy):
         self.schedule.record_outcome(
             self._number[page], now, RefreshOutcome.CHANGED if changed else RefreshOutcome.UNCHANGED
         )
+
+    def record_absence(self, page: int, now: float, result: RefreshOutcome) -> None:
+        """Record, as a crawl does, that a fetch found no page. The page stays in the schedule."""
+        self._asked.pop(page, None)
+        self.schedule.record_outcome(self._number[page], now, result)
+
+    def begin_era(self, era: Era, now: float) -> None:
+        self.schedule.pace.rate = era.rate
+        importance = (era.importance / era.importance.mean()).tolist()
+        known = [
+            (page, number)
+            for page, number in enumerate(self._number)
+            if importance[page] != self._importance[page]
+        ]
+        self._importance = importance
+        for page, number in known:
+            if number >= 0:
+                self.schedule.facts.set_importance(number, importance[page], now)
 
     def remove(self, page: int, now: float) -> None:
         number = self._number[page]

@@ -16,6 +16,7 @@ from crawler.freshness.params import PageParameters
 from crawler.frontier.refresh import Settings
 from crawler.lab.league.shipped import Shipped
 from crawler.lab.league.world import DAY, World, WorldPages
+from crawler.lab.living.course import Era
 
 RATE_LEAST = 1e-12  # changes per second of a page without changes
 RECALL_MAX = 0.999
@@ -38,6 +39,9 @@ class TrueParameters(Shipped):
     ) -> None:
         settings = Settings(neighbourhood=False, pooling=False)
         super().__init__(world, rate, settings, judged=judged, born=born)
+        self._set_truth(truth)
+
+    def _set_truth(self, truth: np.ndarray) -> None:
         self._truth = [
             PageParameters(importance, *row)
             for importance, row in zip(self._importance, truth.tolist(), strict=True)
@@ -46,6 +50,13 @@ class TrueParameters(Shipped):
     def add(self, page: int, now: float) -> None:
         super().add(page, now)
         self.schedule.facts.set_page(self._number[page], self._truth[page], now)
+
+    def begin_era(self, era: Era, now: float) -> None:
+        super().begin_era(era, now)
+        self._set_truth(np.stack([era.rates, era.recall, era.false_rate], axis=1))
+        for page, number in enumerate(self._number):
+            if number >= 0:
+                self.schedule.facts.set_page(number, self._truth[page], now)
 
 
 def true_parameters(world: World) -> np.ndarray:

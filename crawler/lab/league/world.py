@@ -14,9 +14,11 @@ import msgspec
 import numpy as np
 
 from crawler.errors import UsageError
+from crawler.frontier.refresh.settings import RefreshOutcome
 from crawler.lab.copies import Copies
 from crawler.lab.league.histories import SiteHistory
 from crawler.lab.living.calibration import Calibration
+from crawler.lab.living.course import Era
 from crawler.wording import not_one_of
 
 DAY = 86_400.0
@@ -62,6 +64,11 @@ class WorldPages(msgspec.Struct, frozen=True, kw_only=True):
     def __len__(self) -> int:
         return len(self.site)
 
+    @property
+    def blocks(self) -> bool:
+        """True if sites are blocked at times."""
+        return self.polite
+
     def gap(self, rate: float) -> float:
         """Return the seconds for which a site must rest after a fetch; 0 if the world is not polite."""
         return len(self.sites) / (POLITE * rate) if self.polite else 0.0
@@ -106,7 +113,7 @@ class Policy:
 
     def __init__(self, world: WorldPages, rate: float) -> None:
         self._site = world.site.tolist()
-        self._apart = world.gap(rate) > 0.0  # the game blocks sites
+        self._apart = world.blocks
         self._until = [0.0] * len(world.sites)
 
     def add(self, page: int, now: float) -> None:
@@ -142,6 +149,16 @@ class Policy:
 
     def remove(self, page: int, now: float) -> None:
         """Remove the page from `claim_next`, because it is gone."""
+
+    def record_absence(self, page: int, now: float, result: RefreshOutcome) -> None:
+        """Record that the fetch of the page from `claim_next` found no page. By default, only a failed page is kept."""
+        if result is RefreshOutcome.FAILED:
+            self.add(page, now)
+        else:
+            self.remove(page, now)
+
+    def begin_era(self, era: Era, now: float) -> None:
+        """Record that the rate of fetches, the importances or the true parameters of the pages have changed."""
 
     def block(self, site: int, until: float) -> None:
         """Take no page of the site before `until`."""

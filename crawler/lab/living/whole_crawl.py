@@ -155,4 +155,5 @@ def _judged(web: DrawnWeb, rows: list[WebAsk], length: float) -> WorldRun:
             current[page] += fresh_time(times, version, max(asked, begin), min(end, horizon))
     at = np.array([(row.at - START) * web.speed for row in rows])
     site = np.array([int(world.site[row.page]) for row in rows])
-    return run_of(world, current, at[at >= begin], site[at >= begin], begin, horizon)
+    freshness = float(world.importance @ current / world.importance.sum()) / (horizon - begin)
+    return run_of(world, freshness, at[at >= begin], site[at >= begin], begin, horizon)

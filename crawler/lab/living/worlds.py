@@ -32,6 +32,7 @@ import msgspec
 import numpy as np
 
 from crawler.lab.league.world import DAY, ZIPF_OFFSET, WorldPages
+from crawler.lab.living.course import STATIONARY, Course
 
 HOUR = 3600.0
 MONTH, YEAR = 30 * DAY, 365 * DAY
@@ -85,6 +86,7 @@ class WorldSpec(msgspec.Struct, frozen=True):
         fetches. With a rest, the policy also looks for the next page after every event, as a crawl does.
     warm_up: the share of the time that is not measured.
     restless: the share of the pages that differ at every visit.
+    regime: the change of regime at half time (`regimes.py`); "" if there is none.
     """
 
     name: str
@@ -98,6 +100,7 @@ class WorldSpec(msgspec.Struct, frozen=True):
     rest: float = 0.0
     warm_up: float = 0.2
     restless: float = 0.0
+    regime: str = ""
 
     def __post_init__(self) -> None:
         known = {host.process for host in self.hosts} <= set(PROCESSES)
@@ -143,6 +146,11 @@ class DrawnWorld(WorldPages, frozen=True, kw_only=True):
     told_at: np.ndarray
     told_of: np.ndarray
     order: np.ndarray
+    course: Course = STATIONARY
+
+    @property
+    def blocks(self) -> bool:
+        return self.polite or bool(self.course.spells)
 
     @property
     def horizon(self) -> float:

@@ -30,7 +30,9 @@ def explored(fetches: int, importance: float = 1.0, restless: int = SIZE, days: 
         watched=np.where(known, 200.0 * DAY, np.where(quiet, 400.0 * DAY, 0.0)),
     )  # fmt: skip
     for page in np.flatnonzero(found < 0.0).tolist():
-        schedule.records.restore_unrest(page, 255)
+        schedule.records.restore_unrest(page, 96)
+    # The log odds of restless pages are so high that such a page is nearly surely restless.
+    schedule.records.bias = (*schedule.records.bias[:6], 2.0, 1e9)
     schedule.renew()
     chosen = []
     for tick in range(fetches):
@@ -39,8 +41,9 @@ def explored(fetches: int, importance: float = 1.0, restless: int = SIZE, days: 
         page = schedule.peek(now)
         if schedule.overview.page(page, now).state == "explored":
             chosen.append(page)
+        changed = page in KNOWN and (page >= restless or schedule.overview.page(page, now).crawled_at < 0.0)
         schedule.acquire(page, now)
-        result = RefreshOutcome.CHANGED if page in KNOWN else RefreshOutcome.UNCHANGED
+        result = RefreshOutcome.CHANGED if changed else RefreshOutcome.UNCHANGED
         schedule.record_outcome(page, now, result)
         schedule._check()
     return chosen

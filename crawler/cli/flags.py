@@ -59,7 +59,8 @@ FLAGS = {
              "which new URLs to fetch first: breadth-first (default), depth, opic, words, or an order from a package"),
     ),
     HOW_MUCH: (
-        Flag("--max-pages", "crawl.max_pages", "N", "stop this run after N fetches, including failed ones; 0: no limit"),
+        Flag("--max-pages", "crawl.max_pages", "N",
+             "stop this run after N fetches, including failed ones; several processes may make a few more; 0: no limit"),
         Flag("--max-time", "crawl.max_time", "T",
              "stop this run after this time, such as 90 (seconds) or '2 h'; 0: no limit"),
         Flag("--max-bytes", "crawl.max_bytes", "B",

@@ -10,7 +10,6 @@ import msgspec
 from msgspec import Meta
 
 from crawler.config.units import (
-    ENDLESS,
     ByteCount,
     Count,
     Delays,
@@ -192,14 +191,13 @@ class RobotsConfig(_Section, frozen=True):
     """robots.txt (RFC 9309; `robots/README.md`, "Answers")."""
 
     policy: RobotsPolicy = "obey"
-    # RFC 9309 asks for at least 500 KiB (2.5) and five redirects (2.3.1.2)
-    bytes_max: Annotated[ByteCount, Meta(extra={"least": 512_000})] = ByteCount(512_000)
+    bytes_max: ByteCount = ByteCount(512_000)
     copy_max_age: Timeout = Seconds(86_400)
     # in seconds; the last delay of the list repeats
     unreachable_delays: Delays = (60.0, 300.0, 1800.0, 3600.0)
     # 30 days; after this time, an unreachable file allows everything
     unreachable_max: Seconds = Seconds(2_592_000)
-    redirects_max: Annotated[int, Meta(ge=5, le=ENDLESS)] = 5
+    redirects_max: Count = 5
     nofollow_links: bool = True  # obey rel=nofollow
     rules_max: Positive = 10_000  # allow and disallow lines read per file
     wildcards_max: Positive = 1_000  # rules with * or $ read per file

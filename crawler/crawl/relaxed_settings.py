@@ -33,6 +33,8 @@ _LESS = (
     "politeness.backoff_max",
     "politeness.slowdown_max",
     "politeness.slowdown_gap",
+    "robots.bytes_max",
+    "robots.redirects_max",
     "robots.rules_max",
     "robots.wildcards_max",
     "robots.unreachable_max",
@@ -146,8 +148,13 @@ def confirm(config: Config, settings: Mapping[str, str]) -> None:
 
 
 def _tree(config: Config) -> dict[str, Any]:
-    tree: dict[str, Any] = msgspec.to_builtins(config, enc_hook=lambda value: value + 0)
+    tree: dict[str, Any] = _plain(config)
     return tree
+
+
+def _plain(value: object) -> Any:
+    """Return a value of the configuration as built-in types; times and sizes become plain numbers."""
+    return msgspec.to_builtins(value, enc_hook=lambda number: number + 0)
 
 
 def _value(config: Config, key: str) -> Any:
@@ -158,4 +165,4 @@ def _value(config: Config, key: str) -> Any:
 def _text(value: object) -> str:
     if isinstance(value, tuple):
         return ",".join(map(str, value))
-    return f"{value + 0:g}" if isinstance(value, float) else str(msgspec.to_builtins(value))
+    return f"{value + 0:g}" if isinstance(value, float) else str(_plain(value))

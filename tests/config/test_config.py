@@ -79,8 +79,6 @@ def test_a_wrong_key_or_unit_is_named(tree: dict[str, Any], where: str) -> None:
     [
         ("crawl.stall_max", 0),
         ("crawl.shutdown_step_max", 0),
-        ("robots.bytes_max", 511_999),
-        ("robots.redirects_max", 4),
         ("robots.rules_max", 0),
         ("robots.wildcards_max", 0),
         ("robots.copy_max_age", 0),

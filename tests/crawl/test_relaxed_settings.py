@@ -27,6 +27,8 @@ def test_defaults_and_stricter_values_are_not_relaxed() -> None:
         ({"politeness": {"shared_address_in_flight": 99}}, "politeness.shared_address_in_flight", "99"),
         ({"politeness": {"shared_address_rate": 0}}, "politeness.shared_address_rate", "0"),
         ({"robots": {"policy": "ignore"}}, "robots.policy", "ignore"),
+        ({"robots": {"bytes_max": 511_999}}, "robots.bytes_max", "511999"),
+        ({"robots": {"redirects_max": 4}}, "robots.redirects_max", "4"),
         ({"crawl": {"scope": "any"}}, "crawl.scope", "any"),
         ({"fetch": {"tls": "record"}}, "fetch.tls", "record"),
         ({"network": {"allow_networks": ["10.0.0.0/8", "::1/128"]}}, "network.allow_networks", "10.0.0.0/8,::1/128"),

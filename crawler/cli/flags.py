@@ -60,7 +60,7 @@ FLAGS = {
     ),
     HOW_MUCH: (
         Flag("--max-pages", "crawl.max_pages", "N",
-             "stop this run after N fetches, including failed ones; several processes may make a few more; 0: no limit"),
+             "stop this run after N fetches, including failed ones; several processes may exceed N; 0: no limit"),
         Flag("--max-time", "crawl.max_time", "T",
              "stop this run after this time, such as 90 (seconds) or '2 h'; 0: no limit"),
         Flag("--max-bytes", "crawl.max_bytes", "B",

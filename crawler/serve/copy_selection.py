@@ -6,12 +6,18 @@ copy was current at the given time.
 """
 
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from crawler.clock import iso_time
 from crawler.pages.captures import asks_no_archive, is_copy
+from crawler.pages.holdings import HeldCopies, holding_of
 from crawler.pages.withdrawals import Erased, Withdrawal
 from crawler.records import Capture, PageRecord
 from crawler.serve.http_error import HttpError
+
+if TYPE_CHECKING:
+    from crawler.consent.use_rule import UseRule
+    from crawler.pages.archive import Archive
 
 CAPTURES_MAX = 10_000  # maximum number of captures of a URL that are examined, the newest first
 
@@ -47,6 +53,43 @@ def withheld(
     if asks_no_archive(record, capture):
         return "noarchive: the page's author does not want copies to be shown"
     return ""
+
+
+def refusal(
+    rule: "UseRule | None", archive: "Archive", fingerprint: int, capture: Capture, record: PageRecord | None
+) -> str:
+    """Return why a copy may not be used as `rule` says; "" if it may be used."""
+    found = None if rule is None else rule.refusal(archive.store, fingerprint, capture, record)
+    return "" if found is None else found.why
+
+
+def newest_held(
+    archive: "Archive",
+    fingerprint: int,
+    url: str,
+    record: PageRecord | None,
+    rule: "UseRule | None",
+    *,
+    owner: bool,
+    barred: str = "",
+    with_noarchive: bool = False,
+) -> tuple[Capture | None, HeldCopies | None]:
+    """Return the newest copy of a URL in the archive of one process, and what the process has (`pages/holdings.py`).
+
+    Args:
+        rule: says which copies may be used.
+        owner: the process owns the URL.
+        barred: another reason why the copies are withheld; "" if there is none.
+        with_noarchive: show pages that ask not to be archived.
+    """
+    capture = archive.newest_capture(fingerprint, record)
+    withdrawn = archive.withdrawn(fingerprint, url, capture)
+    why = barred or (
+        withheld(None, None, withdrawn) if with_noarchive else withheld(record, capture, withdrawn)
+    )
+    if not why and capture is not None:
+        why = refusal(rule, archive, fingerprint, capture, record)
+    return capture, holding_of(capture, why, owner=owner)
 
 
 def withdrawal_in_words(withdrawn: Withdrawal | Erased) -> str:

@@ -2,9 +2,8 @@
 
 from crawler.consent.use_rule import UseRule
 from crawler.pages.archive import Archive
-from crawler.pages.holdings import HeldCopies, answering, holding_of
-from crawler.records import Capture, PageRecord
-from crawler.serve.copy_selection import withheld
+from crawler.pages.holdings import HeldCopies, answering
+from crawler.serve.copy_selection import newest_held
 from crawler.serve.interfaces import Located, ServedCrawl
 
 
@@ -27,15 +26,4 @@ class HeldFiles:
 
     def _copies(self, archive: Archive, fingerprint: int, url: str) -> HeldCopies | None:
         record = Archive.record(archive, fingerprint)
-        capture = archive.newest_capture(fingerprint, record)
-        why = withheld(record, capture, archive.withdrawn(fingerprint, url, capture))
-        if capture is not None and not why:
-            why = self.refusal(archive, fingerprint, capture, record)
-        return holding_of(capture, why, owner=False)
-
-    def refusal(self, archive: Archive, fingerprint: int, capture: Capture, record: PageRecord | None) -> str:
-        """Return why a copy may not be used for the purpose of this server (`serve.allow`); "" if its use is allowed."""
-        found = None
-        if self._use_rule is not None:
-            found = self._use_rule.refusal(archive.store, fingerprint, capture, record)
-        return "" if found is None else found.why
+        return newest_held(archive, fingerprint, url, record, self._use_rule, owner=False)[1]

@@ -80,6 +80,7 @@ class PageHandler:
         self._crawl = crawl
         self._config = config
         self._rewriter = rewriter
+        self._use_rule = use_rule
         self.held_files = HeldFiles(crawl, use_rule)
         self._withholds = config.withholds_disallowed
         self._consent_lines: dict[bytes, bytes] = {}  # digest of a consent receipt -> its header line
@@ -313,7 +314,7 @@ class PageHandler:
         copy_selection.check_shown(record, capture, archive.withdrawn(fingerprint, asked.url, capture))
         if capture is None:
             raise self._missing(asked, located, base)
-        if why := self.held_files.refusal(archive, fingerprint, capture, record):
+        if why := copy_selection.refusal(self._use_rule, archive, fingerprint, capture, record):
             raise HttpError(451, "consent", why)
         return proof, record, capture
 
@@ -462,7 +463,7 @@ class PageHandler:
         captures, refusal = [], ""
         record = Archive.record(archive, fingerprint)
         for capture in archive.captures(fingerprint):
-            if why := self.held_files.refusal(archive, fingerprint, capture, record):
+            if why := copy_selection.refusal(self._use_rule, archive, fingerprint, capture, record):
                 refusal = refusal or why
                 continue
             captures.append(capture)

@@ -2,10 +2,10 @@
 
 from typing import TYPE_CHECKING
 
-from crawler.pages.holdings import HeldCopies, holding_of
+from crawler.pages.holdings import HeldCopies
 from crawler.process.opening.stages import Stages
 from crawler.records import Capture
-from crawler.serve.copy_selection import withheld
+from crawler.serve.copy_selection import newest_held
 
 if TYPE_CHECKING:
     from crawler.consent.use_rule import UseRule
@@ -24,13 +24,13 @@ class OwnCopies:
 
         With `with_noarchive`, show pages that ask not to be archived. `rule` says which copies may be used.
         """
-        record = self._pages.record(fingerprint)
-        capture = self._pages.newest_capture(fingerprint, record)
-        withdrawn = self._pages.withdrawn(fingerprint, url, capture)
-        asked = (None, None) if with_noarchive else (record, capture)
-        why = self._frontier.views.withholding_line(url) or withheld(*asked, withdrawn)
-        if not why and capture is not None and rule is not None:
-            refusal = rule.refusal(self._pages.store, fingerprint, capture, record)
-            why = "" if refusal is None else refusal.why
-        owner = self._context.topology.partition.owner(fingerprint) == self._context.name
-        return capture, holding_of(capture, why, owner=owner)
+        return newest_held(
+            self._pages,
+            fingerprint,
+            url,
+            self._pages.record(fingerprint),
+            rule,
+            owner=self._context.topology.partition.owner(fingerprint) == self._context.name,
+            barred=self._frontier.views.withholding_line(url),
+            with_noarchive=with_noarchive,
+        )

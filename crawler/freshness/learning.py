@@ -345,7 +345,7 @@ class Learning:
             )
         turning: cython.double = unrest if signed > 0.0 else 0.0
         turned: cython.int = 0
-        if unannounced and not always:
+        if unannounced and not always and not self.seasons.used[site]:
             turned = self.turns.learn(
                 site, k, t + recall * watched, (1.0 - recall) * watched, changed, turning
             )

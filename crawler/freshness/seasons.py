@@ -77,9 +77,9 @@ _KNOWN = cython.declare(cython.Py_ssize_t, 32)  # the first of the columns with 
 _FOUND = cython.declare(cython.Py_ssize_t, 63)
 _TOLD = cython.declare(cython.Py_ssize_t, 64)
 _LATEST = cython.declare(cython.Py_ssize_t, 65)
-_SLOWEST = cython.declare(cython.double, 0.05)  # f: the minimum speed of the clock
+_SLOWEST = cython.declare(cython.double, 0.003)  # f: the minimum speed of the clock
 _SLOWEST_OF_VALUES = cython.declare(cython.double, 0.5)  # the minimum speed of the clock of crawl values
-_FACTOR_MIN = cython.declare(cython.double, 0.03)
+_FACTOR_MIN = cython.declare(cython.double, 0.003)
 _FACTOR_MAX = cython.declare(cython.double, 24.0)
 # prior precisions of the logarithms of the factors, and of the difference between two neighbouring hours
 _PRIOR_HOUR = cython.declare(cython.double, 0.5)
@@ -87,7 +87,7 @@ _PRIOR_DAY = cython.declare(cython.double, 2.0)
 _SMOOTH = cython.declare(cython.double, 1.0)
 # A site forgets what it has learned within this number of crawls or of weeks, whichever takes longer.
 _MEMORY = cython.declare(cython.double, 3000.0)
-_MEMORY_WEEKS = cython.declare(cython.double, 4.0)
+_MEMORY_WEEKS = cython.declare(cython.double, 2.0)
 # The site's own bias: the weight of the prior, as a number of expected changes; the weeks that are remembered; its
 # maximum; and the maximum hazard that is counted.
 _BIAS_WEIGHT = cython.declare(cython.double, 5.0)
@@ -98,7 +98,7 @@ _STEP_MAX = cython.declare(cython.double, 0.5)  # the maximum change of the loga
 _CRAWLS = cython.declare(cython.int, 50)  # a site's rhythm is learned only after this number of crawls
 _SCORE_KEPT = cython.declare(cython.double, 0.998)
 _SCORE_CHARGE = cython.declare(cython.double, 0.01)
-_SCORE_MAX = cython.declare(cython.double, 20.0)
+_SCORE_MAX = cython.declare(cython.double, 200.0)
 _ADOPT = cython.declare(cython.double, 6.0)  # a rhythm is used once its score reaches this, in nats
 _DROP = cython.declare(cython.double, 2.0)  # a rhythm is no longer used once its score is below this, in nats
 _SURE = cython.declare(cython.double, 1e-6)

@@ -57,7 +57,7 @@ from crawler.freshness.recalibration import (
     SiteSlope,
 )
 from crawler.frontier.refresh import Settings
-from crawler.frontier.refresh.expectation import crawl_of
+from crawler.frontier.refresh.expectation import corrected, crawl_of
 from crawler.frontier.refresh.settings import PageView
 from crawler.lab.league import contenders, histories
 from crawler.lab.league import world as worlds
@@ -95,7 +95,8 @@ class Run(msgspec.Struct, frozen=True):
 class Recording(Shipped):
     """The shipped schedule, which records every crawl and every sampled copy.
 
-    The first column of `rows` is 0 for a crawl and 1 for a sample, or 2 for a sample whose probability is not corrected.
+    The first column of `rows` is 0 for a crawl and 1 for a sample, or 2 for a sample on a site whose weekly rhythm is in
+    use: its probability is already corrected.
     The next columns are the arguments of
     `Recalibration.observe`. The last one is the number of the site; `numbers` maps the sites of the world to
     these numbers.
@@ -125,9 +126,10 @@ class Recording(Shipped):
     def _note(self, page: int, sample: float, known: PageView, changed: bool) -> None:
         site = self._numbers[self._site[page]]
         if known.rhythm:
-            if not sample:
-                return
-            sample = 2.0
+            # These probabilities do not depend on the constants that are judged.
+            if sample:
+                self.rows.append((2.0, corrected(Recalibration(), known), *crawl_of(known, changed)[1:], site))
+            return
         self.rows.append((sample, *crawl_of(known, changed), site))
 
 

@@ -226,14 +226,18 @@ def crawl_of(known: PageView, changed: bool) -> tuple[float, Hearing, float, boo
 def learn(recalibration: Recalibration, schedule: Schedule | Arms, known: PageView, changed: bool) -> None:
     """Learn the correction of P[fresh] from the crawl of a page; `known` is the page before the crawl."""
     if known.rhythm:
-        return
-    schedule.facts.set_slope(known.host, recalibration.observe(*crawl_of(known, changed), site=known.site))
+        slope = recalibration.observe_in_rhythm(
+            known.fresh, known.stands_for, known.idle_weeks, changed, known.site
+        )
+    else:
+        slope = recalibration.observe(*crawl_of(known, changed), site=known.site)
+    schedule.facts.set_slope(known.host, slope)
 
 
 def corrected(recalibration: Recalibration, known: PageView) -> float:
     """Return the corrected probability that a page's copy is current."""
     if known.rhythm:
-        return known.fresh
+        return recalibration.corrected_in_rhythm(known.fresh, known.site)
     return recalibration.corrected(
         known.fresh, known.hearing, known.new, known.haste, known.reliability, known.site
     )

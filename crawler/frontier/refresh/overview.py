@@ -152,6 +152,7 @@ class Overview:
             rhythm=rhythm,
             reliability=self.learning.kinds.reliability(host, trust),
             stands_for=self._stands_for(host, now),
+            idle_weeks=self._idle(host, now) / self.learning.seasons.week,
             site=SiteSlope(self.tables.host_rows[host].slope, self.tables.host_rows[host].slope_precision),
             value=self.deadlines.ratio(page, host, elapsed, n, now) * level,
             ceiling=self.deadlines.page.ceiling,
@@ -169,10 +170,13 @@ class Overview:
 
     def _stands_for(self, host: cython.int, now: cython.double) -> float:
         """Return the time since the host's last crawl, divided by the mean time between its crawls; 1 if it had none."""
-        gap: cython.double = now - self.tables.host_rows[host].previous
-        if not 0.0 <= gap < _INFINITY:
-            return 1.0
-        return gap * self.tables.host_rows[host].pages / self.controller.revisit
+        idle = self._idle(host, now)
+        return 1.0 if idle == _INFINITY else idle * self.tables.host_rows[host].pages / self.controller.revisit
+
+    def _idle(self, host: cython.int, now: cython.double) -> float:
+        """Return the time since the host's last crawl; infinite if it had none."""
+        idle: cython.double = now - self.tables.host_rows[host].previous
+        return idle if idle >= 0.0 else _INFINITY
 
     def _fresh(self, clock: cython.double, n: cython.double) -> cython.double:
         """Return exp(-u), the probability that the copy is current, for the page in `deadlines.page`.

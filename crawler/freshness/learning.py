@@ -58,6 +58,8 @@ from crawler.freshness.value_kernel import ALL_TERMS, KINDS
 _NEARLY_SURE = cython.declare(cython.double, 0.999999)
 # below this precision, the signals of a page are ignored
 _PRECISION_LEAST = cython.declare(cython.double, 0.1)
+# On a site with a weekly rhythm, a crawl is full evidence of a turn only this number of hours after the last one.
+_TURN_HOURS = cython.declare(cython.double, 3.0)
 
 
 @cython.cclass
@@ -345,9 +347,14 @@ class Learning:
             )
         turning: cython.double = unrest if signed > 0.0 else 0.0
         turned: cython.int = 0
-        if unannounced and not always and not self.seasons.used[site]:
+        # A quiet night on a site with a weekly rhythm is weak evidence of a turn, however often the page is crawled.
+        weight: cython.double = 1.0
+        if self.seasons.used[site]:
+            weight = min(max(elapsed / (_TURN_HOURS * self.seasons.hour), 0.0), 1.0)
+        judged: cython.bint = unannounced and not always
+        if judged:
             turned = self.turns.learn(
-                site, k, t + recall * watched, (1.0 - recall) * watched, changed, turning
+                site, k, t + recall * watched, (1.0 - recall) * watched, changed, turning, weight
             )
         gain: cython.double = self._count(
             site, k, t, elapsed, watched, recall if unannounced else -1.0, counts, changed, trust
@@ -361,7 +368,7 @@ class Learning:
         elif always:
             self.unrest = self.restless.evidence
         else:
-            self.unrest = self.turns.evidence if unannounced else turning
+            self.unrest = self.turns.evidence if judged else turning
         k = self.rates.observe(site, k, t, self.watched, gain)
         if k == 0.0:
             self.unrest = 0.0

@@ -6,4 +6,4 @@ cdef class RateTurns:
     cdef readonly double watched
     cdef ChangeRates rates
     cpdef int learn(
-        self, Py_ssize_t site, double k, double t, double clock, bint changed, double evidence) noexcept
+        self, Py_ssize_t site, double k, double t, double clock, bint changed, double evidence, double weight=*) noexcept

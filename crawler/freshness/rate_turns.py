@@ -24,6 +24,12 @@ On a page with a constant rate, e reaches a bound of b nats at most once in exp(
 in fact more rarely. A single change never turns the rate: it adds at most ln 8, 2.1 nats. So an edit of all pages of a
 site turns no page.
 
+On a site whose weekly rhythm is in use (`seasons.py`), the evidence of a crawl less than three hours after the page's
+last crawl has a weight in proportion to this time. As long as the rhythm is not fully learned, quiet nights and busy
+mornings look like turns to pages that are crawled every few minutes. On a site that changes every hour in working hours,
+the gain is 1.25 with this weight and 1.06 without (eight and four seeds). On the web `slower-10x`, whose pages become
+quiet, it is 0.77 +- 0.04 and 0.79 +- 0.03.
+
 A page whose rate has turned to a higher one may have become restless, for example because its site has a new design with
 a clock. So k is negative from then on, as if the page had always been found changed (`restless.py`).
 
@@ -66,16 +72,19 @@ class RateTurns:
         clock: cython.double,
         changed: cython.bint,
         evidence: cython.double,
+        weight: cython.double = 1.0,
     ) -> cython.int:
         """Learn from a crawl without a signal of a page with this evidence, after the time `clock`.
+
+        The new evidence is multiplied by `weight`.
 
         Return 1 if the rate has turned to a higher one, -1 if to a lower one, and else 0. Set `evidence`.
         """
         shape: cython.double = self.rates.shape(site, k)
         rate: cython.double = self.rates.rate(site, k, t)
         usual: cython.double = _hazard(shape, rate, clock)
-        more: cython.double = _gain(_hazard(shape, rate * _FACTOR, clock), usual, changed)
-        less: cython.double = _gain(_hazard(shape, rate / _FACTOR, clock), usual, changed)
+        more: cython.double = weight * _gain(_hazard(shape, rate * _FACTOR, clock), usual, changed)
+        less: cython.double = weight * _gain(_hazard(shape, rate / _FACTOR, clock), usual, changed)
         if evidence > 0.0:
             evidence = max(evidence + more, 0.0)
         elif evidence < 0.0:

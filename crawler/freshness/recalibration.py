@@ -132,7 +132,7 @@ SCORE_FIRST = 4.0  # the score before the first crawl: the whole correction is u
 SCORE_MAX = 20.0  # bound of the score, so that it soon follows a change
 # On sites with a weekly rhythm: the hazard above which the site's own coefficient applies, the weeks for which it
 # remembers crawls, and the precision of its prior.
-RHYTHM_CENTRE = 0.3
+RHYTHM_CENTRE = 0.1
 RHYTHM_WEEKS = 4.0
 RHYTHM_PRECISION = 100.0
 _SURE = 1e-300

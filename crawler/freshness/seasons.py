@@ -40,7 +40,8 @@ Earlier changes fade within about a week.
 Nothing is learned from intervals of more than half a week, because they cover all hours of the day. A site uses its
 rhythm only while the rhythm is the better model. The predictions with the rhythm are compared with those at a constant
 speed by their log scores. Each crawl multiplies the earlier scores by 0.998, and reduces the score of the rhythm by a
-constant. A site with few visits that follow each other within half a week has no state; each other site needs `COLUMNS`
+constant. The crawls of a site on one day count as at most 500, so the score holds the evidence of a day or more.
+A site with few visits that follow each other within half a week has no state; each other site needs `COLUMNS`
 numbers.
 
 While a site uses its rhythm, the time for which its pages were watched is measured on the clock of the rhythm
@@ -97,8 +98,11 @@ _HAZARD_MAX = cython.declare(cython.double, 4.0)
 _STEP_MAX = cython.declare(cython.double, 0.5)  # the maximum change of the logarithm of a factor by one crawl
 _CRAWLS = cython.declare(cython.int, 50)  # a site's rhythm is learned only after this number of crawls
 _SCORE_KEPT = cython.declare(cython.double, 0.998)
+_SCORE_DAY = cython.declare(
+    cython.double, 500.0
+)  # number of crawls as which the crawls of a day count at most
 _SCORE_CHARGE = cython.declare(cython.double, 0.01)
-_SCORE_MAX = cython.declare(cython.double, 200.0)
+_SCORE_MAX = cython.declare(cython.double, 20.0)
 _ADOPT = cython.declare(cython.double, 6.0)  # a rhythm is used once its score reaches this, in nats
 _DROP = cython.declare(cython.double, 2.0)  # a rhythm is no longer used once its score is below this, in nats
 _SURE = cython.declare(cython.double, 1e-6)
@@ -255,7 +259,9 @@ class Seasons:
         plain = _put_right(plain, bias)
         paced = _put_right(paced, bias)
         better: cython.double = log(paced / plain) if changed else log((1.0 - paced) / (1.0 - plain))
-        score: cython.double = _SCORE_KEPT * rhythm[_SCORE] + better - _SCORE_CHARGE
+        weight: cython.double = min(passed * 7.0 * _SCORE_DAY, 1.0)
+        kept: cython.double = 1.0 - weight * (1.0 - _SCORE_KEPT)
+        score: cython.double = kept * rhythm[_SCORE] + weight * (better - _SCORE_CHARGE)
         rhythm[_SCORE] = min(max(score, -_SCORE_MAX), _SCORE_MAX)
         self.used[site] = rhythm[_SCORE] > (_DROP if self.used[site] else _ADOPT)
         self._split(row, begin, end, bias * hazard)

@@ -128,7 +128,9 @@ class Recording(Shipped):
         if known.rhythm:
             # These probabilities do not depend on the constants that are judged.
             if sample:
-                self.rows.append((2.0, corrected(Recalibration(), known), *crawl_of(known, changed)[1:], site))
+                self.rows.append(
+                    (2.0, corrected(Recalibration(), known), *crawl_of(known, changed)[1:], site)
+                )
             return
         self.rows.append((sample, *crawl_of(known, changed), site))
 

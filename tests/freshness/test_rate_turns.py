@@ -55,6 +55,23 @@ def test_a_constant_rate_rarely_turns(rate: float) -> None:
     assert np.mean([page.rate for page in pages]) == pytest.approx(rate, rel=0.35)
 
 
+def test_quiet_hours_are_weak_evidence_of_a_turn_on_a_site_with_a_rhythm() -> None:
+    """A page that changed every 50 minutes is quiet for 20 hours.
+
+    All hours of the rhythm are alike, so that quiet hours are as unlikely as on a site without a rhythm.
+    """
+    pages = [Page() for _ in range(2)]
+    pages[1].learning.seasons.restore(pages[1].site, [*[1.0] * 31, 200.0, *[1e6] * 31, 0.0, 0.0, 0.0])
+    for page in pages:
+        page.crawl(False, 0.02)
+        for _ in range(40):
+            page.crawl(changed=True, every=0.04)
+            page.crawl(changed=False, every=0.01)
+        for _ in range(20):
+            page.crawl(changed=False, every=0.04)
+    assert [page.turns > 0 for page in pages] == [True, False]
+
+
 @pytest.mark.parametrize(("before", "after"), [(0.03, 1.0), (0.1, 1.0), (3.0, 0.1), (1.0, 0.05)])
 def test_the_estimate_follows_a_rate_that_turns(before: float, after: float) -> None:
     """Without turns, the old crawls would outweigh the new ones: rates would be off by more than a factor of 2.5."""

@@ -12,6 +12,7 @@ from crawler.freshness.recalibration import (
     COEFFICIENTS,
     FITTED,
     OWN_MAX,
+    RHYTHM_CENTRE,
     UNKNOWN,
     WEIGHT_MAX,
     Hearing,
@@ -197,6 +198,44 @@ def test_a_site_forgets_its_slope() -> None:
     for said in rng.choice([0.2, 0.4, 0.7], 3000).tolist():
         site = found.observe(said, Hearing.NONE, 1.0, bool(rng.random() > said), site=site)
     assert abs(site.slope) < 0.4
+
+
+@pytest.mark.parametrize("ratio", [0.6, 1.5])
+def test_large_hazards_of_a_site_with_a_rhythm_are_corrected_by_its_own_crawls(ratio: float) -> None:
+    """In the model, hazards above the centre are wrong by this factor, and those at night are right."""
+    rng, found, site = np.random.default_rng(11), Recalibration(), UNKNOWN
+    before = found.numbers
+    for hazard in rng.choice([1e-3, 1.5], 4000).tolist():
+        true = hazard * ratio if hazard > RHYTHM_CENTRE else hazard
+        changed = bool(rng.random() < -math.expm1(-true))
+        site = found.observe_in_rhythm(math.exp(-hazard), 1.0, 1e-3, changed, site)
+    assert found.corrected_in_rhythm(math.exp(-1.5), site) == pytest.approx(math.exp(-1.5 * ratio), abs=0.04)
+    assert found.corrected_in_rhythm(math.exp(-0.09), site) == pytest.approx(math.exp(-0.09))
+    assert found.numbers == before
+
+
+def test_the_correction_of_a_site_with_a_rhythm_is_remembered_for_weeks() -> None:
+    found, site = Recalibration(), SiteSlope(0.5, 1000.0)
+    for _ in range(5000):  # the crawls of a night, which show nothing about large hazards
+        site = found.observe_in_rhythm(0.999, 1.0, 1e-5, False, site)
+    assert site.slope == pytest.approx(0.5, abs=0.02)
+    for _ in range(2000):
+        site = found.observe_in_rhythm(0.999, 1.0, 1.0, False, site)
+    assert site.slope < 0.1
+
+
+@given(
+    st.floats(0.0, 1.0),
+    st.floats(0.0, 1.0),
+    st.floats(-OWN_MAX, OWN_MAX),
+)
+def test_the_correction_of_a_site_with_a_rhythm_keeps_the_order(
+    one: float, other: float, slope: float
+) -> None:
+    found, site = Recalibration(), SiteSlope(slope, 10.0)
+    low, high = sorted((one, other))
+    stated = [found.corrected_in_rhythm(fresh, site) for fresh in (low, high)]
+    assert 0.0 <= stated[0] <= stated[1] <= 1.0
 
 
 @pytest.mark.parametrize("size", [7, 9])

@@ -154,6 +154,28 @@ def test_the_rhythm_of_a_site_with_thousands_of_crawls_a_day_is_remembered_for_w
     assert np.log(seasons.state(0)[:31]) == pytest.approx(np.log(before[:31]), abs=0.1)
 
 
+def test_a_copy_made_after_work_is_almost_certainly_fresh_in_the_morning() -> None:
+    seasons = _learned(seasonal=True, days=21, every=4.0 * HOUR)[0].seasons
+    night, day = (
+        seasons.span(0, 21.0 * DAY + begin * HOUR, 21.0 * DAY + (begin + 4.0) * HOUR)
+        for begin in (20.0, 12.0)
+    )
+    assert night < 0.02 * day
+
+
+def test_a_morning_that_contradicts_the_rhythm_does_not_end_it() -> None:
+    """The site has a few thousand crawls a day. Its rhythm predicts a night well, but not the next morning."""
+    seasons = _learned(seasonal=True, days=20)[0].seasons
+    now = 3.0 * WEEK
+    for _ in range(1000):
+        now += 10.0
+        seasons.observe(0, now - HOUR, now, 0.01, 0.3, 0.01, False)
+    for _ in range(60):
+        now += 10.0
+        seasons.observe(0, now - HOUR, now, 0.3, 0.3, 0.1, True)
+        assert seasons.span(0, 0.0, HOUR) != HOUR
+
+
 def test_a_rhythm_is_stored_and_many_sites_can_have_one() -> None:
     learned = _learned(seasonal=True, days=20)[0].seasons
     again = Seasons(DAY)

@@ -171,7 +171,9 @@ class Overview:
     def _stands_for(self, host: cython.int, now: cython.double) -> float:
         """Return the time since the host's last crawl, divided by the mean time between its crawls; 1 if it had none."""
         idle = self._idle(host, now)
-        return 1.0 if idle == _INFINITY else idle * self.tables.host_rows[host].pages / self.controller.revisit
+        return (
+            1.0 if idle == _INFINITY else idle * self.tables.host_rows[host].pages / self.controller.revisit
+        )
 
     def _idle(self, host: cython.int, now: cython.double) -> float:
         """Return the time since the host's last crawl; infinite if it had none."""

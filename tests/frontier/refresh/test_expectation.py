@@ -91,7 +91,7 @@ def test_each_site_has_a_correction_of_its_own(arms: int) -> None:
     assert stated[0] > 2.0 * stated[1]
 
 
-def test_pages_of_a_site_with_a_weekly_rhythm_are_not_corrected() -> None:
+def test_pages_of_a_site_with_a_weekly_rhythm_are_corrected_only_by_crawls_of_the_site() -> None:
     """The pages of two sites are always found changed. Only the first site has a rhythm."""
     schedule = Schedule(STILL)
     expectation = Expectation(schedule, 1.0)
@@ -103,14 +103,18 @@ def test_pages_of_a_site_with_a_weekly_rhythm_are_not_corrected() -> None:
         replace(schedule.overview.page(page, DAY), fresh=0.6, stands_for=1.0, stated=None) for page in pages
     )
     assert (paced.rhythm, plain.rhythm) == (True, False)
-    before = expectation.recalibration.numbers
-    for _ in range(20):
-        expectation.ended(paced, RefreshOutcome.CHANGED, DAY)
-    assert expectation.recalibration.numbers == before
     for _ in range(200):
         expectation.ended(plain, RefreshOutcome.CHANGED, DAY)
     assert expectation.fresh(paced) == 0.6
     assert expectation.fresh(plain) < 0.5
+    before = expectation.recalibration.numbers
+    for _ in range(200):
+        site = schedule.overview.page(pages[0], DAY).site
+        expectation.ended(replace(paced, site=site), RefreshOutcome.CHANGED, DAY)
+    assert expectation.recalibration.numbers == before
+    site = schedule.overview.page(pages[0], DAY).site
+    assert expectation.fresh(replace(paced, site=site)) < 0.55
+    assert expectation.fresh(replace(paced, site=site, fresh=0.95)) == pytest.approx(0.95)
 
 
 def test_an_announced_change_counts_for_a_page_that_was_always_found_changed() -> None:

@@ -1,6 +1,8 @@
-"""The process clock: it shows the wall time at the start plus the monotonic time since then.
+"""The process clock: it shows the wall time at the start plus the time since then.
 
-The clock never steps back while the process runs, and instants keep their meaning after a restart. Core
+The clock never steps back while the process runs, and instants keep their meaning after a restart. The clock
+also counts the time for which the machine was suspended. Otherwise, after a suspension, the ages of copies and
+the dates in archives would be wrong until the process ends, which may be months later. Core
 objects take `now` as an argument; only the code that connects them to sockets and files reads a clock.
 """
 
@@ -17,16 +19,20 @@ class Clock(Protocol):
     def now(self) -> float: ...
 
 
+# Linux stops CLOCK_MONOTONIC, which `time.monotonic` reads, while the machine is suspended, but not CLOCK_BOOTTIME.
+_ELAPSED = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
 class SystemClock:
-    """A clock that starts at the wall time and then runs monotonically."""
+    """A clock that starts at the wall time and then never steps back."""
 
     __slots__ = ("_offset",)
 
     def __init__(self) -> None:
-        self._offset = time.time() - time.monotonic()
+        self._offset = time.time() - time.clock_gettime(_ELAPSED)
 
     def now(self) -> float:
-        return self._offset + time.monotonic()
+        return self._offset + time.clock_gettime(_ELAPSED)
 
 
 class VirtualClock:

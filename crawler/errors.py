@@ -134,6 +134,9 @@ class BusyError(DirectoryError):
 _DISK_FAILS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 _NOTHING_LEFT = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 _NO_RIGHT = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
+_NO_THREAD = (
+    "can't start new thread"  # CPython's message if a thread gets no memory for its stack, or no process id
+)
 
 
 def system_failed(error: BaseException) -> bool:
@@ -142,7 +145,26 @@ def system_failed(error: BaseException) -> bool:
     The disk is full or failing, or the system has no file descriptor or memory left. Nothing is wrong with
     the files of the crawl.
     """
-    return _caused_by(error, _DISK_FAILS | _NOTHING_LEFT)
+    return _caused_by(error, _DISK_FAILS | _NOTHING_LEFT) or _is_out_of_memory(error)
+
+
+def _is_out_of_memory(error: BaseException) -> bool:
+    return isinstance(error, MemoryError) or (isinstance(error, RuntimeError) and str(error) == _NO_THREAD)
+
+
+def blame_of_system(error: BaseException) -> CrawlerError | None:
+    """Return the error to report instead of `error` if the environment is to blame; None if `error` is a bug.
+
+    An `OSError` that no code has expected is about a file of the crawl that was removed, or that may no longer
+    be read or written, if it is not about a full disk.
+    """
+    if isinstance(error, CrawlerError):
+        return error
+    if _is_out_of_memory(error):
+        return StoreError("the system has no memory, or no thread, left for this process")
+    if isinstance(error, OSError) and error.errno:
+        return StoreError(f"{error.filename or 'the system'}: {reason_of(error)}")
+    return None
 
 
 def exit_code_of(error: CrawlerError) -> int:

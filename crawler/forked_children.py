@@ -25,6 +25,7 @@ import traceback
 from collections.abc import Callable, Iterable
 
 from crawler import early_signals
+from crawler.errors import StoreError, blame_of_system, reason_of
 from crawler.printable import flush_output
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
@@ -89,6 +90,13 @@ def end_with_parent(parent: int) -> None:
             os._exit(1)
 
 
+def cannot_start(error: OSError) -> StoreError:
+    """Return the error for a process that the system does not start."""
+    return StoreError(
+        f"cannot start a process: {reason_of(error)}; the user or the container may have too many (ulimit -u)"
+    )
+
+
 def fork_children(
     work: Work, count: int, *, helpers: bool = False, siblings: Iterable[ForkedChild] = ()
 ) -> list[ForkedChild]:
@@ -96,6 +104,9 @@ def fork_children(
 
     `helpers` means that the children have no state to save. The kernel then ends them together with this
     process (more precisely, with the thread that forks them). `siblings` are the other running children.
+
+    Raises:
+        StoreError: the system allows no further process, or has no memory for it.
     """
     gc.freeze()  # without this, a garbage collection in a child would copy all memory pages of imported modules
     flush_output()
@@ -103,7 +114,12 @@ def fork_children(
     children: list[ForkedChild] = []
     for _ in range(count):
         ours, theirs = socket.socketpair()
-        pid = os.fork()
+        try:
+            pid = os.fork()
+        except OSError as error:  # the children forked so far end when their links are closed
+            for link in (ours, theirs, *(child.link for child in children)):
+                link.close()
+            raise cannot_start(error) from error
         if not pid:
             ours.close()
             if helpers:
@@ -127,8 +143,12 @@ def _be_child(work: Work, link: socket.socket) -> None:
         nothing = os.open(os.devnull, os.O_RDONLY)
         os.dup2(nothing, 0)
         code = work(link)
-    except BaseException:
-        traceback.print_exc()
+    except BaseException as error:
+        if (expected := blame_of_system(error)) is None:
+            traceback.print_exc()
+        else:
+            code = expected.exit_code
+            print(f"crawler: {expected}", file=sys.stderr)
     finally:
         flush_output()
         logging.shutdown()

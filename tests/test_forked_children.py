@@ -1,10 +1,15 @@
 """Test forked children: they work, exit with the code that the work returns, and notice the end of their parent."""
 
 import asyncio
+import errno
+import os
 import signal
 import socket
 from collections.abc import Sequence
 
+import pytest
+
+from crawler.errors import StoreError
 from crawler.forked_children import ForkedChild, fork_children
 
 
@@ -52,3 +57,20 @@ def test_a_child_that_fails_ends_with_1_and_a_killed_one_with_its_signal() -> No
     killed.kill()
     assert codes([failing, killed]) == [1, -signal.SIGKILL]
     killed.kill()  # killing a child that has already been reaped is harmless
+
+
+def test_a_system_that_starts_no_process_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The children that were started before see the end of their links, and end."""
+    pids: list[int] = []
+    fork = os.fork
+
+    def at_most_one() -> int:
+        if pids:
+            raise BlockingIOError(errno.EAGAIN, os.strerror(errno.EAGAIN))
+        pids.append(fork())
+        return pids[0]
+
+    monkeypatch.setattr(os, "fork", at_most_one)
+    with pytest.raises(StoreError, match="^cannot start a process: Resource temporarily unavailable; "):
+        fork_children(lambda link: 7 if link.recv(1) == b"" else 1, 2)
+    assert os.waitstatus_to_exitcode(os.waitpid(pids[0], 0)[1]) == 7

@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from crawler.admin.control_client import SOCKET
-from crawler.errors import CrawlerError, DirectoryError
+from crawler.errors import CrawlerError, DirectoryError, blame_of_system, exit_code_of
 from crawler.records import UNDECODABLE
 from crawler.unix_sockets import short_path
 
@@ -131,6 +131,10 @@ class ControlServer:
         except CrawlerError as error:
             return msgspec.json.encode({"ok": False, "error": str(error), "code": error.exit_code})
         except Exception as error:  # after a bug in a command, the client still gets an answer
+            if (expected := blame_of_system(error)) is not None:
+                return msgspec.json.encode(
+                    {"ok": False, "error": str(expected), "code": exit_code_of(expected)}
+                )
             log.exception("control socket: %.200r", line)
             text = f"internal error: {type(error).__name__}: {error}; see the log"
             return msgspec.json.encode({"ok": False, "error": text, "code": 1})

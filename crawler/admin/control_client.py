@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from crawler.errors import CrawlerError, DirectoryError
+from crawler.errors import BusyError, CrawlerError
 from crawler.unix_sockets import short_path
 
 SOCKET = "control.sock"  # in the folder of the process
@@ -36,6 +36,7 @@ def ask(folder: Path, command: str, **arguments: Any) -> Any:
     """Send a command to the process that runs in `folder`; return its result, or NOBODY if no process answers.
 
     Raises:
+        BusyError: the process accepts requests, but does not answer within `TIMEOUT` seconds.
         CrawlerError: the process rejected the command; the message is its reason.
     """
     request = msgspec.json.encode({"command": command, **arguments}) + b"\n"
@@ -49,7 +50,7 @@ def ask(folder: Path, command: str, **arguments: Any) -> Any:
     except (FileNotFoundError, ConnectionError, NotADirectoryError):
         return NOBODY
     except TimeoutError as error:
-        raise DirectoryError(f"{folder}: the running process does not answer") from error
+        raise BusyError(f"{folder}: the running process does not answer; it may be suspended") from error
     if not line:
         return NOBODY
     answer = msgspec.json.decode(line)

@@ -56,7 +56,7 @@ from crawler.crawl.seeds import SeedFile, Seeds
 from crawler.crawl.shipper import Shipper
 from crawler.crawl.start_checks import check_start
 from crawler.crawl.topology import check_processes, topology
-from crawler.errors import NoSeedError, StoreError, UsageError
+from crawler.errors import NoSeedError, StoreError, UsageError, blame_of_system
 from crawler.forked_children import ForkedChild
 from crawler.pages.withdrawals import RuleFile
 from crawler.process.answering.commands import CHANGING
@@ -348,12 +348,11 @@ class Crawl:
             await self._delivery.deliver_waiting()
             await self.process.run()
         finally:
-            self.final = final_report(self.process, self.directory.crawl_id())
-            if not self._supervised:
-                self._save_report()
+            self._make_report()
         alone = not self._peers  # with several processes, another process may have fetched pages
-        if alone and not self.process.run_end.on_purpose() and not self.final.any_success:
-            reasons = self.final.why_nothing(self._seeds.refused)
+        final = self.final
+        if alone and final and not self.process.run_end.on_purpose() and not final.any_success:
+            reasons = final.why_nothing(self._seeds.refused)
             raise NoSeedError(f"no page could be fetched: {reasons}")
         return self.report
 
@@ -386,12 +385,14 @@ class Crawl:
         hooks = {"errors": dict(self.errors.counts), "items": self._items.written}
         return self.final.plain() | {"hooks": hooks}
 
-    def _save_report(self) -> None:
-        """Save the report; raise StoreError on failure, unless the run itself has failed."""
+    def _make_report(self) -> None:
+        """Make and save the report. If the run has failed, ignore errors of the environment: the first counts."""
         try:
-            self.directory.save_report(self.report)
-        except StoreError:
-            if self.process.run_end.failure is None:
+            self.final = final_report(self.process, self.directory.crawl_id())
+            if not self._supervised:
+                self.directory.save_report(self.report)
+        except Exception as error:
+            if self.process.run_end.failure is None or blame_of_system(error) is None:
                 raise
 
     async def pages(self) -> AsyncIterator[Page]:

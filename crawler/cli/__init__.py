@@ -16,11 +16,16 @@ from pathlib import Path
 
 from crawler import early_signals
 from crawler.cli.command_table import COMMANDS, END_WITH_READER, IN_ORDER
-from crawler.errors import CrawlerError, StoreError, UsageError, exit_code_of, system_failed
+from crawler.errors import (
+    CrawlerError,
+    StoreError,
+    UsageError,
+    blame_of_system,
+    exit_code_of,
+    system_failed,
+)
 from crawler.printable import discard, printable_output
 from crawler.process.lifecycle.garbage_collection import collect_rarely, settings_kept, uncollected
-
-_NO_THREAD = "can't start new thread"  # CPython's message if there is no memory for the stack of a thread
 
 USAGE = """\
 usage: crawler COMMAND [options]
@@ -140,9 +145,9 @@ def _guarded(name: str, call: Callable[[], int], arguments: Sequence[str] = ()) 
             raise
         return _fail(f"{error.filename}: {error.strerror}", UsageError.exit_code)
     except (MemoryError, RuntimeError) as error:
-        if not isinstance(error, MemoryError) and str(error) != _NO_THREAD:
+        if (expected := blame_of_system(error)) is None:
             raise
-        return _fail("the system has no memory left for this process", StoreError.exit_code)
+        return _fail(str(expected), expected.exit_code)
     finally:
         gc.enable()
 

@@ -104,8 +104,15 @@ def is_running(path: Path) -> bool:
 
 
 def _is_crawling(directory: CrawlDirectory, name: str) -> bool:
-    """Return whether a process runs. The page server of a crawl at rest does not count."""
-    return _ask_running(directory, name, {"command": "status", "hosts": 0}) is not NOBODY
+    """Return whether a process runs, even if it is suspended. The page server of a crawl at rest does not count."""
+    try:
+        return control_client.ask(directory.process(name), command="status", hosts=0) is not NOBODY
+    except BusyError:  # the process does not answer
+        return True
+    except CrawlerError as error:
+        if error.exit_code != BusyError.exit_code:
+            raise
+        return False
 
 
 def is_answered(path: Path) -> bool:
@@ -141,8 +148,8 @@ def _ask_running(directory: CrawlDirectory, name: str, request: dict[str, Any], 
     """Return the answer of a process, or NOBODY if it does not run.
 
     The process may be starting, so wait for its answer for up to `wait` seconds.
-    The page server of a crawl at rest refuses most requests that only read; the caller then reads the
-    directory instead.
+    The page server of a crawl at rest refuses most requests that only read, and a suspended process does not
+    answer; the caller then reads the directory instead.
     """
     give_up = time.monotonic() + wait
     try:

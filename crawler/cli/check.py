@@ -8,6 +8,7 @@ from crawler.cli import access, options
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.lost_processes import begun_names, is_lost_whole
 from crawler.errors import ConfigError, DamageError
+from crawler.storage.files import Lock
 from crawler.upgrade.ready import ready
 
 if TYPE_CHECKING:
@@ -112,18 +113,21 @@ def _repair(directory: CrawlDirectory, workers: int, progress: "ReadProgress") -
     from crawler.clock import SystemClock
     from crawler.upkeep.behind_peers import recover_behind
     from crawler.upkeep.check import begin_repair, repair
+    from crawler.upkeep.repair import RepairNote
     from crawler.upkeep.shipped_objects import ship_again
 
     config, clock = directory.settings.config(), SystemClock()
     names = begun_names(directory)
     problems = [f"{name}: {_LOST_WHOLE}" for name in names if is_lost_whole(directory.process(name))]
-    _print_repaired(begin_repair(directory, names))
-    for name in names:
-        done, left = repair(config, directory, name, clock, workers, progress)
-        progress.end()
-        _print_repaired(f"{name}: {line}" for line in done)
-        problems += [f"{name}: {line}" for line in left]
-    done, left = recover_behind(config, directory, names, clock)
+    lock = Lock(directory.path / "supervisor.lock", "check")
+    with lock, RepairNote.withdrawn_if_unchanged(directory):
+        _print_repaired(begin_repair(directory, names))
+        for name in names:
+            done, left = repair(config, directory, name, clock, workers, progress)
+            progress.end()
+            _print_repaired(f"{name}: {line}" for line in done)
+            problems += [f"{name}: {line}" for line in left]
+        done, left = recover_behind(config, directory, names, clock)
     _print_repaired(done)
     objects = list(_object_problems(directory))
     _print_repaired(ship_again(each) for each in objects if each.segment is not None)

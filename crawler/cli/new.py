@@ -7,7 +7,8 @@ from pathlib import Path
 
 from crawler.cli import options
 from crawler.cli.parsing import quoted
-from crawler.errors import UsageError
+from crawler.errors import StoreError, UsageError, may_not_write
+from crawler.storage.files import new_folder, refuse_occupied
 
 # File in `example/` -> file in the new folder. In names and texts, NAME stands for the name of the program.
 FILES = {
@@ -62,12 +63,15 @@ def _check(folder: Path) -> None:
 
 def _write(folder: Path) -> None:
     examples = resources.files("crawler.cli").joinpath("example")
+    refuse_occupied(folder)
     try:
-        (folder / "site").mkdir(parents=True)
-        for source, target in FILES.items():
-            text = examples.joinpath(source).read_text(encoding="utf-8")
-            (folder / target.replace("NAME", folder.name)).write_text(
-                text.replace("NAME", folder.name), encoding="utf-8"
-            )
-    except OSError as error:
-        raise UsageError(f"{error.filename}: {error.strerror}") from error
+        with new_folder(folder) as draft:
+            (draft / "site").mkdir()
+            for source, target in FILES.items():
+                text = examples.joinpath(source).read_text(encoding="utf-8")
+                path = draft / target.replace("NAME", folder.name)
+                path.write_text(text.replace("NAME", folder.name), encoding="utf-8")
+    except StoreError as error:
+        if may_not_write(error):
+            raise UsageError(str(error)) from error
+        raise

@@ -131,20 +131,22 @@ async def _live(crawl: Shown) -> None:
             await asyncio.sleep(LIVE_INTERVAL)
 
 
-def screen(status: Status, rates: dict[str, float], elapsed: float) -> "RenderableType":
-    """Return the live screen: totals, then hosts and why they wait. It has at most 20 lines of 80 columns."""
+def screen(status: Status, rates: dict[str, float], elapsed: float, stopped: str = "") -> "RenderableType":
+    """Return the live screen: totals, then hosts and why they wait. It has at most 20 lines of 80 columns.
+
+    `stopped` is the verdict on a crawl of which no process runs; it is shown instead of the rates.
+    """
     from rich.console import Group
     from rich.text import Text
 
     head = Text(no_wrap=True, overflow="ellipsis")
-    head.append(
-        f"{_clock(elapsed)}  {rates['pages']:,.1f} pages/s  {rates['bytes'] / 1e6:.2f} MB/s", style="bold"
-    )
+    now = f"{_clock(elapsed)}  {rates['pages']:,.1f} pages/s  {rates['bytes'] / 1e6:.2f} MB/s"
+    head.append(stopped or now, style="bold")
     parts = [head, _totals(status)]
     if waits := waiting_for(status):
         parts.append(Text(waits.removeprefix("; "), style="yellow", no_wrap=True, overflow="ellipsis"))
     verdict = status.health
-    if not verdict.healthy:
+    if not verdict.healthy and not stopped:
         style = "yellow" if verdict.state == DEGRADED else "bold red"
         parts.append(Text(printable(str(verdict)), style=style, no_wrap=True, overflow="ellipsis"))
     return Group(*parts, Text(), _hosts(status.waiting))

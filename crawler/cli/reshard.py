@@ -2,6 +2,7 @@
 
 import argparse
 import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -11,6 +12,7 @@ from crawler.config import Config
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.journal import Journal, end_journal, keep_journal
 from crawler.errors import DirectoryError, UsageError
+from crawler.storage.files import Lock
 from crawler.upgrade.ready import opened, ready
 from crawler.wording import several
 
@@ -109,11 +111,13 @@ def _recover(argv: list[str]) -> int:
     if args.name not in (known := process_names(config)):
         raise UsageError(f"{args.name!r} is not among the processes {', '.join(known)}")
     options.set_up_log(args, directory.log_file)
-    keep_journal(directory.path, Journal("recover", args.name))
-    total, problems = recover(config, directory, args.name, names, SystemClock())
+    # written before the first change: if the disk has no room even for that, the crawl is as it was
+    note = partial(keep_journal, directory.path, Journal("recover", args.name))
+    with Lock(directory.path / "supervisor.lock", "recover"):
+        total, problems = recover(config, directory, args.name, names, SystemClock(), note)
+        directory.forget_begun(args.name)
+        end_journal(directory.path)
     for problem in problems:
         print(f"crawler: {problem}", file=sys.stderr)
-    directory.forget_begun(args.name)
-    end_journal(directory.path)
     print(f"{args.dir}: {several(total, 'link', 'wait')} for {args.name}")
     return 0

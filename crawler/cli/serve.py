@@ -74,7 +74,8 @@ RULES_INTERVAL = 1.0  # seconds between two checks of whether another command ha
 def _opened(directory: CrawlDirectory, stack: contextlib.ExitStack) -> "tuple[dict[str, Stages], str]":
     """Open the stages of all processes under their locks. If that is impossible, open read-only copies.
 
-    Return the stages, and a message if another process has the locks; otherwise, the message is "".
+    Return the stages, and a message if another process has the locks or the disk is full; otherwise, the
+    message is "".
     """
     names = access.names(directory)
     try:
@@ -84,12 +85,14 @@ def _opened(directory: CrawlDirectory, stack: contextlib.ExitStack) -> "tuple[di
             }
             stack.push(held.pop_all())
         return stages, ""
-    except BusyError as error:
-        why = f"{error}; the pages stored until now are served"
     except (DirectoryError, StoreError) as error:
-        if not may_not_write(error):
+        if may_not_write(error):
+            why = ""
+        # a reader needs neither the lock nor space on the disk of the crawl
+        elif isinstance(error, BusyError | StoreError):
+            why = f"{error}; the pages stored until now are served"
+        else:
             raise
-        why = ""
     return {name: stack.enter_context(access.reading(directory, name)) for name in names}, why
 
 

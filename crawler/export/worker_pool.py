@@ -11,6 +11,7 @@ import itertools
 import os
 import pickle
 import select
+import signal
 import socket
 import struct
 import warnings
@@ -18,7 +19,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic, TypeVar
 
-from crawler.errors import CrawlerError
+from crawler.errors import CrawlerError, StoreError
 from crawler.forked_children import ForkedChild, can_fork, fork_children
 
 Piece = TypeVar("Piece")
@@ -83,6 +84,7 @@ class WorkerPool(Generic[Piece, Result]):
         Raises:
             CrawlerError: a process ended while it worked on a piece, and so did the process that repeated the
                 piece carefully.
+        StoreError: the same, but the kernel killed the process; or the system starts no process.
         """
         source = iter(pieces)
         first = list(itertools.islice(source, 2))
@@ -152,7 +154,9 @@ class WorkerPool(Generic[Piece, Result]):
         if task.careful:
             code = child.returncode
             cause = f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"
-            raise CrawlerError(
+            # the kernel kills a process if memory runs out; any other end may be due to the pages
+            kind = StoreError if code == -signal.SIGKILL else CrawlerError
+            raise kind(
                 f"a worker process was ended ({cause}), and so was its replacement on the same "
                 "pages; is there too little memory? --processes 1 uses no workers"
             )

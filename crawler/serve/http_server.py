@@ -19,7 +19,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import cast
 
-from crawler.errors import CrawlerError
+from crawler.errors import CrawlerError, blame_of_system
 from crawler.serve.connection_slots import ConnectionSlots
 from crawler.serve.dates import dates_of
 from crawler.serve.header_fields import SANDBOX, head
@@ -298,7 +298,11 @@ class ServedConnection(asyncio.Protocol):
             return await self._listener.handle(request, self)
         except ConnectionError:
             raise
-        except Exception:
+        except Exception as error:
+            if (expected := blame_of_system(error)) is not None:
+                log.error("serve: a request failed: %s", expected)
+                refusal = HttpError(503, "unavailable", "the server cannot read its files now; see its log")
+                return Sending(error_reply(refusal), close=True)
             log.exception("serve: a request failed")
             refusal = HttpError(500, "error", "internal error of the server; see its log")
             return Sending(error_reply(refusal), close=True)

@@ -32,7 +32,7 @@ from crawler.clock import Clock
 from crawler.config import SplitterConfig
 from crawler.config.checks import check_limits
 from crawler.config.forms import Address, host_port
-from crawler.errors import BehindError, ConfigError, CrawlerError, DirectoryError, reason_of
+from crawler.errors import BehindError, ConfigError, CrawlerError, DirectoryError, StoreError, reason_of
 from crawler.records import PeerStatus
 from crawler.splitter.doorkeeper import Doorkeeper
 from crawler.splitter.session import Backoff, Common, Dialler, Ending, Listener, SessionState
@@ -362,6 +362,30 @@ def _settle(answered: "asyncio.Future[bytes]", answer: bytes) -> None:
         answered.set_result(answer)
 
 
+class Shortage:
+    """Finds out whether a process has had no file descriptor for connections for more than `limit` seconds.
+
+    Then the process must end. Otherwise, it and its peers would wait for each other without end.
+    """
+
+    def __init__(self, limit: float) -> None:
+        self._limit = limit
+        self._since: float | None = None
+
+    def lasts(self, now: float) -> bool:
+        """Note that there is no descriptor; return whether there has been none for too long."""
+        if self._since is None:
+            self._since = now
+        return now - self._since >= self._limit
+
+    def end(self) -> None:
+        """Note that there was a descriptor."""
+        self._since = None
+
+    def __repr__(self) -> str:
+        return f"Shortage(since {self._since})"
+
+
 class Strangers:
     """Limits the log lines about connections that never identified themselves.
 
@@ -416,6 +440,7 @@ class Peers:
         self._addresses = dict(addresses)
         self._on_news = on_news
         self.on_failure = on_failure
+        self._shortage = Shortage(common.config.handshake_timeout)
         self._on_older = on_older
         self._was_accepted = False  # whether any peer has accepted this start of the process
         self.now = clock.now
@@ -544,8 +569,12 @@ class Peers:
                 continue
             except OSError as error:  # the process is out of file descriptors
                 self._log("listening", str(error), True)
+                if self._shortage.lasts(self.now()):
+                    text = f"no connection to other processes can be made: {reason_of(error)}"
+                    self.on_failure(StoreError(text))
                 await asyncio.sleep(self._common.config.heartbeat)
                 continue
+            self._shortage.end()
             accepted.setblocking(False)
             session = Listener(self._common, self._doorkeeper.admit, self.now())
             connection = _Connection(self, session)

@@ -9,6 +9,8 @@ decodes, such as records in MessagePack, carry a version byte and a crc32 (`seal
 """
 
 import bisect
+import errno
+import os
 import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -23,6 +25,7 @@ from crawler.storage.torn_log import cut_torn_tail, mend_logs
 VALUE_VERSION = 1
 SEAL_BYTES = 5  # number of bytes of the version and the checksum, which precede a sealed payload
 REMEDY = "`crawler check --repair` rebuilds it from its readable parts"
+_SHORTAGES = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
 
 T = TypeVar("T")
 
@@ -95,6 +98,7 @@ class KeyValue(Protocol):
 
         Raises:
             DamageError: the checksum of the block with the value is wrong, or the table cannot be read.
+            StoreError: file descriptors or memory ran out.
         """
 
     def batch(self, *, sync: bool = True) -> Any:
@@ -115,6 +119,7 @@ class KeyValue(Protocol):
 
         Raises:
             DamageError: a table cannot be read, or the checksum of a block that the scan reads is wrong.
+            StoreError: file descriptors or memory ran out.
         """
 
     def close(self) -> None: ...
@@ -280,10 +285,30 @@ class DiskStore(KeyValue):
         """Return the error for a store that the engine cannot open; `said` is the engine's message."""
         if damaged:
             return DamageError(f"store {self.path}: {said}; {REMEDY}")
-        if "No space left" in said:
-            room = "make room; `crawler check --repair` frees the ballast if there is one"
-            return StoreError(f"store {self.path}: cannot be opened: {said}; {room}")
-        return DirectoryError(f"store {self.path}: cannot be opened: {said}")
+        what = f"store {self.path}: cannot be opened: {said}"
+        if os.strerror(errno.ENOSPC) in said:
+            return StoreError(
+                f"{what}; make room; `crawler check --repair` frees the ballast if there is one"
+            )
+        if is_shortage(said) or os.strerror(errno.EIO) in said:
+            return StoreError(what)
+        return DirectoryError(what)
 
-    def _unreadable(self, error: BaseException) -> DamageError:
-        return DamageError(f"store: cannot read: {self._said(error)}; {REMEDY}")
+    def _unreadable(self, error: BaseException) -> CrawlerError:
+        said = self._said(error)
+        if is_shortage(said):
+            return StoreError(f"store: cannot read: {said}")
+        return DamageError(f"store: cannot read: {said}; {REMEDY}")
+
+
+def is_shortage(said: str) -> bool:
+    """Return whether an engine's message means that the disk is full, or that descriptors or memory ran out.
+
+    Nothing is wrong with the files then, and a repair could not write. Engines report no error numbers.
+    """
+    return any(os.strerror(number) in said for number in _SHORTAGES)
+
+
+def not_rebuilt(path: Path, said: str) -> CrawlerError:
+    """Return the error for a store that cannot be rebuilt; `said` is the engine's message."""
+    return (StoreError if is_shortage(said) else DamageError)(f"store {path}: cannot be rebuilt: {said}")

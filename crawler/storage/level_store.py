@@ -17,8 +17,7 @@ from typing import Any
 import plyvel
 
 from crawler import bus_errors
-from crawler.errors import DamageError
-from crawler.storage.kv import DiskStore, StoreLimits
+from crawler.storage.kv import DiskStore, StoreLimits, not_rebuilt
 from crawler.storage.manifest import lost_by_leveldb
 
 
@@ -35,11 +34,12 @@ def rebuild(path: Path) -> None:
 
     Raises:
         DamageError: the store cannot be rebuilt.
+        StoreError: the disk is full, or descriptors or memory ran out.
     """
     try:
         plyvel.repair_db(str(path), paranoid_checks=True, max_file_size=2 << 20)
     except plyvel.Error as error:
-        raise DamageError(f"store {path}: cannot be rebuilt: {_text(error)}") from error
+        raise not_rebuilt(path, _text(error)) from error
 
 
 class LevelStore(DiskStore):

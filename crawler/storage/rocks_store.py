@@ -17,9 +17,9 @@ from typing import Any
 
 import rocksdict
 
-from crawler.errors import CrawlerError, DamageError, StoreError, reason_of
+from crawler.errors import CrawlerError, StoreError, reason_of
 from crawler.storage.files import closed_on_error, opened, sync_directory
-from crawler.storage.kv import DiskStore, StoreLimits
+from crawler.storage.kv import DiskStore, StoreLimits, not_rebuilt
 from crawler.storage.manifest import lost_by_rocksdb
 
 _NO_KEY = b"\x00"  # a key that the crawler does not use (`keys.py`)
@@ -54,11 +54,12 @@ def rebuild(path: Path) -> None:
 
     Raises:
         DamageError: the store cannot be rebuilt.
+        StoreError: the disk is full, or descriptors or memory ran out.
     """
     try:
         rocksdict.Rdict.repair(str(path), _options(StoreLimits()))
     except Exception as error:
-        raise DamageError(f"store {path}: cannot be rebuilt: {error}") from error
+        raise not_rebuilt(path, str(error)) from error
 
 
 class RocksStore(DiskStore):

@@ -25,7 +25,7 @@ import msgspec
 from crawler import early_signals
 from crawler.config import convert
 from crawler.crawl.seeds import SeedFile
-from crawler.errors import CrawlerError, exit_code_of
+from crawler.errors import blame_of_system, exit_code_of
 from crawler.forked_children import ForkedChild
 from crawler.printable import printable_output
 from crawler.process.exchange.exchange import Member
@@ -116,9 +116,12 @@ async def _work(link: socket.socket, parser: ForkedChild | None) -> int:
     child = _Child(start, reader, writer)
     try:
         await child.run(parser)
-    except CrawlerError as error:
-        await child.hand_over({"failure": " ".join(str(error).split())})
-        return exit_code_of(error)
+    except Exception as error:
+        expected = blame_of_system(error)
+        if expected is None:
+            raise
+        await child.hand_over({"failure": " ".join(str(expected).split())})
+        return exit_code_of(expected)
     return 0
 
 

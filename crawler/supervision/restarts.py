@@ -2,15 +2,21 @@
 
 0, or a stop of the crawl  not restarted
 2, 3 (usage, directory)    not restarted, as it would fail again: the crawl fails
+75 (disk, memory)          restarted once; if it ends with 75 again within `WRITES_AGAIN`, the crawl fails
 anything else              restarted, after a growing delay if it failed soon; after `RESTARTS_MAX` the crawl fails
 """
 
 from enum import Enum
 
+from crawler.errors import StoreError
+
 RESTARTS_MAX = 10  # if more runs in a row than this are short, the crawl fails
 LASTED = 60.0  # a start that lasts this many seconds is considered successful
 RESTART_DELAY, RESTART_DELAY_MAX = 0.2, 30.0
 HOPELESS = (2, 3)
+# A process on a full disk may run for a minute until it ends, because flushes of the DUE are tried again. So a
+# restart after exit code 75 has helped only if the process runs for this number of seconds.
+WRITES_AGAIN = 300.0
 
 
 class Next(Enum):
@@ -26,6 +32,7 @@ class Restarts:
 
     def __init__(self) -> None:
         self._failures = 0  # number of starts in a row that ended within `LASTED` seconds
+        self._last = 0  # the exit code of the latest start
 
     def __repr__(self) -> str:
         return f"Restarts({self._failures} failures in a row)"
@@ -38,7 +45,9 @@ class Restarts:
         if code == 0 or stopping:
             return Next.NOTHING
         self._failures = 0 if lasted >= LASTED else self._failures + 1
-        return Next.FAIL if code in HOPELESS or self._failures > RESTARTS_MAX else Next.START
+        unable = code == self._last == StoreError.exit_code and lasted < WRITES_AGAIN
+        self._last = code
+        return Next.FAIL if code in HOPELESS or unable or self._failures > RESTARTS_MAX else Next.START
 
     @property
     def delay(self) -> float:

@@ -42,7 +42,7 @@ from crawler.crawl.shipper import Shipper
 from crawler.crawl.start_checks import check_start
 from crawler.crawl.topology import check_processes, topology
 from crawler.errors import CrawlerError, NoSeedError, StoreError
-from crawler.forked_children import ForkedChild, can_fork, fork_children
+from crawler.forked_children import ForkedChild, can_fork, cannot_start, fork_children
 from crawler.process.lifecycle.limits import STOP_GRACE
 from crawler.process.lifecycle.shutdown import within
 from crawler.records import SplitterCounts
@@ -58,6 +58,11 @@ PROGRAM = ("-m", "crawler.supervision")  # arguments with which a child is resta
 BACKOFF_MAX = 1.0  # seconds between attempts to connect to a sibling that is restarting
 SHUTDOWN_STEPS = 10  # steps of a child's shutdown, each taking at most `crawl.shutdown_step_max`
 FINISHED = ("done", "patience")  # a process that ends for one of these reasons has nothing left to do
+# Libraries abort a process that gets no memory, and the kernel kills it.
+_MEMORY_HINTS = {
+    "SIGKILL": ", perhaps by the kernel because memory ran out",
+    "SIGABRT": ", perhaps because memory ran out",
+}
 _LIMITS = ("max_pages", "max_time", "max_bytes", "disk", "signal", "stopped")
 
 
@@ -175,11 +180,15 @@ class Supervisor:
         await asyncio.gather(*(within(limit, child.name, child.end()) for child in self._children))
 
     def _finish(self) -> dict[str, Any]:
-        reports = [child.report for child in self._children if child.report]
-        final = merged_report(reports, self)
-        self.report = final.plain()
-        self.directory.save_report(self.report)
-        self._seed_file.remove()
+        try:
+            reports = [child.report for child in self._children if child.report]
+            final = merged_report(reports, self)
+            self.report = final.plain()
+            self.directory.save_report(self.report)
+            self._seed_file.remove()
+        except CrawlerError:  # the error with which the run failed is the one to report
+            if self.failure is None:
+                raise
         if self.failure is not None:
             raise self.failure
         if self.stopped_by in ("", *FINISHED) and not final.any_success:
@@ -298,7 +307,10 @@ class _Child:
         """Run the process, and restart it, until it ends normally or no restart is allowed."""
         while True:
             begun = time.monotonic()
-            code = await self._run_once()
+            try:
+                code = await self._run_once()
+            except OSError as error:
+                self._said, code = str(cannot_start(error)), StoreError.exit_code
             lasted = time.monotonic() - begun
             match self._restarts.ended(code, lasted, stopping=bool(self._supervisor.stopped_by)):
                 case Next.NOTHING:
@@ -404,7 +416,7 @@ def _cause(code: int) -> str:
     if code >= 0:
         return f"ended with exit code {code}"
     name = signal.Signals(-code).name if -code in {*signal.Signals} else "unknown"
-    hint = ", perhaps by the kernel because memory ran out" if -code == signal.SIGKILL else ""
+    hint = _MEMORY_HINTS.get(name, "")
     return f"ended with signal {-code} ({name}{hint})"
 
 

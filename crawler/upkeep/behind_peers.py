@@ -7,7 +7,7 @@ Peers compare the counts at each greeting; this module compares the counts of th
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from crawler.clock import Clock
@@ -106,15 +106,21 @@ def recover_behind(
 
 
 def recover(
-    config: Config, directory: CrawlDirectory, lost: str, peers: Iterable[str], clock: Clock
+    config: Config,
+    directory: CrawlDirectory,
+    lost: str,
+    peers: Iterable[str],
+    clock: Clock,
+    before: Callable[[], None] = lambda: None,
 ) -> tuple[int, list[str]]:
     """Search the archives of the peers for links that the process `lost` owns, and queue them for it.
 
-    Return the number of links that were queued, and the problems."""
+    Return the number of links that were queued, and the problems. `before` is called before each change.
+    """
     total, problems = 0, []
     for name in peers:
         with at_rest(config, directory, name, clock=clock) as stages:
-            count, unread = recover_links(stages, lost)
+            count, unread = recover_links(stages, lost, before)
         total += count
         problems += [f"{name}: {line}" for line in unread]
     return total, problems

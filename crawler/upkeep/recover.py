@@ -12,6 +12,8 @@ The lost process may have lost its whole folder, or its store may have been repl
 finds these links again when it fetches the pages.
 """
 
+from collections.abc import Callable
+
 from crawler.errors import UsageError
 from crawler.process.committing.counters import RECOVERIES
 from crawler.process.opening.stages import Stages
@@ -23,10 +25,13 @@ from crawler.upkeep.stored_links import StoredLinks
 _LINKS_AT_ONCE = 10_000
 
 
-def recover_links(stages: Stages, lost: str) -> tuple[int, list[str]]:
+def recover_links(
+    stages: Stages, lost: str, before: Callable[[], None] = lambda: None
+) -> tuple[int, list[str]]:
     """Search the archive of one process for links whose owner is `lost`, one of its peers, and queue them for it.
 
-    Return the number of links that were queued, and a line for each page that could not be read.
+    Return the number of links that were queued, and a line for each page that could not be read. `before` is
+    called before each change.
     """
     if lost not in stages.topology.peers:
         raise UsageError(f"{lost!r} is not among the processes {', '.join(stages.topology.names)}")
@@ -38,8 +43,10 @@ def recover_links(stages: Stages, lost: str) -> tuple[int, list[str]]:
             queued.add(link.fingerprint)
             links.append(link)
         if len(links) >= _LINKS_AT_ONCE:
+            before()
             _queue(stages, lost, change, links)
             change, links = Change(sync=True), []
+    before()
     _queue(stages, lost, change, links)
     stages.outbox.start_over(lost)
     change = Change(sync=True)

@@ -9,7 +9,8 @@ If the first run is killed, the next run still needs the facts. Therefore, the f
 """
 
 import shutil
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
@@ -46,6 +47,22 @@ class RepairNote:
         journal = load_journal(directory.path) or Journal("repair")
         journal.facts = {**dict.fromkeys(names), **journal.facts}
         keep_journal(directory.path, journal)
+
+    @staticmethod
+    @contextmanager
+    def withdrawn_if_unchanged(directory: CrawlDirectory) -> Iterator[None]:
+        """If the block fails before the repair has changed a process, remove the journal of the repair.
+
+        Then other commands may open the directory again. For example, the disk may be too full for a repair,
+        and the user may free space and continue the crawl.
+        """
+        try:
+            yield
+        except BaseException:
+            journal = load_journal(directory.path)
+            if journal is not None and all(fact is None for fact in journal.facts.values()):
+                end_journal(directory.path)
+            raise
 
     def begin(self, *, store_damaged: bool) -> None:
         """Record that the repair has started; call this before anything is changed."""

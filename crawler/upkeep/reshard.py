@@ -16,7 +16,7 @@ DIR/.resharded/       old processes, until they are removed
 
 import contextlib
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import msgspec
@@ -99,9 +99,19 @@ class Resharding:
             with contextlib.ExitStack() as stack:
                 for name in self._old:
                     stack.enter_context(Lock(self._directory.process(name) / "node.lock", "reshard"))
-                self._build()
-                self._verify()
+                with self._removed_on_error():
+                    self._build()
+                    self._verify()
                 self._switch()
+
+    @contextlib.contextmanager
+    def _removed_on_error(self) -> Iterator[None]:
+        """Remove the new folders if the block fails: they take disk space, and perhaps the disk is full."""
+        try:
+            yield
+        except BaseException:
+            shutil.rmtree(self._directory.path / BUILT, ignore_errors=True)
+            raise
 
     def _settle(self) -> None:
         self._say("settling: applying links in transit, flushing DUEs")

@@ -17,7 +17,7 @@ import uvloop
 from crawler.admin import control_client
 from crawler.admin.control import ControlServer
 from crawler.admin.control_client import NOBODY, ask
-from crawler.errors import CrawlerError, DirectoryError
+from crawler.errors import BusyError, CrawlerError, DirectoryError
 
 
 @asynccontextmanager
@@ -246,7 +246,7 @@ def test_a_server_that_disconnects_or_does_not_answer(
         thread = threading.Thread(target=serve)
         thread.start()
         if answer is None:
-            with pytest.raises(DirectoryError, match="does not answer"):
+            with pytest.raises(BusyError, match="does not answer"):
                 ask(tmp_path, "status", a=1)
         elif b"no" in answer:
             with pytest.raises(CrawlerError, match="^no$") as caught:

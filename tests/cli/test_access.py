@@ -5,8 +5,12 @@ import threading
 from contextlib import closing
 from pathlib import Path
 
+import pytest
+
+from crawler.admin import control_client
 from crawler.admin.control_client import SOCKET
 from crawler.cli import access
+from crawler.errors import BusyError
 from crawler.storage.files import Lock
 from crawler.unix_sockets import short_path
 from tests.end_to_end.web import Web, crawl, page
@@ -41,3 +45,26 @@ def test_a_command_to_a_crawl_that_ends_reaches_the_processes_that_ended_first(t
     answers = access.ask(tmp_path / "crawl", {"command": "block", "host": "localhost"})
     thread.join()
     assert answers == [{"host": "localhost"}, {"host": "answered"}]
+
+
+def test_a_suspended_process_does_not_hide_the_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Commands that only read use the files of the process. Other commands end with exit code 75."""
+    monkeypatch.setattr(control_client, "TIMEOUT", 0.05)
+    directory = tmp_path / "crawl"
+    with Web({"/": page()}) as web:
+        crawl(directory, web.url(), "--processes", "2")
+    suspended = Lock(directory / "p1" / "node.lock", "p1")
+    with (
+        socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as listener,
+        short_path(directory / "p1", SOCKET) as path,
+    ):
+        listener.bind(path)
+        listener.listen()
+        answers = access.ask(directory, {"command": "status", "hosts": 0})
+        assert [answer["name"] for answer in answers] == ["p0", "p1"]
+        assert access.is_running(directory)
+        with pytest.raises(BusyError, match="p1: the running process does not answer; it may be suspended"):
+            access.ask(directory, {"command": "block", "host": "localhost"})
+    suspended.release()

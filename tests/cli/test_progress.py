@@ -7,6 +7,7 @@ from rich.console import Console
 
 from crawler.admin.health import MemberStatus
 from crawler.admin.status import Status
+from crawler.cli import top
 from crawler.cli.inspect import _summary
 from crawler.cli.progress import WAIT_INTERVAL, WAIT_INTERVAL_MAX, NewLines, Rates, line, screen, waiting_for
 from crawler.records import FrontierCounts, HostStatus
@@ -154,3 +155,38 @@ def test_the_screen_shows_the_verdict_if_the_crawl_is_not_healthy() -> None:
 
     assert "unhealthy: p1 is not running" in shown("running", "missing")
     assert "healthy" not in shown("running", "running")
+
+
+def at_rest(state: str) -> Status:
+    stopped = status()
+    stopped.members = [MemberStatus("p0", state)]
+    return stopped
+
+
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [("at_rest", "; at rest"), ("died", "; died: p0 did not end cleanly: killed, or stopped by")],
+)
+def test_top_says_once_that_a_crawl_does_not_run(
+    capsys: pytest.CaptureFixture[str], state: str, said: str
+) -> None:
+    """It once repeated a line every second, as for a crawl that runs and fetches nothing."""
+    looks = [(at_rest(state), RATES, 0.0)] * 3
+    top._plain(iter(looks), every=False)
+    (only,) = capsys.readouterr().out.splitlines()
+    assert said in only
+    top._plain(iter(looks), every=True)
+    assert len(capsys.readouterr().out.splitlines()) == 3
+
+
+def test_top_says_that_the_crawl_has_stopped(capsys: pytest.CaptureFixture[str]) -> None:
+    running = at_rest("running")
+    top._plain(iter([(each, RATES, 0.0) for each in (running, running, at_rest("at_rest"))]), every=False)
+    assert ["at rest" in each for each in capsys.readouterr().out.splitlines()] == [False, True]
+
+
+def test_the_screen_shows_the_verdict_instead_of_rates_that_are_always_zero() -> None:
+    file = io.StringIO()
+    stopped = at_rest("at_rest")
+    Console(file=file, width=80).print(screen(stopped, RATES, 0.0, top._stopped(stopped)))
+    assert file.getvalue().splitlines()[0].strip() == "at rest" and "pages/s" not in file.getvalue()

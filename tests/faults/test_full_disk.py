@@ -1,14 +1,19 @@
 """Test a full disk, which is a small tmpfs. If the user may not mount a tmpfs, the tests are skipped."""
 
 import os
+import re
+import shutil
 import subprocess
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from urllib.request import urlopen
 
 import pytest
 
+from crawler.crawl.journal import load_journal
 from tests.end_to_end.web import run
-from tests.faults.harness import TreeWeb, crawl, judge, settings
+from tests.faults.harness import TreeWeb, crawl, judge, settings, several
 
 PAGES = 60
 # These settings disable the limits on free space and the reserved file, so that writes fail.
@@ -83,3 +88,123 @@ def test_a_full_disk_gives_exit_code_75_and_loses_nothing(
         assert ended.code == 0, ended
         found = judge(web, disk / "crawl")
     assert found.lost == found.unstored == found.stored_twice == found.torn == 0, found
+
+
+@pytest.mark.parametrize(("begun", "left"), [(False, 64), (False, 160), (True, 0), (True, 24)])
+def test_several_processes_on_a_full_disk_end_at_once_and_lose_nothing(
+    tmp_path: Path, disk: Path, begun: bool, left: int
+) -> None:
+    """Each process is restarted at most once, since a restart does not help while the disk is full."""
+    flags = (*BARE, *several(3))
+    with TreeWeb(tmp_path, PAGES) as web:
+        if begun:
+            assert crawl(disk / "crawl", web.seed, *flags, "--max-pages", "20").code == 0
+        fill(disk, left)
+        full = crawl(disk / "crawl", web.seed, *flags)
+        assert full.code == 75 and "Traceback" not in full.err, full
+        assert "No space left" in full.err.splitlines()[-1], full
+        assert full.err.count("restarting it in") <= 3 and "restarting it in 0.8 s" not in full.err, full
+        (disk / "filler").unlink()
+        ended = crawl(disk / "crawl", web.seed, *flags)
+        assert ended.code == 0, ended
+        found = judge(web, disk / "crawl", processes=3)
+    assert found.lost == found.unstored == found.stored_twice == found.torn == 0, found
+
+
+def no_segment(directory: Path) -> None:
+    min((directory / "p0" / "warc").glob("*.gz")).unlink()
+
+
+def no_manifest(directory: Path) -> None:
+    next((directory / "p0" / "store").glob("MANIFEST-*")).unlink()
+
+
+@pytest.mark.parametrize("left", [0, 8, 32, 64, 128])
+@pytest.mark.parametrize("damage", [lambda directory: None, no_segment, no_manifest])
+def test_a_repair_on_a_full_disk_that_changed_nothing_does_not_block_the_crawl(
+    tmp_path: Path, disk: Path, damage: Callable[[Path], None], left: int
+) -> None:
+    """A repair that has changed the crawl must be completed first. In both cases, no page is lost or stored twice."""
+    directory = disk / "crawl"
+    with TreeWeb(tmp_path, PAGES) as web:
+        assert crawl(directory, web.seed, *BARE, "--max-pages", "40").code == 0
+        damage(directory)
+        fill(disk, left)
+        full = run("check", "--repair", "--dir", directory)
+        assert full.code in (0, 1, 75), full
+        assert full.code != 75 or "No space left" in full.err, full
+        (disk / "filler").unlink()
+        journal = load_journal(directory)
+        if journal is not None:
+            assert any(fact is not None for fact in journal.facts.values()), journal
+            assert run("check", "--repair", "--dir", directory).code in (0, 1)
+        elif damage is not no_manifest or full.code != 75:
+            ended = crawl(directory, web.seed, *BARE)
+            assert ended.code == 0, ended
+            found = judge(web, directory)
+            assert found.lost == found.unstored == found.stored_twice == found.torn == 0, (found, full)
+
+
+def is_untouched(directory: Path) -> bool:
+    """Return whether a command has left no journal, no unfinished file and no unfinished folder."""
+    return load_journal(directory) is None and not [*directory.rglob("*~"), *directory.glob(".reshard*")]
+
+
+@pytest.mark.parametrize("left", [0, 64, 160])
+def test_a_reshard_on_a_full_disk_leaves_the_crawl_as_it_was(tmp_path: Path, disk: Path, left: int) -> None:
+    """The new folders are removed, because they take space."""
+    directory = disk / "crawl"
+    with TreeWeb(tmp_path, PAGES) as web:
+        assert crawl(directory, web.seed, *BARE, "--max-pages", "40").code == 0
+        fill(disk, left)
+        full = run("reshard", "--to", "3", "--dir", directory)
+        assert full.code == 75 and "No space left" in full.err, full
+        assert is_untouched(directory)
+        (disk / "filler").unlink()
+        assert crawl(directory, web.seed, *BARE).code == 0
+        found = judge(web, directory)
+    assert found.lost == found.unstored == found.stored_twice == found.torn == 0, found
+
+
+@pytest.mark.parametrize("left", [0, 8])
+def test_a_recovery_on_a_full_disk_leaves_the_crawl_as_it_was(tmp_path: Path, disk: Path, left: int) -> None:
+    directory = disk / "crawl"
+    with TreeWeb(tmp_path, PAGES) as web:
+        assert crawl(directory, web.seed, *BARE, *several(3), "--max-pages", "40").code == 0
+        shutil.rmtree(directory / "p1")
+        fill(disk, left)
+        full = run("recover", "p1", "--dir", directory)
+        assert full.code == 75 and "No space left" in full.err, full
+        assert is_untouched(directory)
+        (disk / "filler").unlink()
+        assert run("recover", "p1", "--dir", directory).code == 0
+        assert crawl(directory, web.seed, *BARE, *several(3)).code == 0
+        found = judge(web, directory, processes=3)
+    assert found.lost == 0, found
+
+
+@pytest.mark.parametrize("left", [0, 8])
+def test_an_example_on_a_full_disk_is_not_half_written(disk: Path, left: int) -> None:
+    fill(disk, left)
+    full = run("new", disk / "teas")
+    assert full.code == 75 and "No space left" in full.err, full
+    assert [path.name for path in disk.iterdir()] == ["filler"]
+    (disk / "filler").unlink()
+    assert run("new", disk / "teas").code == 0
+
+
+def test_the_page_server_starts_on_a_full_disk(tmp_path: Path, disk: Path) -> None:
+    """It reads a copy of the store in the system's temporary folder."""
+    with TreeWeb(tmp_path, PAGES) as web:
+        assert crawl(disk / "crawl", web.seed, *BARE).code == 0
+    fill(disk, 0)
+    command = [sys.executable, "-m", "crawler", "serve", "--dir", str(disk / "crawl"), "127.0.0.1:0"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as server:
+        assert server.stdout is not None and server.stderr is not None
+        served = re.search(r"http://[^/]+/page", server.stdout.readline())
+        assert served is not None, server.stderr.read()
+        with urlopen(f"{served[0]}?url={web.seed}") as answer:
+            assert answer.status == 200
+        server.terminate()
+        said = server.stderr.read()
+    assert server.returncode == 0 and "No space left" in said and "Traceback" not in said, said

@@ -4,8 +4,10 @@ Some peers have a wrong secret, do not identify themselves, or do not answer.
 """
 
 import asyncio
+import errno
 import gc
 import logging
+import os
 import random
 import shutil
 import socket
@@ -25,7 +27,8 @@ from crawler.clock import SystemClock
 from crawler.config import SplitterConfig
 from crawler.config.checks import check_limits
 from crawler.config.forms import host_port, named_addresses
-from crawler.errors import ConfigError, DamageError, DirectoryError
+from crawler.errors import ConfigError, DamageError, DirectoryError, StoreError
+from crawler.splitter import peers as peers_module
 from crawler.splitter.coordination import Coordination, Progress
 from crawler.splitter.inbox import Inbox
 from crawler.splitter.outbox import Outbox
@@ -774,3 +777,29 @@ async def test_a_commit_pumps_only_the_affected_connections() -> None:
     peers._connections = dict.fromkeys(there)
     peers.flush({"p1": None})
     assert [each.pumps for each in there] == [1, 0, 1, 0]
+
+
+async def test_a_process_without_descriptors_for_connections_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It once waited for its peers without end, and they waited for it."""
+
+    class Full:
+        def accept(self) -> None:
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    async def at_once(_: object) -> None:
+        pass
+
+    monkeypatch.setattr(peers_module, "readable", at_once)
+    process = Process("p0", msgspec.structs.replace(CONFIG, handshake_timeout=0.02, heartbeat=0.005))
+    accepting = asyncio.ensure_future(process.peers._accept(Full()))
+    await reached(lambda: bool(process.failures))
+    accepting.cancel()
+    assert isinstance(process.failures[0], StoreError)
+    assert str(process.failures[0]) == "no connection to other processes can be made: Too many open files"
+
+
+def test_a_short_lack_of_descriptors_does_not_count() -> None:
+    shortage = peers_module.Shortage(10.0)
+    assert not shortage.lasts(0.0) and not shortage.lasts(9.0)
+    shortage.end()
+    assert not shortage.lasts(11.0) and shortage.lasts(21.0)

@@ -1,6 +1,8 @@
 """Test that all engines and the in-memory store behave alike, and that a failed write closes a store permanently."""
 
 import contextlib
+import errno
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,7 +12,16 @@ from hypothesis import strategies as st
 
 from crawler.errors import DamageError, DirectoryError, StoreError
 from crawler.storage.engines import open_store
-from crawler.storage.kv import DiskStore, KeyValue, MemoryStore, after_prefix, scan_prefix, seal, unseal
+from crawler.storage.kv import (
+    DiskStore,
+    KeyValue,
+    MemoryStore,
+    after_prefix,
+    not_rebuilt,
+    scan_prefix,
+    seal,
+    unseal,
+)
 from tests.engines import ENGINES, TABLES
 
 KEYS = st.binary(min_size=1, max_size=3)
@@ -174,3 +185,24 @@ def test_a_flipped_byte_of_a_table_is_never_silent(tmp_path: Path, engine: str, 
                 assert read(store) == written
         except DamageError as error:
             assert "check --repair" in str(error)
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM])
+def test_a_shortage_is_not_reported_as_damage(tmp_path: Path, engine: str, number: int) -> None:
+    """Otherwise, `check --repair` would rebuild a sound store, and commands would end with 3 instead of 75."""
+    said = f"IO error: {tmp_path}/000005.ldb: {os.strerror(number)}"
+    store = open_store(tmp_path, engine)
+    store.close()
+    assert type(store._unreadable(store._errors[0](said))) is StoreError
+    assert type(store._unopened(said, damaged=False)) is StoreError
+    assert type(not_rebuilt(tmp_path, said)) is StoreError
+
+
+def test_a_disk_that_fails_may_be_repaired_but_not_opened(tmp_path: Path, engine: str) -> None:
+    """A repair keeps what the disk can still read. A store that cannot be opened ends the command with code 75."""
+    said = f"IO error: {tmp_path}/000005.ldb: {os.strerror(errno.EIO)}"
+    store = open_store(tmp_path, engine)
+    store.close()
+    assert type(store._unreadable(store._errors[0](said))) is DamageError
+    assert type(store._unopened(said, damaged=False)) is StoreError
+    assert type(not_rebuilt(tmp_path, said)) is DamageError

@@ -5,7 +5,14 @@ import itertools
 import pytest
 
 from crawler.errors import ConfigError, CrawlerError, DamageError, DirectoryError, StoreError, UsageError
-from crawler.supervision.restarts import LASTED, RESTART_DELAY_MAX, RESTARTS_MAX, Next, Restarts
+from crawler.supervision.restarts import (
+    LASTED,
+    RESTART_DELAY_MAX,
+    RESTARTS_MAX,
+    WRITES_AGAIN,
+    Next,
+    Restarts,
+)
 
 
 @pytest.mark.parametrize(("code", "stopping"), [(0, False), (0, True), (1, True), (-9, True), (2, True)])
@@ -54,3 +61,25 @@ def test_a_start_that_lasted_begins_a_new_count() -> None:
     for _ in range(RESTARTS_MAX):
         assert restarts.ended(-9, 0.0, stopping=False) is Next.START
     assert restarts.ended(-9, 0.0, stopping=False) is Next.FAIL
+
+
+FULL = StoreError.exit_code
+
+
+@pytest.mark.parametrize("lasted", [0.0, LASTED, WRITES_AGAIN - 1])
+def test_a_second_full_disk_in_a_row_ends_the_crawl(lasted: float) -> None:
+    """A restart cannot help if the disk is still full; a flush that is tried again may last more than `LASTED`."""
+    restarts = Restarts()
+    assert restarts.ended(FULL, 0.0, stopping=False) is Next.START
+    assert restarts.delay == 0.2
+    assert restarts.ended(FULL, lasted, stopping=False) is Next.FAIL
+
+
+@pytest.mark.parametrize(("between", "lasted"), [(FULL, WRITES_AGAIN), (-9, 0.0)])
+def test_a_full_disk_that_had_room_in_between_is_a_first_one(between: int, lasted: float) -> None:
+    restarts = Restarts()
+    for code, length in ((FULL, 0.0), (between, lasted)):
+        assert restarts.ended(code, length, stopping=False) is Next.START
+    if between != FULL:
+        assert restarts.ended(FULL, 0.0, stopping=False) is Next.START
+    assert restarts.ended(FULL, 0.0, stopping=False) is Next.FAIL

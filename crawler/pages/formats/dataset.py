@@ -83,7 +83,12 @@ class Parquet:
 
     def _flush(self) -> None:
         if self._rows:
-            self._writer.write_table(self._table.from_pylist(self._rows, schema=self._schema))
+            try:
+                self._writer.write_table(self._table.from_pylist(self._rows, schema=self._schema))
+            except BaseException:
+                # otherwise, the writer's destructor would write to the closed file and print a traceback
+                self._writer.is_open = False
+                raise
             self._rows, self._waiting = [], 0
 
     def size(self) -> int:

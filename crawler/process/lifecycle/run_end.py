@@ -8,7 +8,7 @@ import logging
 import math
 from collections.abc import Callable
 
-from crawler.errors import CrawlerError
+from crawler.errors import blame_of_system
 from crawler.process.lifecycle.limits import STOP_GRACE
 
 log = logging.getLogger("crawler")
@@ -51,10 +51,18 @@ class RunEnd:
         self.on_stop()
 
     def fail(self, error: BaseException, *, of_user: bool = False) -> None:
-        """End the run with `error`. Acknowledge no more changes. Log an unexpected error, unless user code raised it."""
-        if self.failure is None and not of_user and not isinstance(error, CrawlerError):
+        """End the run with `error`. Acknowledge no more changes.
+
+        If the environment is to blame, the run fails with the error that names the cause (`blame_of_system`).
+        Otherwise, log the error, unless user code raised it.
+        """
+        expected = None if of_user else blame_of_system(error)
+        if expected is not None and expected is not error:
+            expected.__cause__ = error
+            log.debug("the run ends because of the system", exc_info=error)
+        elif self.failure is None and not of_user and expected is None:
             log.error("the run ends because of a bug in the crawler; please report this", exc_info=error)
-        self.failure = self.failure or error
+        self.failure = self.failure or expected or error
         self.stop("error")
 
     def stopping(self) -> bool:

@@ -19,7 +19,7 @@ import traceback
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, TypeVar
 
-from crawler.errors import CrawlerError
+from crawler.errors import blame_of_system
 from crawler.printable import flush_output
 from crawler.wording import several
 
@@ -47,7 +47,7 @@ async def within(limit: float, step: str, work: Awaitable[object]) -> bool:
         _left_alone.append(step)
         return False
     if not task.cancelled() and (error := task.exception()) is not None:
-        bug = None if isinstance(error, OSError | CrawlerError) else error
+        bug = error if blame_of_system(error) is None else None
         log.error("shutdown: %s failed: %s", step, error, exc_info=bug)
     return True
 

@@ -1,5 +1,6 @@
 """Test the fields of rows, and the files that hold them."""
 
+import gc
 import io
 import json
 import sys
@@ -154,3 +155,24 @@ def test_parquet_without_pyarrow_says_what_to_install(monkeypatch: pytest.Monkey
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(UsageError, match="needs pyarrow"):
         dataset.load_pyarrow()
+
+
+def test_a_parquet_file_that_fails_prints_no_traceback_of_a_destructor(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The destructor of pyarrow's writer once wrote to the closed file: `Exception ignored in ... ParquetWriter`."""
+    ignored: list[object] = []
+    monkeypatch.setattr(sys, "unraisablehook", ignored.append)
+    with pytest.raises(OSError, match="no thread"), (tmp_path / "rows.parquet").open("wb") as output:
+        writer = dataset.Parquet(output, ("url",))
+
+        def no_thread(_: object) -> None:
+            output.close()
+            raise OSError(11, "no thread")
+
+        monkeypatch.setattr(writer._writer, "write_table", no_thread)
+        writer.write({"url": "http://a/"})
+        writer.finish()
+    del writer
+    gc.collect()
+    assert not ignored

@@ -56,3 +56,14 @@ def test_the_first_error_ends_the_run(clock: VirtualClock, caplog: pytest.LogCap
     bug.fail(KeyError("of the crawler"))
     (record,) = caplog.records
     assert record.levelno == logging.ERROR and "a bug in the crawler" in record.getMessage()
+
+
+@pytest.mark.parametrize(
+    "error", [MemoryError(), FileNotFoundError(2, "No such file or directory", "p0/due/1.run")]
+)
+def test_a_failure_of_the_environment_is_not_logged_as_a_bug(
+    clock: VirtualClock, caplog: pytest.LogCaptureFixture, error: Exception
+) -> None:
+    end = RunEnd(clock.now)
+    end.fail(error)
+    assert isinstance(end.failure, StoreError) and end.failure.__cause__ is error and not caplog.records

@@ -59,6 +59,8 @@ BOUND = (
     "frontier.refresh.pace",
     "frontier.refresh.schedule",
     "lab.refresh.exact_greedy",
+    "lab.caches.cache_kernels",
+    "lab.caches.locality_kernels",
 )  # modules in pyproject's ext-modules; `tests/test_kernel_selection.py` compares this list with the imports
 
 
@@ -75,6 +77,7 @@ ALONE = (
     "due.pending_set",
     "freshness.newton_fit",
     "lab.refresh.replay",
+    "lab.living.refitting",
     "pages.formats.simhash",
 )
 SHARED = "memoryviews"

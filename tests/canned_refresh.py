@@ -1,4 +1,4 @@
-"""Prints the results of all refresh computations for a fixed input, as JSON.
+"""Prints the results of all refresh computations, and of the lab's caches, for a fixed input, as JSON.
 
 Compiled and interpreted kernels must give the same results.
 
@@ -16,6 +16,9 @@ import numpy as np
 
 from crawler.freshness.params import PageParameters
 from crawler.frontier.refresh import Schedule, Settings
+from crawler.lab.caches.link_locality import LinkLocality, synthetic_words
+from crawler.lab.caches.locality_kernels import repeats_on_pages
+from crawler.lab.caches.url_caches import POLICIES, Stream, misses
 from crawler.records import LinkFlag
 from tests.process.support import Joint, fetch
 
@@ -124,6 +127,15 @@ def joined(folder: Path, steps: int = 60) -> dict[str, Any]:
     return found
 
 
+def cached(links: int = 300) -> dict[str, Any]:
+    """Simulate caches on a generated trace. Return the misses of each policy, and the repeats on pages."""
+    stream = Stream(synthetic_words(LinkLocality(links_median=5.0, links_mean=6.0), 3, links, seed=1))
+    found: dict[str, Any] = {
+        policy: misses(policy, stream, [1, 2, 16, 64], bins=3).tolist() for policy in POLICIES
+    }
+    return found | {"repeats": repeats_on_pages(stream.ids, stream.distinct, np.arange(0, links + 1, 10))}
+
+
 def rounded(value: Any) -> Any:
     """Round all numbers in `value` to nine digits."""
     if isinstance(value, float):
@@ -135,7 +147,11 @@ def rounded(value: Any) -> Any:
 
 def canned(folder: Path) -> Any:
     """Compute all results, and return them after they were converted to JSON and back."""
-    found = {"schedules": [scheduled(settings) for settings in SETTINGS], "joint": joined(folder)}
+    found = {
+        "schedules": [scheduled(settings) for settings in SETTINGS],
+        "joint": joined(folder),
+        "caches": cached(),
+    }
     return rounded(json.loads(json.dumps(found)))
 
 

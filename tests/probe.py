@@ -11,6 +11,7 @@ import json
 import os
 import signal
 import sys
+import tempfile
 
 
 def given() -> dict[str, object]:
@@ -21,6 +22,7 @@ def given() -> dict[str, object]:
         "name": __name__,
         "path": sys.path,
         "folder": os.getcwd(),
+        "temporary": tempfile.gettempdir(),
         "environ": dict(os.environ),
         "parent": os.getppid(),
         "leads": [os.getpgid(0) == os.getpid(), os.getsid(0) == os.getpid()],
@@ -50,7 +52,7 @@ if __name__ == "__main__":
     facts = {**given(), "process": os.getpid(), "warm": "crawler.process.process" in sys.modules}
     print(json.dumps(facts), flush=True)
     match sys.argv[1:]:
-        case ["exit", code]:
+        case ["exit", code, *_]:
             sys.exit(int(code))
         case ["raise"]:
             raise ValueError("planted")

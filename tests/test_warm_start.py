@@ -89,6 +89,20 @@ def test_a_warm_program_is_given_the_same(monkeypatch: pytest.MonkeyPatch, tmp_p
     }
 
 
+def test_a_warm_program_uses_its_own_temporary_folder(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The data that the server reads for `export` includes a package that asks for the temporary folder."""
+    options = {
+        "stdin": subprocess.DEVNULL,
+        "cwd": warm_start.ROOT,
+        "env": {**os.environ, "TMPDIR": str(tmp_path)},
+    }
+    for words in (["exit", "0", "export"], ["exit", "0"]):
+        warm, cold = both(monkeypatch, *words, **options)
+        assert different(warm, cold) == {} and warm[0]["temporary"] == str(tmp_path)
+
+
 @pytest.mark.parametrize(
     ("words", "code"), [(["exit", "7"], 7), (["raise"], 1), (["interrupt"], -2), (["kill"], -9)]
 )

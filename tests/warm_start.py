@@ -31,6 +31,7 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -293,6 +294,7 @@ def _become(request: dict[str, Any]) -> str:
     for name in (module, f"{module}.__main__"):  # runpy would warn about a module that is already imported
         if not hasattr(sys.modules.get(name), "__path__"):
             sys.modules.pop(name, None)
+    tempfile.tempdir = None  # the temporary folder of the server
     from crawler.storage import faults
 
     faults.reach.__init__()  # type: ignore[misc]

@@ -10,8 +10,7 @@ each other in random order. The links of a page are consecutive. A link is
     0.74         from the host's wider set of 200 URLs, in order from a random start, none twice per page
     0.19         any URL; nine of ten are new
 
-`lab/caches/link_locality.py` has the same model with the same numbers, and fits it to traces. It needs numba, which an
-installation without extras does not have.
+`lab/caches/link_locality.py` has the same model with the same numbers, and fits it to traces.
 """
 
 import numpy as np

@@ -1,4 +1,4 @@
-"""Imports packages of the extra `lab`, and the loops that numba compiles, when a command needs them."""
+"""Imports packages of the extra `lab` when a command needs them."""
 
 import importlib
 from typing import Any
@@ -14,9 +14,3 @@ def require(name: str) -> Any:
     except ImportError:
         package = name.partition(".")[0]
         raise UsageError(f"this command needs {package}: {to_install('lab')}") from None
-
-
-def compiled(module: str) -> Any:
-    """Import and return a module of `crawler.lab.caches`; raise UsageError if numba is not installed."""
-    require("numba")
-    return importlib.import_module(f"crawler.lab.caches.{module}")

@@ -36,21 +36,10 @@ from typing import Any
 
 import msgspec
 import numpy as np
-from numba import njit
 
 from crawler.bench import harness
 from crawler.freshness.recalibration import (
     FITTED,
-    HAZARD_HIGH,
-    HAZARD_LOW,
-    HIGH,
-    LOW,
-    OWN_MAX,
-    SCORE_FIRST,
-    SCORE_MAX,
-    SCORE_NEEDED,
-    SLOPE_LEAST,
-    WEIGHT_MAX,
     Constants,
     Hearing,
     Recalibration,
@@ -62,7 +51,7 @@ from crawler.frontier.refresh.settings import PageView
 from crawler.lab.league import contenders, histories
 from crawler.lab.league import world as worlds
 from crawler.lab.league.shipped import Shipped
-from crawler.lab.living import calibration, playing
+from crawler.lab.living import calibration, playing, refitting
 from crawler.lab.living.worlds import WORLDS, draw
 from crawler.lab.parallel import results
 
@@ -261,111 +250,12 @@ def checked(run: Run, work: Path) -> None:
 
 def _replay(rows: np.ndarray, constants: Constants) -> np.ndarray:
     sums = _empty(rows)
-    _follow(
-        rows, np.array(constants.prior), np.array(constants.precision), constants.memory, constants.centre,
-        np.array(constants.beyond), constants.site_precision, constants.site_memory, sums,
-    )  # fmt: skip
+    refitting.replay(rows, constants, sums)
     return sums
 
 
 def _empty(rows: np.ndarray) -> np.ndarray:
     return np.zeros((int(rows[:, SITE].max()) + 1, len(calibration.KINDS), calibration.DECILES, 3))
-
-
-@njit
-def _exponent(coefficients: np.ndarray, x: np.ndarray, slope: float) -> float:
-    """Return ln(H'/H), as `Recalibration` does."""
-    least = SLOPE_LEAST - min(coefficients[7], 0.0) * x[3]
-    if x[5] > 0.0:
-        least += max(coefficients[5], 0.0) / 4.0
-    above = min(max(coefficients[2] + slope, least), HIGH[2])
-    return float((x * coefficients).sum() + (above - coefficients[2]) * x[2])
-
-
-@njit
-def _log_chance(hazard: float, changed: float) -> float:
-    hazard = min(max(hazard, HAZARD_LOW), HAZARD_HIGH)
-    return float(np.log(-np.expm1(-hazard)) if changed else -hazard)
-
-
-@njit
-def _follow(
-    rows: np.ndarray,
-    prior: np.ndarray,
-    prior_precision: np.ndarray,
-    memory: float,
-    centre: float,
-    beyond: np.ndarray,
-    site_precision: float,
-    site_memory: float,
-    sums: np.ndarray,
-) -> None:
-    """Do the steps of `Recalibration` for all rows of a run; `checked` compares the results."""
-    size = len(prior)
-    slopes, shown = np.zeros(len(sums)), np.zeros(len(sums))
-    found, told, x = prior.copy(), prior.copy(), np.zeros(size)
-    matrix, factor, step = np.diag(prior_precision), np.zeros((size, size)), np.zeros(size)
-    middle, whole, score = 0.0, 0.0, SCORE_FIRST
-    for row in range(len(rows)):
-        fresh, hearing, changed = rows[row, 1], rows[row, 2], rows[row, 4]
-        weight = min(max(rows[row, 3], 0.0), WEIGHT_MAX)
-        said = -np.log(max(fresh, 1e-300))
-        log = np.log(min(max(said, HAZARD_LOW), HAZARD_HIGH))
-        sample = rows[row, 0] > 0.0
-        if not sample:
-            whole = min(whole + weight, memory)
-            if whole > 0.0:
-                middle += weight / whole * (log + np.log(centre) - middle)
-        far = log - middle if whole > 0.0 else 0.0
-        new = rows[row, 5] > 0.0 and hearing == 0.0
-        x[0], x[1], x[2] = 1.0, min(far, 0.0), max(far, 0.0)
-        x[3], x[4] = rows[row, 7] * (hearing == 2.0), rows[row, 7] * (hearing == 1.0)
-        x[5] = 1.0 / (1.0 + np.exp(log)) if new else 0.0
-        x[6], x[7] = np.log(max(rows[row, 6], 1.0)), x[3] * max(log, 0.0)
-        site = int(rows[row, SITE])
-        if sample:
-            stated = fresh
-            if 0.0 < fresh < 1.0 and rows[row, 0] == 1.0:
-                share = min(max(score / SCORE_NEEDED, 0.0), 1.0)
-                stated = np.exp(-said * np.exp(share * _exponent(told, x, slopes[site])))
-            for kind, value in enumerate((fresh, stated)):
-                decile = min(int(10 * value), 9)
-                sums[site, kind, decile, 0] += 1.0
-                sums[site, kind, decile, 1] += value
-                sums[site, kind, decile, 2] += changed == 0.0
-            continue
-        hazard = max(said * np.exp(_exponent(found, x, slopes[site])), 1e-12)
-        ratio = hazard * np.exp(-hazard) / -np.expm1(-hazard)
-        faded = -np.expm1(-weight / memory)
-        slope = weight * (ratio if changed else -hazard)
-        better = _log_chance(hazard, changed) - _log_chance(said, changed)
-        score = min(max((1.0 - faded) * score + weight * better, -SCORE_MAX), SCORE_MAX)
-        for a in range(size):
-            for b in range(size):
-                matrix[a, b] = matrix[a, b] * (1.0 - faded) + weight * hazard * ratio * x[a] * x[b]
-            matrix[a, a] += faded * prior_precision[a]
-            step[a] = slope * x[a] - faded * prior_precision[a] * (found[a] - prior[a])
-        for a in range(size):  # Cholesky
-            for b in range(a + 1):
-                rest = matrix[a, b]
-                for c in range(b):
-                    rest -= factor[a, c] * factor[b, c]
-                factor[a, b] = np.sqrt(rest) if a == b else rest / factor[b, b]
-            for c in range(a):
-                step[a] -= factor[a, c] * step[c]
-            step[a] /= factor[a, a]
-        for a in range(size - 1, -1, -1):
-            for c in range(a + 1, size):
-                step[a] -= factor[c, a] * step[c]
-            step[a] /= factor[a, a]
-        for a in range(size):
-            found[a] = min(max(found[a] + step[a], LOW[a]), HIGH[a])
-            told[a] = min(max(found[a] + beyond[a] * (found[a] - prior[a]), LOW[a]), HIGH[a])
-        faded = -np.expm1(-weight / site_memory)
-        shown[site] = shown[site] * (1.0 - faded) + weight * hazard * ratio * x[2] * x[2]
-        pull = slope * x[2] - faded * site_precision * slopes[site]
-        slopes[site] += pull / (site_precision + shown[site])
-        slopes[site] = min(max(slopes[site], -OWN_MAX), OWN_MAX)
 
 
 # -- judging

@@ -20,7 +20,6 @@ PAGES = 40
 
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
-    pytest.importorskip("numba")
     path = Path(__file__).resolve().parents[2] / "scripts" / "bench" / "recalibration.py"
     spec = importlib.util.spec_from_file_location("recalibration_script", path)
     assert spec is not None and spec.loader is not None

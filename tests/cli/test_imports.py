@@ -9,7 +9,7 @@ HEAVY = {"numpy", "asyncio", "ssl", "aiohttp", "uvloop", "plyvel", "selectolax",
 # Modules that commands must not import.
 NOT_IMPORTED = {
     ("--help", "--version"): HEAVY | {"msgspec", "argparse", "tempfile", "crawler.config"},
-    ("lab",): {"numba", "scipy", "crawler.config"},
+    ("lab",): {"numpy", "scipy", "crawler.config"},
     ("crawl", "refresh", "node"): HEAVY | {"crawler.api", "crawler.process.process"},
     ("status", "why", "get", "check", "stop"): HEAVY,
 }

@@ -27,8 +27,10 @@ from tests.end_to_end.test_live import Running, ask, serving
 from tests.end_to_end.test_refreshing import DAY, SETTINGS, changing_web
 from tests.end_to_end.test_refreshing import REFRESH as FAST_REFRESH
 from tests.end_to_end.web import run
+from tests.waiting import WAIT_MAX
 
 RATE = 60.0
+FETCHES = 360  # six seconds at this rate; a busy machine takes longer
 SPEED = 8640  # a tenth of a day passes in a second
 REFRESH = FAST_REFRESH | {"speed": SPEED}
 ROUNDED = 0.0005  # the rounding error of the header field
@@ -52,9 +54,13 @@ def crawled(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, float, dict
 
     async def run() -> tuple[float, dict[str, float | None]]:
         async with ChangingServer(web, clock) as server:
-            tree = SETTINGS | {"refresh": REFRESH, "crawl": {"max_time": 6.0, "rate": RATE}}
+            tree = SETTINGS | {"refresh": REFRESH, "crawl": {"rate": RATE, "max_time": WAIT_MAX}}
             async with Crawl(tree, directory=directory, seeds=server.seeds()) as crawl:
-                await crawl.run()
+                running = asyncio.create_task(crawl.run())
+                while len(web.log) < FETCHES and not running.done():
+                    await asyncio.sleep(0.05)
+                crawl.stop("enough")
+                await running
                 now = crawl.stages.clock.now()
                 return now, _served(crawl.live.crawl, crawl.stages, now)
 

@@ -141,7 +141,8 @@ def test_segments_deleted_locally_can_be_fetched_back(web: Web, s3: S3, place: s
     crawl(directory, web.url())  # the crawl can be opened and continued without its segments
     assert run("ship", "--dir", directory, "--list").text.count("not here") == len(made)
     fetched = run("ship", "--dir", directory, "--fetch")
-    assert fetched.code == 0 and not fetched.err
+    # a command that takes long, as on a busy machine, prints lines of progress
+    assert fetched.code == 0 and all(" bytes transferred, " in line for line in fetched.err.splitlines())
     assert fetched.text.splitlines()[-1] == f"{len(made)} WARC files brought back"
     assert made.items() <= segments(directory).items()
     assert run("get", web.url("/3"), "--dir", directory).code == 0

@@ -100,8 +100,11 @@ def test_hosts_of_one_domain_share_a_rate(tmp_path: Path, more: tuple[str, ...])
         starts = sorted(begin for begin, *_ in web.requests())
         found = judge(web, tmp_path / "crawl")
     assert ended.code == 0 and found.lost == found.stored_twice == 0, ended
-    # a loaded machine may start one request late and the next ones on time
-    assert all(late - early >= 1.7 for early, late in zip(starts, starts[24:], strict=False)), starts
+    # A loaded machine may start one request a second late and the next ones on time.
+    assert starts[-1] - starts[0] >= (len(starts) - 1) / 12 - 1.0, starts
+    assert all(late - early >= 24 / 12 - 1.0 for early, late in zip(starts, starts[24:], strict=False)), (
+        starts
+    )
 
 
 @pytest.mark.parametrize("kill", [False, True])

@@ -13,7 +13,9 @@ from crawler.lab.changing.web import HostSpec
 HOSTS = tuple(
     HostSpec(name, pages=10, directories=2, rate=1.0, lastmod="none", recall=1.0) for name in "abcd"
 )
-GAME = GainGame(HOSTS, visits=6.0, rate=60.0, budget=3.0, patience=10.0)  # 4 s each
+# Requests per second. At the first rate, a run takes 4 s. A busy machine delays all requests, by a smaller part of a
+# page's interval if the rate is lower.
+RATES = (60.0, 12.0)
 
 
 DROPPED = ContextVar("DROPPED", default=False)  # whether the signals of this crawl are dropped
@@ -31,7 +33,7 @@ def test_signals_improve_freshness_and_lost_signals_are_noticed(
     """If there is a signal for every change, more copies are current.
 
     A planted bug that drops signals is noticed. All crawls run at the same time in one event loop, so a busy machine
-    delays all of them alike.
+    delays all of them alike. If it delays them so much that signals are of little use, they run again, slower.
     """
     note = ChangeIntake.note_changes
     monkeypatch.setattr(
@@ -42,17 +44,22 @@ def test_signals_improve_freshness_and_lost_signals_are_noticed(
         ),
     )
 
-    async def side_by_side() -> list[Played]:
+    async def side_by_side(rate: float) -> list[Played]:
+        game = GainGame(HOSTS, visits=6.0, rate=rate, budget=3.0, patience=10.0)
+        folder = tmp_path / f"{rate:g}"
         return await asyncio.gather(
-            play(GAME, LEARNED, tmp_path / "told"),
-            play(GAME, DEAF, tmp_path / "deaf"),
-            dropping(GAME, LEARNED, tmp_path / "lost"),
+            play(game, LEARNED, folder / "told"),
+            play(game, DEAF, folder / "deaf"),
+            dropping(game, LEARNED, folder / "lost"),
         )
 
-    came = asyncio.run(side_by_side())
-    assert [one.report["conservation"] for one in came] == ["holds"] * 3
-    told, deaf, lost = (one.freshness for one in came)
-    assert told > deaf + 0.03 and told > lost + 0.03
+    for rate in RATES:
+        came = asyncio.run(side_by_side(rate))
+        assert [one.report["conservation"] for one in came] == ["holds"] * 3
+        told, deaf, lost = (one.freshness for one in came)
+        if told > deaf + 0.03 and told > lost + 0.03:
+            return
+    raise AssertionError((told, deaf, lost))
 
 
 @pytest.mark.parametrize("exceptions", [(("/d1/p5.html", "etag-fixed"),), (("/d0/", "etag-fixed"),)])

@@ -64,6 +64,10 @@ DIFFERS = re.compile(
 )
 
 
+# A crawl that takes long, as on a busy machine, prints lines of progress.
+PROGRESS = re.compile(r"^[\d,]+ pages fetched.* \([\d.,]+/s\), ")
+
+
 def has_browser() -> bool:
     try:
         return bool(find_program(""))
@@ -82,7 +86,7 @@ def shown(line: str, web: Web) -> tuple[list[str], str]:
     ran = run(*words[1:])
     lines, told = (
         ran.text.splitlines(),
-        [each for each in ran.err.splitlines() if " pages fetched (" not in each],
+        [each for each in ran.err.splitlines() if not PROGRESS.search(each)],
     )
     if cut:
         tool, _, number = cut.partition(" -")

@@ -587,13 +587,23 @@ async def test_a_received_body_is_charged_to_its_owner_before_others_resume() ->
 
 
 async def test_bodies_beyond_the_memory_limit_wait() -> None:
-    """The time limits of waiting bodies stop, so these bodies arrive complete, but late."""
-    limits = {"total_timeout": Seconds(0.8), "silence_timeout": Seconds(0.8)}
+    """The time limits of waiting bodies stop, so these bodies arrive complete, but late.
+
+    A busy machine delays each step. If it delays them too much, all time limits and pauses are five times as long.
+    """
+    found = await _bodies_beyond_the_memory_limit(1.0) or await _bodies_beyond_the_memory_limit(5.0)
+    assert found == [(Outcome.FETCHED, 600)] * 3
+
+
+async def _bodies_beyond_the_memory_limit(scale: float) -> list[tuple[Outcome, int]]:
+    """Fetch four bodies, and cancel one that waits. Return the outcomes and sizes, or [] if a time limit ended one."""
+    limits = {name: Seconds(0.8 * scale) for name in ("total_timeout", "silence_timeout")}
     client = make_client(small(held_bytes_max=ByteCount(300), **limits))
     client.account._small = 0
     await client.start()
     start = head("Content-Length: 600") + b"x" * 200
-    first, late = [start, 0.3, b"x" * 400], [start, 0.7, b"x" * 200, 0.25, b"x" * 200]
+    first = [start, 0.3 * scale, b"x" * 400]
+    late = [start, 0.7 * scale, b"x" * 200, 0.25 * scale, b"x" * 200]
     async with Server(first, late) as server:
 
         def begin(number: int) -> asyncio.Task[Fetch]:
@@ -601,18 +611,20 @@ async def test_bodies_beyond_the_memory_limit_wait() -> None:
             return asyncio.create_task(client.fetch(request))
 
         tasks = [begin(0)]
-        while not client.account.held:
+        while not client.account.held and not tasks[0].done():
             await asyncio.sleep(0.005)
         tasks += [begin(number) for number in range(1, 4)]
-        while len(client.account._waiting) < 3:
+        while len(client.account._waiting) < 3 and not any(task.done() for task in tasks):
             await asyncio.sleep(0.005)
-        assert client.account.held == 200 and len(client._active) == 4
+        in_time = not any(task.done() for task in tasks)
+        assert not in_time or (client.account.held == 200 and len(client._active) == 4)
         tasks[2].cancel()
         fetches = await asyncio.gather(tasks[0], tasks[1], tasks[3])
-        assert [(got.outcome, len(got.body)) for got in fetches] == [(Outcome.FETCHED, 600)] * 3
         client.account._check()
         assert client.account.held == 0
     await client.close()
+    found = [(got.outcome, len(got.body)) for got in fetches]
+    return found if in_time and all(size == 600 for _, size in found) else []
 
 
 async def test_the_guard_checks_each_socket() -> None:

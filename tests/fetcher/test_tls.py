@@ -67,7 +67,7 @@ def test_nothing_of_a_connection_is_left_for_the_garbage_collector() -> None:
     """All memory of a connection is freed at once, even after a refusal, a cancellation or a close by the server."""
 
     async def play() -> None:
-        async with make_client(small(tls_timeout=Seconds(0.2))) as client:
+        async with make_client() as client, make_client(small(tls_timeout=Seconds(0.2))) as hasty:
             async with Server([OK], context=server_context()) as server:
                 request = server.request(scheme="https", keep_alive=5.0)
                 for keep_alive in (5.0, 0.0):
@@ -81,7 +81,7 @@ def test_nothing_of_a_connection_is_left_for_the_garbage_collector() -> None:
                 await client.fetch(request)
             with silent_port() as port:
                 request.url = f"https://host.test:{port}/"
-                assert (await client.fetch(request)).outcome is Outcome.TLS_ERROR
+                assert (await hasty.fetch(request)).outcome is Outcome.TLS_ERROR
             await asyncio.sleep(0.05)
 
             assert left() == before

@@ -1,6 +1,6 @@
-"""Simulates URL caches on traces, in loops that numba compiles.
-
-This module is imported only if the extra [lab] is installed.
+# mypy: disable-error-code=valid-type
+# cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False, initializedcheck=False
+"""Simulates URL caches on traces.
 
 A request is the id of a URL, an int32. Ids are numbered from 0 in order of first appearance, so URLs that
 appear at about the same time are close together in every array indexed by id. A simulation divides the trace
@@ -23,80 +23,100 @@ by reading one word on each of the 5 levels of the tree. An item whose next use 
 cached items is not added.
 
 RANDOM chooses the item to evict with a xorshift generator. The generator starts from the given seed.
+
+This file is in Cython's pure-Python mode (see `freshness/value_kernel.py`).
 """
 
+import cython
 import numpy as np
-from numba import njit
+from numpy.typing import NDArray
 
-_NONE = -1
-_jit = njit(cache=True, nogil=True, boundscheck=False)
+from crawler.freshness.columns import rows_of
+
+_NONE = cython.declare(cython.int, -1)
+_ALL_64 = cython.declare(cython.ulonglong, 0xFFFFFFFFFFFFFFFF)
+_FIRST_FACTOR = cython.declare(cython.ulonglong, 0xBF58476D1CE4E5B9)
+_SECOND_FACTOR = cython.declare(cython.ulonglong, 0x94D049BB133111EB)
+_STEP = cython.declare(cython.ulonglong, 0x9E3779B97F4A7C15)
+_ONE = cython.declare(cython.ulonglong, 1)
+_LEVELS = cython.declare(cython.int, 5)  # 64^5 requests, which take 4 GB
+
+Ints = NDArray[np.int32]
 
 
-@_jit
-def mixed(number):
+def mixed(number: cython.ulonglong) -> cython.ulonglong:
     """Map each uint64 to a different, evenly spread uint64; this is the last step of SplitMix64."""
-    x = np.uint64(number)
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))
+    number = (number ^ (number >> 30)) * _FIRST_FACTOR & _ALL_64
+    number = (number ^ (number >> 27)) * _SECOND_FACTOR & _ALL_64
+    return number ^ (number >> 31)
 
 
-@_jit
-def _find(table, fingerprints, fingerprint):
+@cython.cfunc
+@cython.exceptval(check=False)
+def _find(
+    table: cython.int[::1], fingerprints: cython.ulonglong[::1], fingerprint: cython.ulonglong
+) -> cython.Py_ssize_t:
     """Return the slot of a fingerprint in the table of ids, or the free slot where it belongs."""
-    last = np.uint64(len(table) - 1)
-    slot = mixed(fingerprint) & last
+    last: cython.ulonglong = table.shape[0] - 1
+    slot: cython.ulonglong = mixed(fingerprint) & last
     while table[slot] != _NONE and fingerprints[table[slot]] != fingerprint:
-        slot = (slot + np.uint64(1)) & last
+        slot = (slot + 1) & last
     return slot
 
 
-@_jit
-def dense_ids(words):
+def dense_ids(requests: NDArray[np.uint64]) -> tuple[Ints, int]:
     """Give ids to uint64 words (n,) in order of first appearance.
 
     Return these ids and the number of distinct words.
     """
-    n = len(words)
-    ids = np.empty(n, np.int32)
-    table = np.full(1 << 12, _NONE, np.int32)
-    known = np.empty(1 << 11, np.uint64)
-    count = 0
+    n: cython.Py_ssize_t = len(requests)
+    words: cython.const[cython.ulonglong][::1] = rows_of(requests)
+    result = np.empty(n, np.int32)
+    ids: cython.int[::1] = rows_of(result)
+    table: cython.int[::1] = rows_of(np.full(1 << 12, -1, np.int32))
+    named = np.empty(1 << 11, np.uint64)
+    known: cython.ulonglong[::1] = rows_of(named)
+    count: cython.Py_ssize_t = 0
+    t: cython.Py_ssize_t
+    i: cython.Py_ssize_t
     for t in range(n):
-        if count == len(known):
-            grown = np.empty(2 * count, np.uint64)
-            grown[:count] = known
-            known = grown
-            table = np.full(2 * len(table), _NONE, np.int32)
+        if count == known.shape[0]:
+            named = np.concatenate((named, np.empty(count, np.uint64)))
+            known = rows_of(named)
+            table = rows_of(np.full(2 * table.shape[0], -1, np.int32))
             for i in range(count):
                 table[_find(table, known, known[i])] = i
-        slot = _find(table, known, words[t])
+        slot: cython.Py_ssize_t = _find(table, known, words[t])
         if table[slot] == _NONE:
             table[slot] = count
             known[count] = words[t]
             count += 1
         ids[t] = table[slot]
-    return ids, count
+    return result, count
 
 
-@_jit
-def next_uses(ids, distinct):
+def next_uses(requests: Ints, distinct: int) -> Ints:
     """Return, for each request, the time of the next request for its item (N_t in section 5.1); n if there is none."""
-    n = len(ids)
-    following = np.full(distinct, n, np.int32)
+    n: cython.Py_ssize_t = len(requests)
+    ids: cython.const[cython.int][::1] = rows_of(requests)
+    following: cython.int[::1] = rows_of(np.full(distinct, n, np.int32))
     result = np.empty(n, np.int32)
+    uses: cython.int[::1] = rows_of(result)
+    t: cython.Py_ssize_t
     for t in range(n - 1, -1, -1):
-        result[t] = following[ids[t]]
+        uses[t] = following[ids[t]]
         following[ids[t]] = t
     return result
 
 
-@_jit
-def _compact(slot_of, owner, used):
+@cython.cfunc
+@cython.exceptval(check=False)
+def _compact(slot_of: cython.int[::1], owner: cython.int[::1], used: cython.Py_ssize_t) -> cython.Py_ssize_t:
     """Move the live slots together without changing their order; return the number of live slots."""
-    live = 0
+    live: cython.Py_ssize_t = 0
+    slot: cython.Py_ssize_t
     for slot in range(used):
-        item = owner[slot]
+        item: cython.int = owner[slot]
         if slot_of[item] == slot:
             slot_of[item] = live
             owner[live] = item
@@ -104,38 +124,62 @@ def _compact(slot_of, owner, used):
     return live
 
 
-@_jit
-def lru_misses(ids, distinct, sizes, bins):
-    """Return the number of misses of LRU for every cache size in `sizes`, int64 (sizes, bins).
+@cython.cfunc
+@cython.exceptval(check=False)
+def _not_above(sizes: cython.const[cython.longlong][::1], distance: cython.longlong) -> cython.Py_ssize_t:
+    """Return how many of the ascending sizes are at most `distance`."""
+    low: cython.Py_ssize_t = 0
+    high: cython.Py_ssize_t = sizes.shape[0]
+    while low < high:
+        middle: cython.Py_ssize_t = (low + high) // 2
+        if sizes[middle] <= distance:
+            low = middle + 1
+        else:
+            high = middle
+    return low
+
+
+def lru_misses(requests: Ints, distinct: int, cache_sizes: NDArray[np.int64], bins: int) -> NDArray[np.int64]:
+    """Return the number of misses of LRU for every cache size in `cache_sizes`, int64 (sizes, bins).
 
     The sizes must be in ascending order.
     """
-    n = len(ids)
-    capacity = max(2 * min(distinct, n), 1 << 10)
-    slot_of = np.full(distinct, _NONE, np.int32)
-    owner = np.empty(capacity, np.int32)
-    holes = np.zeros(capacity + 1, np.int32)  # Fenwick tree over slots, which are numbered from 1
-    # row i counts the requests that hit only in caches of at least sizes[i] entries
-    hits = np.zeros((len(sizes) + 1, bins), np.int64)
-    used = hole_count = 0
-    for b in range(bins):
-        for t in range(b * n // bins, (b + 1) * n // bins):
-            item = ids[t]
-            slot = slot_of[item]
+    n: cython.Py_ssize_t = len(requests)
+    ids: cython.const[cython.int][::1] = rows_of(requests)
+    sizes: cython.const[cython.longlong][::1] = rows_of(cache_sizes)
+    capacity: cython.Py_ssize_t = max(2 * min(distinct, n), 1 << 10)
+    slot_of: cython.int[::1] = rows_of(np.full(distinct, -1, np.int32))
+    owner: cython.int[::1] = rows_of(np.empty(capacity, np.int32))
+    tree = np.zeros(capacity + 1, np.int32)
+    holes: cython.int[::1] = rows_of(tree)  # Fenwick tree over slots, which are numbered from 1
+    # row i counts the requests that hit only in caches of at least cache_sizes[i] entries
+    counts = np.zeros((len(cache_sizes) + 1, bins), np.int64)
+    hits: cython.longlong[:, ::1] = rows_of(counts)
+    used: cython.Py_ssize_t = 0
+    hole_count: cython.Py_ssize_t = 0
+    b: cython.Py_ssize_t
+    t: cython.Py_ssize_t
+    p: cython.Py_ssize_t
+    edges = [b * n // bins for b in range(bins + 1)]
+    for b in range(len(edges) - 1):
+        begin: cython.Py_ssize_t = edges[b]
+        end: cython.Py_ssize_t = edges[b + 1]
+        for t in range(begin, end):
+            item: cython.int = ids[t]
+            slot: cython.Py_ssize_t = slot_of[item]
             if slot == _NONE:
-                hits[len(sizes), b] += 1
+                hits[sizes.shape[0], b] += 1
             else:
-                passed = used - 1 - slot
+                passed: cython.Py_ssize_t = used - 1 - slot
                 if passed == 0:
                     hits[0, b] += 1
                     continue
                 p = slot + 1
-                before = 0
+                before: cython.Py_ssize_t = 0
                 while p > 0:
                     before += holes[p]
                     p &= p - 1
-                distance = passed - (hole_count - before)
-                hits[np.searchsorted(sizes, distance, side="right"), b] += 1
+                hits[_not_above(sizes, passed - (hole_count - before)), b] += 1
                 p = slot + 1
                 while p <= capacity:
                     holes[p] += 1
@@ -144,86 +188,97 @@ def lru_misses(ids, distinct, sizes, bins):
             slot_of[item] = used
             if used == capacity:
                 used = _compact(slot_of, owner, used)
-                holes[:] = 0
+                tree[:] = 0
                 hole_count = 0
                 slot_of[item] = used
             owner[used] = item
             used += 1
-    misses = np.empty((len(sizes), bins), np.int64)
-    for b in range(bins):
-        total = (b + 1) * n // bins - b * n // bins
-        for i in range(len(sizes)):
-            total -= hits[i, b]
-            misses[i, b] = total
-    return misses
+    return np.diff(edges) - np.cumsum(counts[: len(cache_sizes)], axis=0)
 
 
-# The product of this number and a power of 2 has different top 6 bits for each power (de Bruijn). From these
-# bits, `_PLACE` gives the position of a word's lowest set bit.
-_DE_BRUIJN = 0x03F79D71B4CB0A89
-_PLACE = np.zeros(64, np.int64)
-for _bit in range(64):
-    _PLACE[((_DE_BRUIJN << _bit) & (2**64 - 1)) >> 58] = _bit
-
-
-@_jit
-def _set_bit(tree, starts, position):
+@cython.cfunc
+@cython.exceptval(check=False)
+def _set_bit(
+    tree: cython.ulonglong[::1], starts: cython.longlong[::1], position: cython.Py_ssize_t
+) -> cython.void:
     """Set the bit of `position` in the bit tree.
 
     Stop at the first word that was not empty, because its bit on the level above is already set.
     """
-    for level in range(5):
-        word = starts[level] + (position >> 6)
-        before = tree[word]
-        tree[word] = before | np.uint64(1) << np.uint64(position & 63)
+    level: cython.int
+    for level in range(_LEVELS):
+        word: cython.Py_ssize_t = starts[level] + (position >> 6)
+        before: cython.ulonglong = tree[word]
+        tree[word] = before | _ONE << (position & 63)
         if before:
             return
         position >>= 6
 
 
-@_jit
-def _clear_bit(tree, starts, position):
-    for level in range(5):
-        word = starts[level] + (position >> 6)
-        tree[word] &= ~(np.uint64(1) << np.uint64(position & 63))
+@cython.cfunc
+@cython.exceptval(check=False)
+def _clear_bit(
+    tree: cython.ulonglong[::1], starts: cython.longlong[::1], position: cython.Py_ssize_t
+) -> cython.void:
+    level: cython.int
+    for level in range(_LEVELS):
+        word: cython.Py_ssize_t = starts[level] + (position >> 6)
+        tree[word] &= ~(_ONE << (position & 63))
         if tree[word]:
             return
         position >>= 6
 
 
-@_jit
-def _lowest_bit(tree, starts):
+@cython.cfunc
+@cython.exceptval(check=False)
+def _lowest_bit(tree: cython.ulonglong[::1], starts: cython.longlong[::1]) -> cython.Py_ssize_t:
     """Return the lowest position in the bit tree, which must not be empty."""
-    position = 0
-    for level in range(4, -1, -1):
-        word = tree[starts[level] + position]
-        lowest = word & (~word + np.uint64(1))
-        position = position << 6 | _PLACE[(lowest * np.uint64(_DE_BRUIJN)) >> np.uint64(58)]
+    position: cython.Py_ssize_t = 0
+    level: cython.int
+    for level in range(_LEVELS - 1, -1, -1):
+        position = position << 6 | _lowest_one(tree[starts[level] + position])
     return position
 
 
-@_jit
-def min_misses(next_use, size, bins):
-    """Return the misses of MIN.
+@cython.cfunc
+@cython.exceptval(check=False)
+def _lowest_one(word: cython.ulonglong) -> cython.int:
+    """Return the position of the lowest set bit, in six steps that halve the part of the word in which it is."""
+    place: cython.int = 0
+    width: cython.int = 32
+    while width:
+        if not word & ((_ONE << width) - 1):
+            word >>= width
+            place += width
+        width >>= 1
+    return place
+
+
+def min_misses(following: Ints, size: cython.Py_ssize_t, bins: int) -> NDArray[np.int64]:
+    """Return the misses of MIN; `following` are the `next_uses` of the requests.
 
     Bit positions are numbered from the last request to the first, so the latest time has the lowest position.
     """
-    n = len(next_use)
-    starts = np.zeros(5, np.int64)
-    words = 0
-    width = n
-    for level in range(5):
-        starts[level] = words
+    n: cython.Py_ssize_t = len(following)
+    next_use: cython.const[cython.int][::1] = rows_of(following)
+    edges = [0]
+    width: cython.Py_ssize_t = n
+    for _ in range(_LEVELS):
         width = (width + 63) >> 6
-        words += width
-    tree = np.zeros(words, np.uint64)
-    misses = np.zeros(bins, np.int64)
-    held = 0
-    last = n - 1
-    for b in range(bins):
-        for t in range(b * n // bins, (b + 1) * n // bins):
+        edges.append(edges[len(edges) - 1] + width)
+    starts: cython.longlong[::1] = rows_of(np.array(edges))
+    tree: cython.ulonglong[::1] = rows_of(np.zeros(edges[_LEVELS], np.uint64))
+    result = np.zeros(bins, np.int64)
+    misses: cython.longlong[::1] = rows_of(result)
+    held: cython.Py_ssize_t = 0
+    last: cython.Py_ssize_t = n - 1
+    position: cython.Py_ssize_t
+    b: cython.Py_ssize_t
+    t: cython.Py_ssize_t
+    for b in range(misses.shape[0]):
+        for t in range(b * n // misses.shape[0], (b + 1) * n // misses.shape[0]):
             position = last - t
-            if tree[position >> 6] >> np.uint64(position & 63) & np.uint64(1):
+            if tree[position >> 6] >> (position & 63) & _ONE:
                 _clear_bit(tree, starts, position)
                 held -= 1
             else:
@@ -232,29 +287,34 @@ def min_misses(next_use, size, bins):
                 continue
             position = last - next_use[t]
             if held == size:
-                latest = _lowest_bit(tree, starts)
+                latest: cython.Py_ssize_t = _lowest_bit(tree, starts)
                 if latest > position:
                     continue
                 _clear_bit(tree, starts, latest)
                 held -= 1
             _set_bit(tree, starts, position)
             held += 1
-    return misses
+    return result
 
 
-@_jit
-def clock_misses(ids, distinct, size, bins):
+def clock_misses(requests: Ints, distinct: int, entries: int, bins: int) -> NDArray[np.int64]:
     """Return the misses of CLOCK over an array (section 3.4 of the paper). A new item is not marked."""
-    n = len(ids)
-    size = min(size, distinct)
-    place = np.full(distinct, _NONE, np.int32)
-    held = np.empty(size, np.int32)
-    marks = np.zeros(size, np.uint8)
-    misses = np.zeros(bins, np.int64)
-    count = hand = 0
-    for b in range(bins):
-        for t in range(b * n // bins, (b + 1) * n // bins):
-            item = ids[t]
+    n: cython.Py_ssize_t = len(requests)
+    ids: cython.const[cython.int][::1] = rows_of(requests)
+    size: cython.Py_ssize_t = min(entries, distinct)
+    place: cython.int[::1] = rows_of(np.full(distinct, -1, np.int32))
+    held: cython.int[::1] = rows_of(np.empty(size, np.int32))
+    marks: cython.uchar[::1] = rows_of(np.zeros(size, np.uint8))
+    result = np.zeros(bins, np.int64)
+    misses: cython.longlong[::1] = rows_of(result)
+    count: cython.Py_ssize_t = 0
+    hand: cython.Py_ssize_t = 0
+    slot: cython.Py_ssize_t
+    b: cython.Py_ssize_t
+    t: cython.Py_ssize_t
+    for b in range(misses.shape[0]):
+        for t in range(b * n // misses.shape[0], (b + 1) * n // misses.shape[0]):
+            item: cython.int = ids[t]
             if place[item] != _NONE:
                 marks[place[item]] = 1
                 continue
@@ -271,22 +331,28 @@ def clock_misses(ids, distinct, size, bins):
                 hand = hand + 1 if hand + 1 < size else 0
             held[slot] = item
             place[item] = slot
-    return misses
+    return result
 
 
-@_jit
-def random_misses(ids, distinct, size, bins, seed):
+def random_misses(
+    requests: Ints, distinct: int, entries: int, bins: int, seed: cython.ulonglong
+) -> NDArray[np.int64]:
     """Return the misses of RANDOM, which evicts each cached item with equal probability."""
-    n = len(ids)
-    size = min(size, distinct)
-    place = np.full(distinct, _NONE, np.int32)
-    held = np.empty(size, np.int32)
-    misses = np.zeros(bins, np.int64)
-    state = mixed(np.uint64(seed) + np.uint64(0x9E3779B97F4A7C15)) | np.uint64(1)
-    count = 0
-    for b in range(bins):
-        for t in range(b * n // bins, (b + 1) * n // bins):
-            item = ids[t]
+    n: cython.Py_ssize_t = len(requests)
+    ids: cython.const[cython.int][::1] = rows_of(requests)
+    size: cython.Py_ssize_t = min(entries, distinct)
+    place: cython.int[::1] = rows_of(np.full(distinct, -1, np.int32))
+    held: cython.int[::1] = rows_of(np.empty(size, np.int32))
+    result = np.zeros(bins, np.int64)
+    misses: cython.longlong[::1] = rows_of(result)
+    state: cython.ulonglong = mixed(seed + _STEP & _ALL_64) | 1
+    count: cython.Py_ssize_t = 0
+    slot: cython.Py_ssize_t
+    b: cython.Py_ssize_t
+    t: cython.Py_ssize_t
+    for b in range(misses.shape[0]):
+        for t in range(b * n // misses.shape[0], (b + 1) * n // misses.shape[0]):
+            item: cython.int = ids[t]
             if place[item] != _NONE:
                 continue
             misses[b] += 1
@@ -294,11 +360,11 @@ def random_misses(ids, distinct, size, bins, seed):
                 slot = count
                 count += 1
             else:
-                state ^= state << np.uint64(13)
-                state ^= state >> np.uint64(7)
-                state ^= state << np.uint64(17)
-                slot = int(np.int64(((state >> np.uint64(32)) * np.uint64(size)) >> np.uint64(32)))
+                state ^= state << 13 & _ALL_64
+                state ^= state >> 7
+                state ^= state << 17 & _ALL_64
+                slot = (state >> 32) * size >> 32
                 place[held[slot]] = _NONE
             held[slot] = item
             place[item] = slot
-    return misses
+    return result

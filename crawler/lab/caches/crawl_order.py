@@ -18,14 +18,13 @@ The third question of the paper is which model of the web produces traces like t
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from crawler.lab.caches import cache_kernels
 from crawler.lab.caches.traces import Trace
 from crawler.lab.caches.url_caches import Misses, Stream, misses
-from crawler.lab.extras import compiled
 from crawler.lab.progress_line import OnProgress, silent
 from crawler.urls.trace import is_cross
 
@@ -94,7 +93,6 @@ def threads_of(trace: Trace, threads: int) -> NDArray[np.int64]:
 
 def one_cache_a_thread(trace: Trace, sizes: Sequence[int], threads: int, *, stream: str = "full") -> Misses:
     """Return the total misses (sizes,) of CLOCK caches of max(1, k // T) entries, one for each thread."""
-    kernels: Any = compiled("cache_kernels")
     of_pages = threads_of(trace, threads)
     order = np.argsort(of_pages, kind="stable")
     words = reordered(trace, order)
@@ -104,6 +102,6 @@ def one_cache_a_thread(trace: Trace, sizes: Sequence[int], threads: int, *, stre
     edges = np.flatnonzero(np.diff(of_links)) + 1
     total = np.zeros(len(sizes), np.int64)
     for part in np.split(words, edges):
-        ids, distinct = kernels.dense_ids(part)
-        total += [kernels.clock_misses(ids, distinct, max(1, size // threads), 1)[0] for size in sizes]
+        ids, distinct = cache_kernels.dense_ids(part)
+        total += [cache_kernels.clock_misses(ids, distinct, max(1, size // threads), 1)[0] for size in sizes]
     return total

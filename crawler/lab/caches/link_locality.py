@@ -35,8 +35,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crawler.errors import UsageError
+from crawler.lab.caches import cache_kernels, locality_kernels
 from crawler.lab.caches.traces import Trace, hosts_at_a_time
-from crawler.lab.extras import compiled, require
+from crawler.lab.extras import require
 from crawler.lab.progress_line import OnProgress, silent
 from crawler.urls.trace import PAGE
 
@@ -114,19 +115,19 @@ def generate(
     model: LinkLocality, threads: int, links: int, seed: int, report: OnProgress = silent
 ) -> Iterator[tuple[NDArray[np.uint64], NDArray[Any]]]:
     """Yield a synthetic trace of about `links` links, in parts (words, pages): two arrays for about 10^6 links."""
-    kernels = compiled("locality_kernels")
-    state = np.array([seed, kernels.mixed(np.uint64(seed ^ 0x5EED))], np.uint64)
+    state = np.array([seed, cache_kernels.mixed(seed ^ 0x5EED)], np.uint64)
     counters = np.array([threads, 0], np.int64)
     hosts = np.arange(threads, dtype=np.int64)
     made = 0
     while made < links:
-        room = min(_CHUNK_LINKS, links - made) + kernels.PAGE_LINKS_MAX
+        room = min(_CHUNK_LINKS, links - made) + locality_kernels.PAGE_LINKS_MAX
         words = np.empty(room, np.uint64)
         columns = np.empty(room, np.uint64), np.empty(room, np.uint32), np.empty(room, np.uint32)
-        n, pages = kernels.make_pages(model._shares, model._sizes, state, counters, hosts, words, *columns)
-        records = np.empty(pages, PAGE)
-        for name, column in zip(("host", "links", "thread"), columns, strict=True):
-            records[name] = column[:pages]
+        n, pages = locality_kernels.make_pages(
+            model._shares, model._sizes, state, counters, hosts, words, *columns
+        )
+        records: NDArray[Any] = np.empty(pages, PAGE)
+        records["host"], records["links"], records["thread"] = (column[:pages] for column in columns)
         made += n
         report(made / links)
         yield words[:n], records
@@ -168,9 +169,8 @@ def counted(trace: Trace, threads: int = 0) -> tuple[LinkLocality, int]:
 
     Return (model with these parameters, number of threads).
     """
-    kernels, simulation = compiled("locality_kernels"), compiled("cache_kernels")
-    ids, distinct = simulation.dense_ids(trace.words())
-    repeats, adjacent = kernels.repeats_on_pages(ids, distinct, trace.starts)
+    ids, distinct = cache_kernels.dense_ids(trace.words())
+    repeats, adjacent = locality_kernels.repeats_on_pages(ids, distinct, trace.starts)
     sizes = np.diff(trace.starts)
     hosts = len(np.unique(trace.pages["host"]))
     at_a_time = threads or max(1, round(hosts_at_a_time(trace.pages["host"])))
@@ -189,9 +189,8 @@ def counted(trace: Trace, threads: int = 0) -> tuple[LinkLocality, int]:
 
 def lru_rates(words: NDArray[np.uint64]) -> NDArray[np.float64]:
     """Return the miss rates of LRU at the sizes 2^0 .. 2^20."""
-    kernels = compiled("cache_kernels")
-    ids, distinct = kernels.dense_ids(words)
-    return kernels.lru_misses(ids, distinct, _FIT_SIZES, 1).sum(axis=1) / len(words)
+    ids, distinct = cache_kernels.dense_ids(words)
+    return cache_kernels.lru_misses(ids, distinct, _FIT_SIZES, 1).sum(axis=1) / len(words)
 
 
 def fit(

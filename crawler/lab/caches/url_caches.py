@@ -34,7 +34,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crawler.lab.extras import compiled
+from crawler.lab.caches import cache_kernels
 from crawler.urls.clock_cache import ClockCache
 from crawler.urls.fingerprint import cache_keys
 
@@ -54,7 +54,7 @@ class Stream:
     def __init__(self, words: NDArray[np.uint64], name: str = "") -> None:
         self.words = words
         self.name = name
-        self.ids, self.distinct = compiled("cache_kernels").dense_ids(words)
+        self.ids, self.distinct = cache_kernels.dense_ids(words)
 
     def __len__(self) -> int:
         return len(self.words)
@@ -62,7 +62,7 @@ class Stream:
     @cached_property
     def next_uses(self) -> NDArray[np.int32]:
         """Return, for each request, the time of the next request for the same item; n if there is none."""
-        return compiled("cache_kernels").next_uses(self.ids, self.distinct)
+        return cache_kernels.next_uses(self.ids, self.distinct)
 
     @cached_property
     def by_count(self) -> NDArray[np.int64]:
@@ -105,22 +105,22 @@ def _static(stream: Stream, sizes: Sequence[int], bins: int, seed: int) -> Misse
 
 
 def _lru(stream: Stream, sizes: Sequence[int], bins: int, seed: int) -> Misses:
-    kernel = compiled("cache_kernels").lru_misses
+    kernel = cache_kernels.lru_misses
     return kernel(stream.ids, stream.distinct, np.array(sizes, np.int64), bins)
 
 
 def _min(stream: Stream, sizes: Sequence[int], bins: int, seed: int) -> Misses:
-    kernel = compiled("cache_kernels").min_misses
+    kernel = cache_kernels.min_misses
     return np.array([kernel(stream.next_uses, size, bins) for size in sizes])
 
 
 def _random(stream: Stream, sizes: Sequence[int], bins: int, seed: int) -> Misses:
-    kernel = compiled("cache_kernels").random_misses
+    kernel = cache_kernels.random_misses
     return np.array([kernel(stream.ids, stream.distinct, size, bins, seed) for size in sizes])
 
 
 def _clock(stream: Stream, sizes: Sequence[int], bins: int, seed: int) -> Misses:
-    kernel = compiled("cache_kernels").clock_misses
+    kernel = cache_kernels.clock_misses
     return np.array([kernel(stream.ids, stream.distinct, size, bins) for size in sizes])
 
 

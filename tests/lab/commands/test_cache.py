@@ -90,10 +90,10 @@ def test_a_missing_extra_is_named_with_the_command_to_install_it(
         raise ModuleNotFoundError(name=name)
 
     monkeypatch.setattr(importlib, "import_module", missing)
-    with pytest.raises(UsageError, match="numba"):
-        from crawler.lab.extras import compiled
+    with pytest.raises(UsageError, match="scipy"):
+        from crawler.lab.extras import require
 
-        compiled("cache_kernels")
+        require("scipy.optimize")
 
 
 def test_every_figure_is_drawn_and_names_its_source(

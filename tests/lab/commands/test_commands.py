@@ -329,7 +329,7 @@ def test_progress_shows_the_remaining_time(capsys: pytest.CaptureFixture[str]) -
 # Run without the packages of the extra [lab]; print the exit code of each command.
 BARE = """
 import sys
-for name in ("numba", "scipy", "matplotlib"):
+for name in ("scipy", "matplotlib"):
     sys.modules[name] = None
 from crawler import cli
 from crawler.lab.__main__ import COMMANDS
@@ -346,8 +346,7 @@ def test_without_the_extra_every_command_explains_itself_and_names_what_it_needs
     lines = [
         "worlds issue --seeds 1 --policies uniform,bayes",
         "refresh --size 20 --time 5 --instances 1",
-        f"trace synth {tmp_path}/trace --links 100 --threads 2",
-        "cache",
+        "cache locality --threads 2 --links 100",
         f"figures broder-2 --out {tmp_path}",
     ]
     ran = subprocess.run(

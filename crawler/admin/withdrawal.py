@@ -13,7 +13,6 @@ So the command line, HTTP and Python can each send the requests in their own way
 """
 
 from collections.abc import Generator, Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +23,7 @@ from crawler.clock import iso_time
 from crawler.errors import UsageError
 from crawler.pages.shipping import refuse_elsewhere
 from crawler.pages.withdrawals import RuleFile, Subject, Withdrawal
+from crawler.typed_time import typed_period
 
 # the number of store entries that one request examines in a running process; this takes about 0.2 s
 ENTRIES = 20_000
@@ -34,7 +34,7 @@ Requests = Generator[dict[str, Any], Sequence[Any], "Withdrawn"]
 class TakeDown(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An operator's order to withdraw the copies of a URL, a host or a prefix, or those fetched `before` an instant.
 
-    `before` is a date or time in ISO 8601. It is in UTC if it names no time zone. `undo` removes the
+    `before` is a date or time (`typed_time.py`). `undo` removes the
     withdrawal of the same copies. `dry_run` only counts the copies. `erase` overwrites their bytes.
     """
 
@@ -55,7 +55,9 @@ class TakeDown(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """
         if self.undo + self.dry_run + self.erase > 1:
             raise UsageError("withdraw: choose one of undo, dry run and erase")
-        target = Subject(self.url, self.host, self.prefix, instant_of(self.before) if self.before else 0.0)
+        target = Subject(
+            self.url, self.host, self.prefix, typed_period(self.before).first if self.before else 0.0
+        )
         return target.rule(now, self.reason)
 
 
@@ -72,19 +74,6 @@ class Withdrawn(msgspec.Struct):
         """Return the result as JSON values."""
         counts = {"pages": self.pages, "copies": self.copies, "bytes": self.bytes}
         return {"done": self.done, **plain_rule(self.rule), **counts}
-
-
-def instant_of(text: str) -> float:
-    """Convert an ISO 8601 date or time to an instant. Without a time zone, it is in UTC.
-
-    Raises:
-        UsageError: the text is not an ISO 8601 date or time.
-    """
-    try:
-        instant = datetime.fromisoformat(text)
-    except ValueError:
-        raise UsageError(f"withdraw: {text!r} is not a date such as 2026-11-24") from None
-    return (instant if instant.tzinfo else instant.replace(tzinfo=UTC)).timestamp()
 
 
 def plain_rule(rule: Withdrawal) -> dict[str, Any]:

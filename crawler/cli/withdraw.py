@@ -58,7 +58,7 @@ def main(_command: str, argv: list[str]) -> int:
         what,
         "--before",
         "",
-        "only copies fetched before this date or time (UTC); the pages may be fetched again",
+        "only copies fetched before this date or time (UTC), such as 2026-11; the pages may be fetched again",
         metavar="DATE",
     )
     parser.option("--reason", "", "shown to clients, and by `crawler why`", metavar="TEXT")

@@ -107,6 +107,14 @@ async def test_posted_signals(tmp_path: Path) -> None:
         assert (await served.post("/signal", b"{}", "Transfer-Encoding: chunked")).status == 400
 
 
+async def test_a_url_of_indexnow_that_is_not_escaped_is_refused(tmp_path: Path) -> None:
+    """`/indexnow?url=U?a=1&b=2&key=K` reported `U?a=1`, a page that has not changed."""
+    async with Receiving(tmp_path) as served:
+        refused = await served.get(f"/indexnow?url={SITE}?a=1&b=2&key={KEY}")
+        assert refused.status == 400 and "percent-encoded" in refused.json["why"]
+        assert (await served.get(f"/indexnow?url={SITE}?a=1%26b=2&key={KEY}")).status == 202
+
+
 @pytest.mark.parametrize(
     "field",
     [

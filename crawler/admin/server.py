@@ -18,6 +18,7 @@ import msgspec
 
 from crawler.admin import actions, bot, consent_page, host_pages, ledger, ledger_page, tails, withdrawal
 from crawler.admin.explanation import explanation, may_be_unfollowed
+from crawler.admin.said import said
 from crawler.admin.sampling import Sampler
 from crawler.admin.status_source import Answers, StatusSource
 from crawler.config import Config
@@ -274,7 +275,9 @@ class AdminServer:
         command = actions.parse(await read_body(request, connection, BODY_BYTES_MAX, TIMEOUT))
         log.info("admin: %s", command)
         if command["command"] == actions.WITHDRAW:
-            return _json({"done": actions.WITHDRAW, "answers": [await self._withdraw(command)]})
+            result = await self._withdraw(command)
+            in_words = withdrawal.in_words(result)
+            return _json({"done": actions.WITHDRAW, "said": in_words, "answers": [result.plain()]})
         settings, command = rendered_parts.separated(command, self._config.crawl.scope)
         if settings:
             await self._set(settings)
@@ -287,7 +290,7 @@ class AdminServer:
                 raise _absent(f"the change was not made in {', '.join(answers.missing)}, which", answers)
         with suppress(CrawlerError):  # after `stop`, the processes may have ended
             await self._looking.sample()
-        return _json({"done": command["command"], "answers": answers})
+        return _json({"done": command["command"], "said": said(command, answers), "answers": answers})
 
     async def _set(self, settings: dict[str, str]) -> list[Any]:
         """Change settings of all processes, and save them."""
@@ -295,8 +298,8 @@ class AdminServer:
         safe_settings.record(self._files_of, settings)
         return answers
 
-    async def _withdraw(self, command: dict[str, Any]) -> dict[str, Any]:
-        """Carry out a withdrawal, an undo or a dry run; return the result as plain data."""
+    async def _withdraw(self, command: dict[str, Any]) -> withdrawal.Withdrawn:
+        """Carry out a withdrawal, an undo or a dry run; return the result."""
         try:
             order = msgspec.convert(
                 {name: value for name, value in command.items() if name != "command"}, withdrawal.TakeDown
@@ -314,7 +317,7 @@ class AdminServer:
                 request = steps.send(answers)
         except StopIteration as end:
             result: withdrawal.Withdrawn = end.value
-            return result.plain()
+            return result
 
     def _events(self) -> "EventStream":
         if self._looking.watchers >= WATCHERS_MAX:

@@ -23,10 +23,18 @@ from crawler.clock import iso_time
 from crawler.errors import UsageError
 from crawler.pages.shipping import refuse_elsewhere
 from crawler.pages.withdrawals import RuleFile, Subject, Withdrawal
+from crawler.printable import printable
 from crawler.typed_time import typed_period
+from crawler.wording import several
 
 # the number of store entries that one request examines in a running process; this takes about 0.2 s
 ENTRIES = 20_000
+
+# Tells the operator which copies an erasure does not reach.
+_REMAINS = """\
+not erased: backups of the directory and exports that were made before; copies of WARC files in object storage, until
+`crawler ship` or a crawl with pages.ship replaces them; the URLs themselves in pages.jsonl, crawler.log
+and in links on other pages; on other machines of the crawl, run the command too"""
 
 Requests = Generator[dict[str, Any], Sequence[Any], "Withdrawn"]
 
@@ -87,6 +95,28 @@ def plain_rule(rule: Withdrawal) -> dict[str, Any]:
     if rule.before:
         shown["before"] = iso_time(rule.before)
     return shown
+
+
+def named(rule: Withdrawal) -> str:
+    """Return the subject of a rule in words."""
+    shown = plain_rule(rule)
+    words = [
+        f"{name} {shown[name]}" for name in ("url", "digest", "host", "prefix", "before") if name in shown
+    ]
+    return printable(", ".join(words))
+
+
+def in_words(result: Withdrawn) -> str:
+    """Return what was done in words, for all interfaces."""
+    found = f"{several(result.pages, 'page')} ({several(result.copies, 'copy')}, {result.bytes:,} bytes)"
+    if result.done == "counted":
+        return f"{named(result.rule)}: {found} to be withdrawn"
+    if result.done == "undone":
+        return f"{named(result.rule)}: {found} shown again"
+    if result.done == "erased":
+        return f"{named(result.rule)}: {found} erased\n{_REMAINS}"
+    again = "" if result.rule.before else "; these URLs are not fetched again"
+    return f"{named(result.rule)}: {found} withdrawn{again}"
 
 
 def conduct(order: TakeDown, rules: RuleFile, now: float) -> Requests:

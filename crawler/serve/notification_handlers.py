@@ -87,7 +87,7 @@ class NotificationHandlers:
         method = request.method
         if asked.door is Route.SIGNAL:
             said = await self.signals.handle(*parse(body, self.signals.urls_max), self._now())
-            return json_reply(200, msgspec.json.encode(said) + b"\n")
+            return json_reply(200, msgspec.json.encode(said.plain()) + b"\n")
         query = request.raw_path.partition("?")[2]
         if asked.door is Route.INDEXNOW:
             if method == "POST":
@@ -117,7 +117,7 @@ class NotificationHandlers:
         if status == 200:
             source = f"indexnow:{notice.host}"
             said = await self.signals.handle(notice.urls, source, self._now(), whole=True)
-            return json_reply(status, msgspec.json.encode(said) + b"\n")
+            return json_reply(status, msgspec.json.encode(said.plain()) + b"\n")
         if fetch:
             self._in_background(self._look_at_key(notice))
         await self._notices.keep(notice)
@@ -141,4 +141,4 @@ class NotificationHandlers:
             return json_reply(202, b'{"ignored": "signature"}\n')
         links = self._item_links(body, subscription.topic)[: self._config.signal_urls_max]
         said = await self.signals.handle(links, f"websub:{subscription.hub}", self._now(), whole=True)
-        return json_reply(202, msgspec.json.encode(said) + b"\n")
+        return json_reply(202, msgspec.json.encode(said.plain()) + b"\n")

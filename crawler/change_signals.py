@@ -66,6 +66,18 @@ class Fate(StrEnum):
     REFUSED = "refused"  # not a URL, too many URLs, or no running process could accept it
 
 
+_FATES = {
+    Fate.NOTED: "noted",
+    Fate.KEPT: "kept for the next run that refreshes pages",
+    Fate.QUEUED: "queued (not fetched yet)",
+    Fate.SENT: "sent to their processes",
+    Fate.NOT_REFRESHED: "known, but not kept fresh",
+    Fate.RETIRED: "dropped by `crawler retire`",
+    Fate.OUT_OF_SCOPE: "out of scope",
+    Fate.REFUSED: "refused",
+}
+
+
 class Told(msgspec.Struct, omit_defaults=True):
     """The result for one URL that was signalled.
 
@@ -81,8 +93,9 @@ class Told(msgspec.Struct, omit_defaults=True):
 class Signalled(msgspec.Struct):
     """The result of a notification.
 
-    It contains the number of URLs with each fate, and the number of URLs refused for each reason. `urls`
-    lists the fates of the first `TOLD_MAX` URLs. A URL that a notification contains twice counts once.
+    It contains the number of URLs with each fate, and the number of URLs refused for each reason; `reasons` explains
+    these reasons. `urls` lists the fates of the first `TOLD_MAX` URLs. A URL that a notification contains twice counts
+    once.
     """
 
     noted: int = 0
@@ -94,26 +107,36 @@ class Signalled(msgspec.Struct):
     out_of_scope: int = 0
     refused: int = 0
     why: dict[str, int] = {}
+    reasons: dict[str, str] = {}
     urls: list[Told] = []
 
-    def record(self, url: str, fate: Fate, why: str = "") -> None:
-        self._count(fate, 1, why)
+    def record(self, url: str, fate: Fate, why: str = "", reason: str = "") -> None:
+        """Record the fate of a URL; `reason` explains `why` to users."""
+        self._count(fate, 1, why, reason)
         if len(self.urls) < TOLD_MAX:
             self.urls.append(Told(url, fate, why))
 
-    def refuse(self, why: str, n: int = 1) -> None:
+    def refuse(self, why: str, n: int, reason: str) -> None:
         """Count `n` URLs that were refused without being examined."""
-        self._count(Fate.REFUSED, n, why)
+        self._count(Fate.REFUSED, n, why, reason)
 
-    def _count(self, fate: Fate, n: int, why: str) -> None:
+    def _count(self, fate: Fate, n: int, why: str, reason: str) -> None:
         setattr(self, fate, getattr(self, fate) + n)
         if fate in (Fate.OUT_OF_SCOPE, Fate.REFUSED):
             self.why[why] = self.why.get(why, 0) + n
+            self.reasons[why] = reason or why
 
     def counts(self) -> dict[str, int]:
         """Return the number of URLs by fate."""
         return {str(fate): getattr(self, fate) for fate in Fate}
 
+    def in_words(self) -> str:
+        """Return a line with the number of URLs of each fate, and one line for each reason for rejecting URLs."""
+        counts = self.counts().items()
+        lines = [f"{n:,} {_FATES[Fate(fate)]}" for fate, n in counts if n or fate == Fate.NOTED]
+        reasons = "".join(f"\n  {self.reasons.get(why, why)}: {n:,}" for why, n in sorted(self.why.items()))
+        return ", ".join(lines) + reasons
+
     def plain(self) -> dict[str, Any]:
-        """Return the result as JSON values."""
-        return dict(msgspec.to_builtins(self))
+        """Return the result as JSON values; `said` is the result in words."""
+        return msgspec.to_builtins(self) | {"said": self.in_words()}

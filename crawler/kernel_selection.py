@@ -1,10 +1,11 @@
-"""Selects the form of the kernels: either all compiled or all interpreted.
+"""Selects the form of the kernels: compiled or interpreted.
 
 Kernels that use one another's C structs (`cimport`) must have the same form. The reason is that a compiled
 kernel finds no structs in an interpreted one, and an interpreted kernel finds no C attributes in a compiled
-one. Each kernel is compiled separately at installation, where a failed build is not an error. So before any
-of these kernels is imported, `choose` checks whether all were compiled. If a compiled kernel is missing, or
-if `CRAWLER_INTERPRETED=1` is set, all of these kernels are imported as source.
+one. There are three such groups (GROUPS). Each kernel is compiled separately at installation, where a failed build is
+not an error. So before any of these kernels is imported, `choose` checks which were compiled. If a compiled kernel is
+missing, all kernels of its group are imported as source; if `CRAWLER_INTERPRETED=1` is set, those of all groups.
+`said_of_kernels` tells the user.
 
 Kernels that depend on no other kernel (ALONE) may have either form. A `.pxd` file without a module of its own
 is compiled into each kernel that imports it. All compiled kernels import SHARED, which contains Cython's
@@ -19,9 +20,8 @@ from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec
 from importlib.util import module_from_spec, spec_from_file_location
 from types import ModuleType
 
-BOUND = (
-    "extract.tag_reader",
-    "extract.link_scanner",
+_SCANNING = ("extract.tag_reader", "extract.link_scanner")
+_REFRESHING = (
     "freshness.residuals",
     "freshness.value_kernel",
     "lab.refresh.crawl_value",
@@ -59,10 +59,11 @@ BOUND = (
     "frontier.refresh.pace",
     "frontier.refresh.schedule",
     "lab.refresh.exact_greedy",
-    "lab.caches.cache_kernels",
-    "lab.caches.locality_kernels",
-)  # modules in pyproject's ext-modules; `tests/test_kernel_selection.py` compares this list with the imports
-
+)
+_CACHING = ("lab.caches.cache_kernels", "lab.caches.locality_kernels")
+GROUPS = (_SCANNING, _REFRESHING, _CACHING)
+# modules in pyproject's ext-modules; `tests/test_kernel_selection.py` compares the groups with the imports
+BOUND = (*_SCANNING, *_REFRESHING, *_CACHING)
 
 ALONE = (
     "urls.clock_cache",
@@ -81,6 +82,7 @@ ALONE = (
     "pages.formats.simhash",
 )
 SHARED = "memoryviews"
+_SHOWN_MAX = 3  # maximum number of kernels that `said_of_kernels` names
 _CIMPORTS = "cython.cimports.crawler"
 
 
@@ -131,23 +133,53 @@ def _path(folder: str, name: str) -> str:
 
 def all_compiled(folder: str) -> bool:
     """Return whether SHARED and all modules in BOUND are compiled in the package at `folder`."""
-    return all(_is_compiled(folder, name) for name in (SHARED, *BOUND))
+    return _are_compiled(folder, (SHARED, *BOUND))
 
 
 def _is_compiled(folder: str, name: str) -> bool:
     return any(os.path.exists(_path(folder, name) + suffix) for suffix in EXTENSION_SUFFIXES)
 
 
+def _interpreted(folder: str) -> list[str]:
+    """Return the kernels that are imported as source from the package at `folder`."""
+    if not _is_compiled(folder, SHARED):
+        return [*BOUND, *ALONE]
+    asked = os.environ.get("CRAWLER_INTERPRETED", "") not in ("", "0")
+    found = [name for group in GROUPS if asked or not _are_compiled(folder, group) for name in group]
+    return found + [name for name in ALONE if not _is_compiled(folder, name)]
+
+
+def _are_compiled(folder: str, names: Iterable[str]) -> bool:
+    return all(_is_compiled(folder, name) for name in names)
+
+
 def choose(folder: str) -> bool:
-    """Use all modules of BOUND in the package at `folder` in one form; return True if this is the compiled form."""
-    if all_compiled(folder) and os.environ.get("CRAWLER_INTERPRETED", "") in ("", "0"):
+    """Use each group of the package at `folder` in one form; return True if all kernels are compiled."""
+    sources = _interpreted(folder)
+    if not sources:
         return True
-    sources = BOUND if _is_compiled(folder, SHARED) else (*BOUND, *ALONE)
     sys.meta_path.insert(0, AsSource(folder, sources))
     CImports().install()
     return False
 
 
 def are_interpreted() -> bool:
-    """Return whether `choose` made Python import the kernels in BOUND from their source."""
-    return any(isinstance(finder, AsSource) for finder in sys.meta_path)
+    """Return whether `choose` made Python import the kernels of the refresh schedule from their source."""
+    kernel = f"crawler.{_REFRESHING[0]}"
+    return any(isinstance(finder, AsSource) and finder.find_spec(kernel) for finder in sys.meta_path)
+
+
+def said_of_kernels() -> str:
+    """Return a line for users about kernels that run interpreted; "" if all are compiled."""
+    folder = os.path.dirname(__file__)
+    sources = _interpreted(folder)
+    if not sources:
+        return ""
+    missing = [name for name in (SHARED, *BOUND, *ALONE) if not _is_compiled(folder, name)]
+    count = len(BOUND) + len(ALONE)
+    line = f"{len(sources)} of {count} kernels run interpreted, which makes a crawl several times slower"
+    if not missing:
+        return f"{line}, because CRAWLER_INTERPRETED is set"
+    shown = ", ".join(missing[:_SHOWN_MAX]) + (" and others" if len(missing) > _SHOWN_MAX else "")
+    advice = "scripts/setup compiles them if gcc and python3-dev are installed"
+    return f"{line}, because these are not compiled: {shown}; {advice}"

@@ -53,8 +53,9 @@ def test_the_page_of_the_frontier_shows_the_table() -> None:
 def test_fates_are_counted_and_the_first_are_listed_with_their_urls() -> None:
     said = Signalled()
     for n in range(TOLD_MAX + 5):
-        said.record(f"http://x/{n}", Fate.OUT_OF_SCOPE if n % 2 else Fate.NOTED, "scope" if n % 2 else "")
-    said.refuse("too_many", 7)
+        fate, *why = (Fate.OUT_OF_SCOPE, "scope", "it is too far") if n % 2 else (Fate.NOTED,)
+        said.record(f"http://x/{n}", fate, *why)
+    said.refuse("too_many", 7, "too many signals")
     assert said.counts() == {
         "noted": 53, "kept": 0, "queued": 0, "sent": 0, "not_refreshed": 0, "retired": 0, "out_of_scope": 52,
         "refused": 7,
@@ -64,7 +65,17 @@ def test_fates_are_counted_and_the_first_are_listed_with_their_urls() -> None:
     assert msgspec.json.encode(said.urls[:2]) == (
         b'[{"url":"http://x/0","fate":"noted"},{"url":"http://x/1","fate":"out_of_scope","why":"scope"}]'
     )
-    assert said.plain() == msgspec.json.decode(msgspec.json.encode(said))
+    assert said.reasons == {"scope": "it is too far", "too_many": "too many signals"}
+    words = "53 noted, 52 out of scope, 7 refused\n  it is too far: 52\n  too many signals: 7"
+    assert said.plain() == {**msgspec.json.decode(msgspec.json.encode(said)), "said": words}
+
+
+def test_results_in_words() -> None:
+    assert Signalled(noted=1200).in_words() == "1,200 noted"
+    assert Signalled(kept=3, not_refreshed=1, queued=2, sent=4).in_words() == (
+        "0 noted, 3 kept for the next run that refreshes pages, 2 queued (not fetched yet), "
+        "4 sent to their processes, 1 known, but not kept fresh"
+    )
 
 
 def test_the_owner_of_a_sent_signal_is_not_counted_as_a_reason() -> None:

@@ -18,7 +18,7 @@ from crawler.config import Config
 from crawler.errors import ConfigError
 from crawler.serve.header_fields import Field, head, not_modified
 from crawler.serve.host_check import parse_address
-from crawler.serve.http_error import HttpError
+from crawler.serve.http_error import HttpError, check_method
 from crawler.serve.http_server import HttpListener, Sending, ServedConnection, error_reply
 from crawler.serve.reply import Reply
 from crawler.serve.request_reader import ServedRequest
@@ -88,17 +88,14 @@ class BotServer:
             return Sending(error_reply(refusal, request.headers.get("Accept", "")), close=True)
 
     def _reply(self, request: ServedRequest) -> Reply:
-        if request.method not in ("GET", "HEAD"):
-            refusal = HttpError(405, "bad_request", "only GET and HEAD are allowed")
-            refusal.fields = (("Allow", "GET, HEAD"),)
-            raise refusal
         path = request.raw_path.partition("?")[0]
-        if path in ("/", "/bot"):
+        if path not in ("/", "/bot") and (path != PATH or self._keys is None):
+            raise HttpError(404, "no_such_path", f"see /bot and {PATH}")
+        check_method(request.method, ("GET", "HEAD"))
+        if self._keys is None or path != PATH:
             return _found(request, self._page, _PAGE_FIELDS)
-        if path == PATH and self._keys is not None:
-            body, proof = self._directory(self._keys)
-            return _found(request, body, (*_DIRECTORY_FIELDS, *proof))
-        raise HttpError(404, "no_such_path", f"see /bot and {PATH}")
+        body, proof = self._directory(self._keys)
+        return _found(request, body, (*_DIRECTORY_FIELDS, *proof))
 
     def _directory(self, file: KeyFile) -> tuple[bytes, list[Field]]:
         """Return the key directory and the header fields that sign it.

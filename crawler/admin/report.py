@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from crawler.admin.status import group, nested
+from crawler.admin.status import group, nested, with_share
 from crawler.clock import iso_time
 from crawler.records import DueCounts, FrontierCounts, HostStatus, SplitterCounts
 from crawler.urlfilter.rule_names import RULES
@@ -20,13 +20,6 @@ SUCCESSES = ("fetched", "empty", "unchanged", "truncated")
 
 REASONS_SHOWN = 5  # the number of hosts that are named if no page could be fetched
 WHY_HINT = " (see `crawler why URL`)"  # ends a reason; misleading if the directory is not kept
-
-
-def with_share(splitter: SplitterCounts) -> dict[str, Any]:
-    """Return the splitter's counts, and the share of links that stayed in their process. In Mercator, it was 81.5 %."""
-    plain: dict[str, Any] = msgspec.to_builtins(splitter)
-    links = splitter.local + splitter.foreign
-    return plain | {"local_share": round(splitter.local / links, 4)} if links else plain
 
 
 def peak_rss_bytes() -> int:

@@ -11,13 +11,14 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from importlib import resources
 from pathlib import Path
-from typing import Any
-from urllib.parse import parse_qs, unquote
+from typing import Any, NamedTuple
+from urllib.parse import unquote
 
 import msgspec
 
 from crawler.admin import actions, bot, consent_page, host_pages, ledger, ledger_page, tails, withdrawal
 from crawler.admin.explanation import explanation, may_be_unfollowed
+from crawler.admin.said import said
 from crawler.admin.sampling import Sampler
 from crawler.admin.status_source import Answers, StatusSource
 from crawler.config import Config
@@ -29,7 +30,7 @@ from crawler.errors import CrawlerError, UsageError
 from crawler.pages.withdrawals import RuleFile
 from crawler.serve import host_check
 from crawler.serve.header_fields import head
-from crawler.serve.http_error import HttpError
+from crawler.serve.http_error import HttpError, check_method
 from crawler.serve.http_server import (
     HttpListener,
     Sending,
@@ -38,6 +39,7 @@ from crawler.serve.http_server import (
     json_reply,
     read_body,
 )
+from crawler.serve.query import query_fields
 from crawler.serve.reply import Reply
 from crawler.serve.request_reader import ServedRequest
 from crawler.urls.typed_url import typed_host
@@ -52,6 +54,9 @@ BEAT = 1.5  # after this many seconds without a sample, an event stream sends a 
 RETRY = 1.0  # seconds after which a browser reconnects to a lost event stream
 # Seconds: a client must complete a header or a body, and must read what is buffered, within this time.
 TIMEOUT = 15.0
+CHANGES = "/do"
+EVENTS = "/events"
+HOST = "/hosts/"  # followed by the name of a host
 
 _TYPES = {".html": "text/html", ".js": "text/javascript", ".css": "text/css", ".svg": "image/svg+xml"}
 _PAGE_FIELDS = (
@@ -132,15 +137,12 @@ class AdminServer:
         try:
             host = host_check.check_host(request.headers.getall("Host", []), self._names)
             path, _, query = request.raw_path.partition("?")
-            if request.method == "POST":
-                return Sending(await self._change(request, connection, path, host))
-            if request.method not in ("GET", "HEAD"):
-                refusal = HttpError(405, "bad_request", "only GET, HEAD and POST are allowed")
-                refusal.fields = (("Allow", "GET, HEAD, POST"),)
-                raise refusal
-            if path == "/events":
+            self._check_method(request.method, path)
+            if path == CHANGES:
+                return Sending(await self._change(request, connection, host))
+            if path == EVENTS:
                 return self._events()
-            return Sending(await self._get(path, _fields(query)))
+            return Sending(await self._get(path, query))
         except HttpError as refusal:
             return Sending(error_reply(refusal))
         except UsageError as error:
@@ -148,18 +150,28 @@ class AdminServer:
         except (CrawlerError, TimeoutError) as error:
             return Sending(json_reply(503, msgspec.json.encode({"error": str(error)}) + b"\n"))
 
-    async def _get(self, path: str, fields: dict[str, str]) -> Reply:
-        if path in self._files:
-            return _reply(*self._files[path])
-        if path.startswith("/hosts/"):
-            return await self._host(unquote(path[len("/hosts/") :]))
-        if path not in _READS:
+    def _check_method(self, method: str, path: str) -> None:
+        """Raise HttpError: 404, the path is unknown; 405, it does not have this method."""
+        if path == CHANGES:
+            check_method(method, ("POST",))
+        elif path in self._files or path in _READS or path == EVENTS or path.startswith(HOST):
+            check_method(method, ("GET", "HEAD"))
+        else:
             raise HttpError(
                 404,
                 "no_such_path",
-                "see /, /metrics, /status, /why, /hosts, /hosts/NAME, /fetches, /log, /consent, /bot, /healthz",
+                "see /, /metrics, /status, /why, /hosts, /hosts/NAME, /fetches, /log, /consent, /bot, /healthz; "
+                f"send changes to {CHANGES}",
             )
-        return await getattr(self, _READS[path])(fields)
+
+    async def _get(self, path: str, query: str) -> Reply:
+        if path in self._files:
+            return _reply(*self._files[path])
+        if path.startswith(HOST):
+            return await self._host(unquote(path[len(HOST) :]))
+        read = _READS[path]
+        fields = query_fields(query, path, read.parameters)
+        return await getattr(self, read.answer)({name: value for name, value in fields.items() if value})
 
     async def _metrics(self, fields: dict[str, str]) -> Reply:
         # Importing Prometheus' client takes a tenth of the CPU time of a start, and few crawls get a request
@@ -258,16 +270,14 @@ class AdminServer:
         fetches = await asyncio.to_thread(ledger.latest_of_host, path, host, 50)
         return _json(host_pages.described(known[0]) | {"fetches": fetches})
 
-    async def _change(
-        self, request: ServedRequest, connection: ServedConnection, path: str, host: str
-    ) -> Reply:
-        if path != "/do":
-            raise HttpError(404, "no_such_path", "send changes to /do")
+    async def _change(self, request: ServedRequest, connection: ServedConnection, host: str) -> Reply:
         actions.check(request.headers, self.token, host)
         command = actions.parse(await read_body(request, connection, BODY_BYTES_MAX, TIMEOUT))
         log.info("admin: %s", command)
         if command["command"] == actions.WITHDRAW:
-            return _json({"done": actions.WITHDRAW, "answers": [await self._withdraw(command)]})
+            result = await self._withdraw(command)
+            in_words = withdrawal.in_words(result)
+            return _json({"done": actions.WITHDRAW, "said": in_words, "answers": [result.plain()]})
         settings, command = rendered_parts.separated(command, self._config.crawl.scope)
         if settings:
             await self._set(settings)
@@ -280,7 +290,7 @@ class AdminServer:
                 raise _absent(f"the change was not made in {', '.join(answers.missing)}, which", answers)
         with suppress(CrawlerError):  # after `stop`, the processes may have ended
             await self._looking.sample()
-        return _json({"done": command["command"], "answers": answers})
+        return _json({"done": command["command"], "said": said(command, answers), "answers": answers})
 
     async def _set(self, settings: dict[str, str]) -> list[Any]:
         """Change settings of all processes, and save them."""
@@ -288,8 +298,8 @@ class AdminServer:
         safe_settings.record(self._files_of, settings)
         return answers
 
-    async def _withdraw(self, command: dict[str, Any]) -> dict[str, Any]:
-        """Carry out a withdrawal, an undo or a dry run; return the result as plain data."""
+    async def _withdraw(self, command: dict[str, Any]) -> withdrawal.Withdrawn:
+        """Carry out a withdrawal, an undo or a dry run; return the result."""
         try:
             order = msgspec.convert(
                 {name: value for name, value in command.items() if name != "command"}, withdrawal.TakeDown
@@ -307,7 +317,7 @@ class AdminServer:
                 request = steps.send(answers)
         except StopIteration as end:
             result: withdrawal.Withdrawn = end.value
-            return result.plain()
+            return result
 
     def _events(self) -> "EventStream":
         if self._looking.watchers >= WATCHERS_MAX:
@@ -315,19 +325,26 @@ class AdminServer:
         return EventStream(self._looking)
 
 
+class _Read(NamedTuple):
+    """A path that shows data: the method of `AdminServer` that answers, and the parameters; if none, all are ignored."""
+
+    answer: str
+    parameters: tuple[str, ...] = ()
+
+
 _READS = {
-    "/metrics": "_metrics",
-    "/status": "_show_status",
-    "/why": "_why",
-    "/history": "_show_history",
-    "/hosts": "_hosts",
-    "/consent": "_consent",
-    "/fetches": "_fetches",
-    "/log": "_log",
-    "/healthz": "_healthz",
-    "/readyz": "_readyz",
-    "/bot": "_bot",
-    "/bot/ledger": "_ledger",
+    "/metrics": _Read("_metrics"),
+    "/status": _Read("_show_status"),
+    "/why": _Read("_why", ("url",)),
+    "/history": _Read("_show_history"),
+    "/hosts": _Read("_hosts", ("order", "search", "cause", "limit")),
+    "/consent": _Read("_consent", ("format",)),
+    "/fetches": _Read("_fetches", ("outcome", "text", "limit")),
+    "/log": _Read("_log", ("level", "text", "limit")),
+    "/healthz": _Read("_healthz"),
+    "/readyz": _Read("_readyz"),
+    "/bot": _Read("_bot"),
+    "/bot/ledger": _Read("_ledger", ("host", "format")),
 }
 
 
@@ -377,15 +394,6 @@ def _number(fields: dict[str, str], name: str, default: int) -> int:
     if text and not (text.isascii() and text.isdigit() and len(text) < 6):
         raise HttpError(400, "bad_request", f"{name} must be a number below 100,000")
     return int(text) if text else default
-
-
-def _fields(query: str) -> dict[str, str]:
-    try:
-        return {
-            name: values[0] for name, values in parse_qs(query, max_num_fields=16, errors="strict").items()
-        }
-    except ValueError:
-        raise HttpError(400, "bad_request", "the query cannot be parsed") from None
 
 
 def _static_files() -> dict[str, tuple[bytes, str]]:

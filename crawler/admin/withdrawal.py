@@ -13,7 +13,6 @@ So the command line, HTTP and Python can each send the requests in their own way
 """
 
 from collections.abc import Generator, Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -24,9 +23,18 @@ from crawler.clock import iso_time
 from crawler.errors import UsageError
 from crawler.pages.shipping import refuse_elsewhere
 from crawler.pages.withdrawals import RuleFile, Subject, Withdrawal
+from crawler.printable import printable
+from crawler.typed_time import typed_period
+from crawler.wording import several
 
 # the number of store entries that one request examines in a running process; this takes about 0.2 s
 ENTRIES = 20_000
+
+# Tells the operator which copies an erasure does not reach.
+_REMAINS = """\
+not erased: backups of the directory and exports that were made before; copies of WARC files in object storage, until
+`crawler ship` or a crawl with pages.ship replaces them; the URLs themselves in pages.jsonl, crawler.log
+and in links on other pages; on other machines of the crawl, run the command too"""
 
 Requests = Generator[dict[str, Any], Sequence[Any], "Withdrawn"]
 
@@ -34,7 +42,7 @@ Requests = Generator[dict[str, Any], Sequence[Any], "Withdrawn"]
 class TakeDown(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An operator's order to withdraw the copies of a URL, a host or a prefix, or those fetched `before` an instant.
 
-    `before` is a date or time in ISO 8601. It is in UTC if it names no time zone. `undo` removes the
+    `before` is a date or time (`typed_time.py`). `undo` removes the
     withdrawal of the same copies. `dry_run` only counts the copies. `erase` overwrites their bytes.
     """
 
@@ -55,7 +63,9 @@ class TakeDown(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """
         if self.undo + self.dry_run + self.erase > 1:
             raise UsageError("withdraw: choose one of undo, dry run and erase")
-        target = Subject(self.url, self.host, self.prefix, instant_of(self.before) if self.before else 0.0)
+        target = Subject(
+            self.url, self.host, self.prefix, typed_period(self.before).first if self.before else 0.0
+        )
         return target.rule(now, self.reason)
 
 
@@ -74,19 +84,6 @@ class Withdrawn(msgspec.Struct):
         return {"done": self.done, **plain_rule(self.rule), **counts}
 
 
-def instant_of(text: str) -> float:
-    """Convert an ISO 8601 date or time to an instant. Without a time zone, it is in UTC.
-
-    Raises:
-        UsageError: the text is not an ISO 8601 date or time.
-    """
-    try:
-        instant = datetime.fromisoformat(text)
-    except ValueError:
-        raise UsageError(f"withdraw: {text!r} is not a date such as 2026-11-24") from None
-    return (instant if instant.tzinfo else instant.replace(tzinfo=UTC)).timestamp()
-
-
 def plain_rule(rule: Withdrawal) -> dict[str, Any]:
     """Return a rule for display: only the fields that the rule sets, with times in ISO 8601."""
     shown: dict[str, Any] = {"at": iso_time(rule.at)}
@@ -98,6 +95,28 @@ def plain_rule(rule: Withdrawal) -> dict[str, Any]:
     if rule.before:
         shown["before"] = iso_time(rule.before)
     return shown
+
+
+def named(rule: Withdrawal) -> str:
+    """Return the subject of a rule in words."""
+    shown = plain_rule(rule)
+    words = [
+        f"{name} {shown[name]}" for name in ("url", "digest", "host", "prefix", "before") if name in shown
+    ]
+    return printable(", ".join(words))
+
+
+def in_words(result: Withdrawn) -> str:
+    """Return what was done in words, for all interfaces."""
+    found = f"{several(result.pages, 'page')} ({several(result.copies, 'copy')}, {result.bytes:,} bytes)"
+    if result.done == "counted":
+        return f"{named(result.rule)}: {found} to be withdrawn"
+    if result.done == "undone":
+        return f"{named(result.rule)}: {found} shown again"
+    if result.done == "erased":
+        return f"{named(result.rule)}: {found} erased\n{_REMAINS}"
+    again = "" if result.rule.before else "; these URLs are not fetched again"
+    return f"{named(result.rule)}: {found} withdrawn{again}"
 
 
 def conduct(order: TakeDown, rules: RuleFile, now: float) -> Requests:

@@ -57,6 +57,7 @@ from crawler.crawl.shipper import Shipper
 from crawler.crawl.start_checks import check_start
 from crawler.crawl.topology import check_processes, topology
 from crawler.errors import NoSeedError, StoreError, UsageError, blame_of_system
+from crawler.export.archives import opened
 from crawler.forked_children import ForkedChild
 from crawler.pages.withdrawals import RuleFile
 from crawler.process.answering.commands import CHANGING
@@ -65,7 +66,7 @@ from crawler.process.fetching.reader import Extractor
 from crawler.process.lifecycle.limits import STOP_GRACE, SUPERVISOR_GONE
 from crawler.process.lifecycle.shutdown import within
 from crawler.process.live_services import LiveServices
-from crawler.process.opening.stages import Stages, reading
+from crawler.process.opening.stages import Stages
 from crawler.process.process import Process
 from crawler.process.services.final_report import final_report
 from crawler.records import Link
@@ -448,14 +449,30 @@ class Crawl:
             UsageError: there is no such use.
         """
         if self._opened:
-            yield from stored_pages(self.stages, newest, allow)
+            stages, me = self.stages, self.stages.context.name
+            partition = stages.context.topology.partition
+            yield from stored_pages(
+                [stages.pages],
+                stages.config,
+                lambda fingerprint: 0 if partition.owner(fingerprint) == me else -1,
+                lambda url: bool(stages.frontier.views.withholding_line(url)),
+                newest=newest,
+                allow=allow,
+            )
             return
         self.directory.require()
         ready(self.directory)
-        config = self.directory.settings.config()
-        for name in begun_names(self.directory):
-            with reading(config, self.directory, name, clock=SystemClock()) as stages:
-                yield from stored_pages(stages, newest, allow)
+        if not begun_names(self.directory):
+            return
+        with opened(self.directory.path) as crawled:
+            yield from stored_pages(
+                crawled.archives,
+                crawled.config,
+                crawled.owner,
+                crawled.disallowed(),
+                newest=newest,
+                allow=allow,
+            )
 
     def stop(self, reason: str = "stopped", *, grace: float = STOP_GRACE) -> None:
         """End the run soon: start no new fetches, and commit the fetches that finish within `grace` seconds.

@@ -164,7 +164,7 @@ class StoredHtml:
 
 
 def _all_known(crawled: Crawled, *, want_via: bool = True) -> Iterator[Known]:
-    return known_rows(crawled.archives, Selection(with_noarchive=True), want_via=want_via)
+    return known_rows(crawled.archives, Selection(with_noarchive=True), crawled.owner, want_via=want_via)
 
 
 def html_pages(crawled: Crawled) -> Iterator[Known]:

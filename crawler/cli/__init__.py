@@ -74,9 +74,7 @@ def _main(argv: list[str], *, leaves: bool) -> int:
     if name in ("-h", "--help", "help"):
         return _guarded(name, lambda: _print(_usage()))
     if name in ("-V", "--version"):
-        from crawler.version import __version__
-
-        return _guarded(name, lambda: _print(f"crawler {__version__}\n"))
+        return _guarded(name, lambda: _print(_version()))
     if name not in COMMANDS:
         return _fail(_no_command(name), 2)
     if name in IN_ORDER:
@@ -88,6 +86,15 @@ def _main(argv: list[str], *, leaves: bool) -> int:
     # imported only by commands that run an event loop
     shutdown = sys.modules.get("crawler.process.lifecycle.shutdown")
     return shutdown.leave(code) if leaves and shutdown is not None else code
+
+
+def _version() -> str:
+    """Return the version, and a line about kernels that run interpreted, if there are any."""
+    from crawler.kernel_selection import said_of_kernels
+    from crawler.version import __version__
+
+    line = said_of_kernels()
+    return f"crawler {__version__}\n" + (f"{line}\n" if line else "")
 
 
 def _no_command(name: str) -> str:

@@ -7,7 +7,8 @@ import argparse
 import json
 from typing import Any, get_args
 
-from crawler.change_signals import NAMES, SIGNAL_SOURCES, Fate
+from crawler.admin.said import said
+from crawler.change_signals import NAMES, SIGNAL_SOURCES
 from crawler.cli import access, options
 from crawler.config.schema import RenderWhen
 from crawler.crawl import rendered_parts, safe_settings
@@ -15,7 +16,6 @@ from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import UsageError
 from crawler.upgrade.ready import opened
 from crawler.urls.canonical import SCHEME, UNPARSABLE
-from crawler.wording import several
 
 _TEXTS = {
     "seed": (
@@ -51,16 +51,6 @@ _TEXTS = {
     ),
 }
 _RUNNING = ("pause", "resume", "stop")
-_FATES = {
-    Fate.NOTED: "noted",
-    Fate.KEPT: "kept for the next run that refreshes pages",
-    Fate.QUEUED: "queued (not fetched yet)",
-    Fate.SENT: "sent to their processes",
-    Fate.NOT_REFRESHED: "known, but not kept fresh",
-    Fate.RETIRED: "dropped by `crawler retire`",
-    Fate.OUT_OF_SCOPE: "out of scope",
-    Fate.REFUSED: "refused",
-}
 
 
 def main(command: str, argv: list[str]) -> int:
@@ -104,8 +94,7 @@ def main(command: str, argv: list[str]) -> int:
             return 0
         if command == "stop" and args.wait:
             access.wait_for_end(args.dir)
-        stopping = "stopped" if command == "stop" and args.wait else "stopping"
-        print({"pause": "paused", "resume": "going on", "stop": stopping}[command])
+        print("stopped" if command == "stop" and args.wait else said({"command": command}, []))
         return 0
     request = _request(command, args)
     if command == "seed" and args.render is not None:
@@ -114,7 +103,7 @@ def main(command: str, argv: list[str]) -> int:
     # process.
     routed = command in ("seed", "signal")
     answers = [access.ask_first(args.dir, request)] if routed else access.ask(args.dir, request)
-    print(json.dumps(answers[0], indent=2) if command == "signal" and args.json else _said(command, answers))
+    print(json.dumps(answers[0], indent=2) if command == "signal" and args.json else said(request, answers))
     if command == "seed" and (peers := _on_other_disks(args, answers[0]["waits_for"])):
         print(
             f"stored only here until {', '.join(peers)} has received them (`crawler status` shows what waits)"
@@ -127,11 +116,11 @@ def _on_other_disks(args: argparse.Namespace, peers: list[str]) -> list[str]:
     return [peer for peer in peers if peer not in CrawlDirectory(args.dir).process_names()]
 
 
-def _is_wrong(said: dict[str, Any]) -> bool:
+def _is_wrong(answer: dict[str, Any]) -> bool:
     """Return whether a seed was refused, or an argument of `signal` is not a URL."""
-    if "queued" in said:
-        return bool(said["refused"])
-    return not said["why"].keys().isdisjoint((SCHEME, UNPARSABLE))
+    if "waits_for" in answer:
+        return bool(answer["refused"])
+    return not answer["why"].keys().isdisjoint((SCHEME, UNPARSABLE))
 
 
 def _parted(args: argparse.Namespace, request: dict[str, Any]) -> dict[str, Any]:
@@ -161,15 +150,9 @@ def _set(args: argparse.Namespace) -> int:
     """Change settings of a running crawl, or of the next run if none is running."""
     directory, wanted = opened(args.dir), safe_settings.parse(args.arguments)
     running = _apply(args, directory, wanted)
-    said = ", ".join(f"{key} = {value}" for key, value in wanted.items())
-    print(said if running else f"{said} from the next run on")
+    done = said({"command": "set", "settings": wanted}, [])
+    print(done if running else f"{done} from the next run on")
     return 0
-
-
-def _fates(said: dict[str, Any]) -> str:
-    """Return a line with the number of URLs of each fate, followed by one line for each reason for rejecting URLs."""
-    lines = [f"{said[fate]:,} {text}" for fate, text in _FATES.items() if said[fate] or fate is Fate.NOTED]
-    return ", ".join(lines) + "".join(f"\n  {why}: {n:,}" for why, n in sorted(said["why"].items()))
 
 
 def _request(command: str, args: argparse.Namespace) -> dict[str, Any]:
@@ -180,20 +163,3 @@ def _request(command: str, args: argparse.Namespace) -> dict[str, Any]:
     if command == "retire":
         return {"command": command, "pattern": args.arguments[0]}
     return {"command": command, "host": args.arguments[0]}
-
-
-def _said(command: str, answers: list[Any]) -> str:
-    if command == "seed":
-        refused = [f"refused: {each['url']}: {each['why']}" for each in answers[0]["refused"]]
-        return "\n".join([f"{answers[0]['queued']} queued", *refused])
-    if command == "signal":
-        return _fates(answers[0])
-    if command == "retire":
-        count = sum(answer["retired"] for answer in answers)
-        if not count and any(answer["stored"] for answer in answers):
-            return (
-                "0 waiting URLs dropped: the URLs that match are stored already, and stored pages are kept; "
-                "`crawler withdraw URL` takes them down"
-            )
-        return f"{several(count, 'waiting URL')} dropped; stored pages are kept and refreshed as before"
-    return f"{answers[0]['host']}: {command}ed"

@@ -8,7 +8,6 @@ from typing import Any
 
 import msgspec
 
-from crawler.admin import report
 from crawler.admin.crawl_facts import CrawlFacts
 from crawler.admin.crawl_wait import next_wait
 from crawler.admin.eta import duration
@@ -280,7 +279,6 @@ def _numbers(values: dict[str, int]) -> str:
 
 def _every_number(status: Status) -> list[str]:
     tree = status.plain()
-    tree["splitter"] = {} if status.splitter is None else report.with_share(status.splitter)
     lines = [f"{'health:':<10}{printable(str(status.health))}"]
     for section in ("pages", "urls", "bytes", "frontier", "due", "splitter"):
         values = tree.get(section) or {}

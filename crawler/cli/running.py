@@ -57,10 +57,8 @@ def run(
 
     If `saved` is given, the directory keeps these settings instead of `config`.
     """
-    if kernel_selection.are_interpreted():
-        log.info(
-            "the kernels run interpreted; scripts/setup compiles them if gcc and python3-dev are installed"
-        )
+    if line := kernel_selection.said_of_kernels():
+        log.warning("%s", line)
     try:
         processes = config.crawl.processes
         report = (

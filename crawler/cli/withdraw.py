@@ -20,7 +20,6 @@ from crawler.pages.withdrawals import RuleFile, Withdrawal, load_rules
 from crawler.printable import printable
 from crawler.storage.files import Lock
 from crawler.upgrade.ready import opened
-from crawler.wording import several
 
 COMMAND = "withdraw"
 _EXAMPLES = """\
@@ -30,12 +29,6 @@ crawler withdraw https://example.org/page --reason "request of 2026-11-24" --dir
   crawler withdraw --before 2025-01-01 --dir example
   crawler withdraw --host example.org --undo --dir example
   crawler withdraw --host example.org --erase --dir example"""
-
-# Tells the operator which copies an erasure does not reach.
-_REMAINS = """\
-not erased: backups of the directory and exports that were made before; copies of WARC files in object storage, until
-`crawler ship` or a crawl with pages.ship replaces them; the URLs themselves in pages.jsonl, crawler.log
-and in links on other pages; on other machines of the crawl, run the command too"""
 
 
 def main(_command: str, argv: list[str]) -> int:
@@ -58,7 +51,7 @@ def main(_command: str, argv: list[str]) -> int:
         what,
         "--before",
         "",
-        "only copies fetched before this date or time (UTC); the pages may be fetched again",
+        "only copies fetched before this date or time (UTC), such as 2026-11; the pages may be fetched again",
         metavar="DATE",
     )
     parser.option("--reason", "", "shown to clients, and by `crawler why`", metavar="TEXT")
@@ -77,7 +70,7 @@ def main(_command: str, argv: list[str]) -> int:
     if args.json:
         print(json.dumps([result.plain() for result in results], indent=2))
     else:
-        print("\n".join(_said(result) for result in results))
+        print("\n".join(withdrawal.in_words(result) for result in results))
     return 0
 
 
@@ -156,16 +149,8 @@ def _list(args: argparse.Namespace) -> int:
     elif not rules:
         print("nothing is withdrawn")
     else:
-        print("\n".join(f"{iso_time(rule.at)}  {_named(rule)}{_because(rule)}" for rule in rules))
+        print("\n".join(f"{iso_time(rule.at)}  {withdrawal.named(rule)}{_because(rule)}" for rule in rules))
     return 0
-
-
-def _named(rule: Withdrawal) -> str:
-    shown: dict[str, Any] = withdrawal.plain_rule(rule)
-    words = [
-        f"{name} {shown[name]}" for name in ("url", "digest", "host", "prefix", "before") if name in shown
-    ]
-    return printable(", ".join(words))
 
 
 def _because(rule: Withdrawal) -> str:
@@ -173,16 +158,3 @@ def _because(rule: Withdrawal) -> str:
     if rule.erasing and not rule.erased:
         return f"{said}, erasure not finished: if no command is running, repeat it"
     return f"{said}, erased" if rule.erased else said
-
-
-def _said(result: Withdrawn) -> str:
-    """Return a sentence about what was done."""
-    found = f"{several(result.pages, 'page')} ({several(result.copies, 'copy')}, {result.bytes:,} bytes)"
-    if result.done == "counted":
-        return f"{_named(result.rule)}: {found} to be withdrawn"
-    if result.done == "undone":
-        return f"{_named(result.rule)}: {found} shown again"
-    if result.done == "erased":
-        return f"{_named(result.rule)}: {found} erased\n{_REMAINS}"
-    again = "" if result.rule.before else "; these URLs are not fetched again"
-    return f"{_named(result.rule)}: {found} withdrawn{again}"

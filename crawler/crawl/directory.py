@@ -36,7 +36,7 @@ from crawler.storage.engines import require_utf8
 from crawler.storage.files import atomic_write, sync_directory
 
 SEED_BYTES = 16
-FORMAT = 8  # number of the current storage format; `upgrade/` has a step from each earlier format to the next
+FORMAT = 9  # number of the current storage format; `upgrade/` has a step from each earlier format to the next
 BEGUN = ".begun"
 _NOT_OURS = (errno.EACCES, errno.EPERM, errno.EROFS)  # no permission to write, but the disk works
 

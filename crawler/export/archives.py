@@ -4,7 +4,7 @@ Each archive shows one committed state of its store.
 """
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,6 +13,7 @@ from crawler.config import Config
 from crawler.consent.use_rule import UseRule
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.lost_processes import begun_names, check_for_loss
+from crawler.crawl.topology import topology
 from crawler.errors import DirectoryError
 from crawler.frontier.permission import Permission
 from crawler.frontier.refresh.refreshing import Refresh
@@ -24,6 +25,7 @@ from crawler.pages.formats.selection import Refused, Say, ignore
 from crawler.pages.withdrawals import Withdrawals
 from crawler.records import Capture, PageRecord
 from crawler.robots.cache import RobotsCache
+from crawler.splitter.partition import Partition
 from crawler.storage.engines import open_store
 from crawler.storage.keys import EQUIVALENCES
 from crawler.storage.kv import DiskStore, KeyValue
@@ -47,10 +49,16 @@ class Crawled(NamedTuple):
     config: Config
     archives: list[Archive]
     fingerprinter: Fingerprinter
+    partition: Partition
+    positions: Mapping[str, int]  # name of a process -> position of its archive
 
     def damage(self) -> list[str]:
         """Return a message for each segment that is missing or too short. Pages of such a segment are lost."""
         return [line for archive in self.archives for line in archive.damage()]
+
+    def owner(self, fingerprint: int) -> int:
+        """Return the position of the archive whose process owns a URL; -1 if its process is on another machine."""
+        return self.positions.get(self.partition.owner(fingerprint), -1)
 
     @property
     def fingerprint(self) -> Callable[[str], int]:
@@ -147,7 +155,9 @@ def opened(path: Path) -> Iterator[Crawled]:
             archives.append(Archive(folder, store, withdrawals))
             proven |= load_json(store, EQUIVALENCES) or {}
         fingerprinter = fingerprinter_of(config.urls, directory.seed(), Equivalences(proven))
-        yield Crawled(directory, config, archives, fingerprinter)
+        partition = topology(config, path, names[0]).partition
+        positions = {name: position for position, name in enumerate(names)}
+        yield Crawled(directory, config, archives, fingerprinter, partition, positions)
 
 
 @contextlib.contextmanager

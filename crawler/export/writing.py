@@ -246,7 +246,9 @@ class Export:
     def _known(self, crawled: Crawled) -> Iterator[Known]:
         """Yield the rows that `where` selects. If `where` depends on the content of pages, yield all rows."""
         want_via = "via" in self._fields or "via" in self._where_fields()
-        found = known_rows(crawled.archives, self._select, want_via=want_via, consent_of=consent_columns)
+        found = known_rows(
+            crawled.archives, self._select, crawled.owner, want_via=want_via, consent_of=consent_columns
+        )
         if "fresh" in self._fields or "fresh" in self._where_fields():
             found = self._with_freshness(crawled, found)
         if self._where is None or self._where.fields & CONTENT_FIELDS:
@@ -304,7 +306,7 @@ class Export:
         )
         pages = (
             known
-            for known in known_rows(crawled.archives, self._select, want_via=False)
+            for known in known_rows(crawled.archives, self._select, crawled.owner, want_via=False)
             if known.capture is not None and wacz.is_page(known.row, known.flags)
         )
         return wacz.write_wacz(

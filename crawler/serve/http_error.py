@@ -1,5 +1,6 @@
 """Error responses: a status and the reason, as JSON for programs or as a page for people with a browser."""
 
+from collections.abc import Sequence
 from html import escape
 
 import msgspec
@@ -75,6 +76,14 @@ class HttpError(Exception):
             title=escape(title), why=escape(_sentence(str(self.body["why"]))), rows="\n".join(rows)
         )
         return text.encode("utf-8", "replace")
+
+
+def check_method(method: str, allowed: Sequence[str]) -> None:
+    """Raise HttpError (405, with the methods in `Allow`) if a path does not have this method (RFC 9110, 15.5.6)."""
+    if method not in allowed:
+        methods = ", ".join(allowed)
+        why = f"the method {method} is not allowed here; allowed: {methods}"
+        raise HttpError(405, "bad_request", why, fields=(("Allow", methods),))
 
 
 def wants_page(accept: str) -> bool:

@@ -33,6 +33,7 @@ REFUSED_AGE_MAX = 600.0
 # one registrable domain, or all bare addresses together, may use 1/16 of the memory for waiting URLs
 SITE_PART = 16
 _URL_BYTES = 57  # bytes of memory that a URL uses besides its characters
+PARAMETERS = ("url", "key", "keyLocation")  # of a GET notification
 _KEY = re.compile(r"[A-Za-z0-9-]{8,128}")
 
 

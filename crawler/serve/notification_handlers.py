@@ -10,8 +10,9 @@ from crawler.serve import indexnow
 from crawler.serve.http_server import json_reply
 from crawler.serve.interfaces import ServedCrawl
 from crawler.serve.page_handler import OwnedByOther
+from crawler.serve.query import query_fields
 from crawler.serve.reply import Reply
-from crawler.serve.request_parsing import ParsedRequest, Route, query_fields
+from crawler.serve.request_parsing import ParsedRequest, Route
 from crawler.serve.signal_handler import Signal, SignalHandler, parse
 from crawler.serve.websub import Subscriptions, slot_of
 
@@ -86,12 +87,13 @@ class NotificationHandlers:
         method = request.method
         if asked.door is Route.SIGNAL:
             said = await self.signals.handle(*parse(body, self.signals.urls_max), self._now())
-            return json_reply(200, msgspec.json.encode(said) + b"\n")
-        fields = query_fields(request.raw_path.partition("?")[2])
+            return json_reply(200, msgspec.json.encode(said.plain()) + b"\n")
+        query = request.raw_path.partition("?")[2]
         if asked.door is Route.INDEXNOW:
-            posted = method == "POST"
-            limit = self._config.signal_urls_max
-            notice = indexnow.parse_post(body, limit) if posted else indexnow.parse_get(fields)
+            if method == "POST":
+                notice = indexnow.parse_post(body, self._config.signal_urls_max)
+            else:
+                notice = indexnow.parse_get(query_fields(query, "/indexnow", indexnow.PARAMETERS))
             located = self._crawl.locate(notice.location)
             if located.archive is None:
                 raise OwnedByOther(located.owner, body)
@@ -101,6 +103,7 @@ class NotificationHandlers:
             raise OwnedByOther(owner, body)
         if method == "POST":
             return await self._delivered(asked.rest, body, request.headers.get("X-Hub-Signature", ""))
+        fields = query_fields(query, "/websub")  # a hub may send more parameters
         challenge = self.subscriptions.verify(asked.rest, fields, self._now()).encode()
         return Reply(
             200,
@@ -114,7 +117,7 @@ class NotificationHandlers:
         if status == 200:
             source = f"indexnow:{notice.host}"
             said = await self.signals.handle(notice.urls, source, self._now(), whole=True)
-            return json_reply(status, msgspec.json.encode(said) + b"\n")
+            return json_reply(status, msgspec.json.encode(said.plain()) + b"\n")
         if fetch:
             self._in_background(self._look_at_key(notice))
         await self._notices.keep(notice)
@@ -138,4 +141,4 @@ class NotificationHandlers:
             return json_reply(202, b'{"ignored": "signature"}\n')
         links = self._item_links(body, subscription.topic)[: self._config.signal_urls_max]
         said = await self.signals.handle(links, f"websub:{subscription.hub}", self._now(), whole=True)
-        return json_reply(202, msgspec.json.encode(said) + b"\n")
+        return json_reply(202, msgspec.json.encode(said.plain()) + b"\n")

@@ -15,22 +15,20 @@ so no target can name a file.
 """
 
 import re
-from calendar import IllegalMonthError, monthrange
-from datetime import UTC, datetime
 from enum import StrEnum
 from functools import lru_cache
-from urllib.parse import parse_qsl, unquote
+from urllib.parse import unquote
 
 import msgspec
 
 from crawler import http_dates
+from crawler.errors import UsageError
 from crawler.serve.http_error import HttpError
+from crawler.serve.query import query_fields
+from crawler.typed_time import typed_period
 from crawler.urls.typed_url import typed_url
 
 TARGET_CHARS_MAX = 16_384  # enough for a URL of 8,192 octets, half of which are escaped
-_FIELDS_MAX = 16
-_STAMP = re.compile(r"[0-9]{4}(?:[0-9]{2}){0,5}")
-_END_OF_TIME = "99991231235959"
 _ONLY_A_URL = re.compile(r"url=([-.0-9:A-Z_a-z~/]+)")  # a URL without escapes, so there is nothing to decode
 _SECONDS = re.compile(r"[0-9]{1,12}(?:\.[0-9]{1,9})?")
 # number of parsed targets that are cached, each of at most `_PARSED_CHARS` characters: 4 MB
@@ -53,6 +51,10 @@ class Route(StrEnum):
     HEALTHZ = "healthz"
     READYZ = "readyz"
     HELD = "held"
+
+
+_COPY_PARAMETERS = ("url", "at", "max-stale", "refresh", "rewrite", "static")
+_PARAMETERS = {Route.PAGE: _COPY_PARAMETERS, Route.HELD: _COPY_PARAMETERS, Route.VIEW: ("url", "at")}
 
 
 class ParsedRequest(msgspec.Struct, frozen=True):
@@ -123,10 +125,10 @@ def _proxy(target: str) -> ParsedRequest:
 def _page(door: Route, query: str) -> ParsedRequest:
     if match := _ONLY_A_URL.fullmatch(query):
         return ParsedRequest(door, url=_url(match[1]))
-    fields = query_fields(query)
+    fields = query_fields(query, f"/{door}", _PARAMETERS[door])
     if not fields.get("url"):
         raise HttpError(400, "bad_request", f"name the page: /{door}?url=URL, with the URL percent-encoded")
-    at = instant(fields["at"]) if "at" in fields else None
+    at = _at(fields["at"]) if "at" in fields else None
     if door is Route.VIEW:
         return ParsedRequest(door, url=_url(fields["url"]), at=at)
     stale = fields.get("max-stale")
@@ -141,15 +143,6 @@ def _page(door: Route, query: str) -> ParsedRequest:
         rewrite=_flag(fields, "rewrite"),
         static=_flag(fields, "static"),
     )
-
-
-def query_fields(query: str) -> dict[str, str]:
-    """Return the fields of a query; if a field is repeated, return its first value."""
-    try:
-        pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=_FIELDS_MAX, errors="strict")
-    except ValueError as error:
-        raise HttpError(400, "bad_request", f"the query cannot be parsed: {error}") from None
-    return dict(reversed(pairs))
 
 
 def _flag(fields: dict[str, str], name: str) -> bool:
@@ -176,27 +169,16 @@ def _url(text: str) -> str:
     return url
 
 
-def instant(text: str) -> float:
-    """Parse `20260131120000` (UTC), a prefix of such a stamp, or RFC 3339; return seconds since the epoch.
-
-    A prefix of a stamp means the end of the period that it names: `2026` means the end of that year. Other
-    archives do the same (pywb 2.10).
+def _at(text: str) -> float:
+    """Return the last second of the period that `at=` names (`typed_time.py`).
 
     Raises:
-        HttpError: 400, it is not a time.
+        HttpError: 400, it is not a date or time.
     """
     try:
-        if _STAMP.fullmatch(text):
-            whole = text + _END_OF_TIME[len(text) :]
-            if len(text) == len("YYYYMM"):
-                whole = f"{text}{monthrange(int(text[:4]), int(text[4:]))[1]}235959"
-            return datetime.strptime(whole, "%Y%m%d%H%M%S").replace(tzinfo=UTC).timestamp()
-        moment = datetime.fromisoformat(text)
-        return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
-    except (ValueError, OverflowError, IllegalMonthError):
-        raise HttpError(
-            400, "bad_request", "write a time as 20260131120000 or 2026-01-31T12:00:00Z"
-        ) from None
+        return typed_period(text).last
+    except UsageError as error:
+        raise HttpError(400, "bad_request", str(error)) from None
 
 
 def accept_datetime(text: str) -> float | None:

@@ -8,12 +8,21 @@ not HTTP, an `HttpError` is noted, and nothing more is read.
     feed(bytes) -> the requests whose headers these bytes complete; later calls extend their bodies
 """
 
+import re
+
 import httptools
 from multidict import CIMultiDict
 
 from crawler.serve.http_error import HttpError
 
 FIELDS_MAX = 128
+_TOKEN = rb"[!#$%&'*+.^_`|~0-9A-Za-z-]{1,64}"  # RFC 9110, 5.6.2
+_BEGUN = re.compile(rb"(?:\r\n)*" + _TOKEN)  # no byte has followed the token yet
+_METHOD = re.compile(rb"(?:\r\n)*" + _TOKEN + rb" ")
+_LATER_LINE = re.compile(rb"\n" + _TOKEN + rb" [^ \r\n]+ HTTP/1\.[01]\r\n")
+_LINE_BYTES = 128  # number of bytes at the start of a request that tell whether it has a method
+# beginnings of llhttp's messages about a method that it does not know
+_INVALID_METHOD = ("Invalid method", "Expected space after method")
 
 
 class ServedRequest:
@@ -82,11 +91,13 @@ class RequestReader:
         self._size = 0  # number of bytes in the fields of the header that is arriving
         # number of bytes, outside of bodies, that have arrived since the last complete header
         self._loose = 0
+        self._line = b""  # the first of these bytes
+        self._unjudged = b""  # the first bytes of a request that do not show yet whether it has a method
 
     @property
     def at_rest(self) -> bool:
         """True if all received bytes belong to complete requests, so that the next byte begins a new one."""
-        return self._current is None and not self._loose and self.refusal is None and not self.ended
+        return self._current is None and not (self._loose or self._unjudged or self.refusal or self.ended)
 
     @property
     def busy(self) -> bool:
@@ -97,6 +108,9 @@ class RequestReader:
         """Add `data`, and return, in order, the requests whose headers are now complete."""
         if self.refusal is not None or self.ended:
             return []
+        if self._unjudged:
+            self._judge_method(self._unjudged + data)
+            return []
         rested, in_body = self.at_rest, self._current is not None
         self._begun = []
         try:
@@ -104,15 +118,24 @@ class RequestReader:
         # no other protocol is supported, so an Upgrade field in the request is ignored
         except httptools.HttpParserUpgrade:
             self.ended = True
-        except httptools.HttpParserError:
-            self._refuse(400, "this is not an HTTP request")
+        except httptools.HttpParserError as error:
+            if not str(error).startswith(_INVALID_METHOD):
+                self._refuse_bytes()
+            elif not in_body and not self._begun:
+                self._judge_method(self._line + data)
+            # the line of the first request is at the start of the bytes, or has arrived earlier
+            elif len(_LATER_LINE.findall(data)) > max(0, len(self._begun) - 1):
+                self._refuse_bytes(has_method=True)
+            else:  # behind other requests, the method may be cut off at the end of the bytes
+                self._judge_method(data[data.rfind(b"\n") + 1 :])
         begun, self._begun = [each for each in self._begun if not each.broken], []
         if begun:
-            self._loose = 0
+            self._loose, self._line = 0, b""
             if rested and len(begun) == 1 and begun[0].complete and data.find(b"\r\n\r\n") == len(data) - 4:
                 begun[0].raw = data
         elif not in_body:
             self._loose += len(data)
+            self._line = (self._line + data)[:_LINE_BYTES]
             if self._loose > self._header_bytes_max:
                 self._refuse(431, "the header is too long")
         for request in begun[-1:]:
@@ -124,6 +147,19 @@ class RequestReader:
         self.ended = True
         if self._current is not None:
             self._current.broken = True
+
+    def _judge_method(self, start: bytes) -> None:
+        """Refuse a request that llhttp rejected at its method, once its first bytes show whether it has one."""
+        start = start[:_LINE_BYTES]
+        self._unjudged = start if _BEGUN.fullmatch(start) else b""
+        if not self._unjudged:
+            self._refuse_bytes(has_method=_METHOD.match(start) is not None)
+
+    def _refuse_bytes(self, *, has_method: bool = False) -> None:
+        if has_method:  # RFC 9110, 15.6.2; a known method that the path does not have gets 405
+            self._refuse(501, "this server does not know the method of the request")
+        else:
+            self._refuse(400, "this is not an HTTP request")
 
     def _refuse(self, status: int, why: str) -> None:
         self.refusal = self.refusal or HttpError(status, "bad_request", why)

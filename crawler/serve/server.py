@@ -14,7 +14,7 @@ from crawler.serve import host_check
 from crawler.serve.client_headers import ClientHeaders, ClientHeadersCache, without_condition
 from crawler.serve.client_headers import read as read_fields
 from crawler.serve.front_page import front_page
-from crawler.serve.http_error import HttpError
+from crawler.serve.http_error import HttpError, check_method
 from crawler.serve.http_server import (
     HttpListener,
     Sending,
@@ -229,17 +229,16 @@ _PAGES = (Route.PAGE, Route.VIEW, Route.PROXY, Route.TIMEGATE, Route.TIMEMAP)
 _READS = (*_PAGES, Route.FRONT, Route.HEALTHZ, Route.READYZ, Route.HELD)
 
 
-# the methods of the endpoints that receive notifications; all others have the methods GET and HEAD
+_READING = ("GET", "HEAD")
 _METHODS = {
-    "signal": ("POST",), "indexnow": ("GET", "HEAD", "POST"), "websub": ("GET", "HEAD", "POST"),
+    "signal": ("POST",), "indexnow": (*_READING, "POST"), "websub": (*_READING, "POST"),
+    "": _READING, "page": _READING, "view": _READING, "held": _READING, "timegate": _READING, "timemap": _READING,
+    "healthz": _READING, "readyz": _READING,
 }  # fmt: skip
 
 
 def _check_method(method: str, target: str) -> None:
-    """Raise HttpError (405) if the endpoint does not have this method."""
+    """Raise HttpError (405) if the endpoint does not have this method; a URL as target has GET and HEAD."""
     endpoint = re.split(r"[/?]", target[1:], maxsplit=1)[0] if target[:1] == "/" else ""
-    methods = _METHODS.get(endpoint, ("GET", "HEAD"))
-    if method not in methods:
-        allow = ", ".join(methods)
-        why = f"only {allow} allowed; the server never fetches for a client"
-        raise HttpError(405, "bad_request", why, fields=(("Allow", allow),))
+    if endpoint in _METHODS:  # other paths are unknown, whatever the method
+        check_method(method, _METHODS[endpoint])

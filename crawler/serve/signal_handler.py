@@ -11,8 +11,10 @@ from collections.abc import Awaitable, Callable, Sequence
 import msgspec
 
 from crawler.change_signals import Signalled
+from crawler.errors import UsageError
 from crawler.records import UNDECODABLE
 from crawler.serve.http_error import HttpError
+from crawler.urls.typed_url import some_url
 
 # Number of sources remembered. The source whose last signal is the oldest is forgotten first. The token
 # bucket that limits the rate of this source is full again at that time, so the source loses nothing.
@@ -22,6 +24,7 @@ SOURCE_CHARS_MAX = 64
 # too long
 Signal = Callable[[Sequence[str], str], Awaitable[Signalled]]
 RETRY_AFTER = 10  # number of seconds after which a client should send rejected signals again
+_TOO_MANY = "too many signals from this source or from all sources together; send these again later"
 CROWD = 10  # number of sources that may send at the full rate at the same time
 
 
@@ -78,14 +81,14 @@ class SignalHandler:
             raise HttpError(
                 429,
                 "too_many",
-                "too many signals from this source or from all sources together; send these again later",
+                _TOO_MANY,
                 fields=(("Retry-After", str(RETRY_AFTER)),),
                 urls=len(raw_urls),
             )
         self._buckets.give_back(source, own - passed)
         said = await self._signal(raw_urls[:passed], source) if passed else Signalled()
         if passed < len(raw_urls):
-            said.refuse("too_many", len(raw_urls) - passed)
+            said.refuse("too_many", len(raw_urls) - passed, _TOO_MANY)
         return said
 
 
@@ -93,7 +96,7 @@ def parse(body: bytes, urls_max: int) -> tuple[list[str], str]:
     """Return (URLs, source) from the body of `POST /signal`.
 
     Raises:
-        HttpError: 400 the JSON does not have this form, 422 too many URLs.
+        HttpError: 400 the JSON does not have this form, or no text is a URL; 422 too many URLs.
     """
     try:
         request = msgspec.json.decode(body, type=_Posted)
@@ -101,6 +104,10 @@ def parse(body: bytes, urls_max: int) -> tuple[list[str], str]:
         raise HttpError(400, "bad_request", f'expected {{"urls": [...], "source": "..."}}: {error}') from None
     if len(request.urls) > urls_max:
         raise HttpError(422, "bad_request", f"send at most {urls_max} URLs at once")
+    try:
+        some_url(request.urls)
+    except UsageError as error:
+        raise HttpError(400, "bad_request", str(error)) from None
     return request.urls, f"signal:{request.source[:SOURCE_CHARS_MAX]}"
 
 

@@ -1,4 +1,4 @@
-"""Steps 1, 6, 7 and 8: store settings under their current names.
+"""Steps 1 and 6 to 9: store settings under their current names.
 
 A removed key is dropped, and a line in the log names its replacement. So a crawl continues under the settings
 with which it started, and configuration files of earlier versions can be read.
@@ -12,6 +12,7 @@ from typing import Any
 from crawler.config import convert
 from crawler.config.forms import named_addresses
 from crawler.crawl.directory import CrawlDirectory
+from crawler.errors import ConfigError
 from crawler.urls.canonical import LENGTH_MAX, canonical
 
 log = logging.getLogger("crawler")
@@ -40,7 +41,7 @@ _SPIDER_WAITS: Mapping[str, object] = {
 
 
 def renewed(tree: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Return nested settings with current keys, and with values that are not above the limits in `LARGEST`.
+    """Return nested settings with current keys, and with values that are allowed.
 
     For each removed key, a line is logged, which names the file `where`. No line is logged if the key has the
     value in `STILL_TRUE`.
@@ -57,7 +58,23 @@ def renewed(tree: Mapping[str, Any], where: str) -> dict[str, Any]:
             log.warning("%s: %s is %s, but at most %s is allowed; it is lowered", where, key, value, largest)
             section, _, name = key.partition(".")
             made[section][name] = largest
+    _drop_refused_zeros(made, where)
     return made
+
+
+def _drop_refused_zeros(tree: dict[str, Any], where: str) -> None:
+    """Drop limits of 0, which earlier versions accepted although nothing was crawled with them."""
+    for section, values in tree.items():
+        for name, value in list(values.items()) if isinstance(values, dict) else ():
+            if isinstance(value, int | float) and value == 0:
+                try:
+                    convert({section: {name: value}})
+                except ConfigError:
+                    del values[name]
+                    log.warning(
+                        "%s: %s.%s = 0 is ignored, because nothing would be crawled; the default is used",
+                        where, section, name,
+                    )  # fmt: skip
 
 
 def _value(tree: Mapping[str, Any], key: str) -> Any:

@@ -68,7 +68,10 @@ async def test_only_the_page_is_served_and_it_links_to_no_admin_page(tmp_path: P
                      "/hosts", "/log", "/fetches", "/healthz", PATH, "/../bot", "//bot"):  # fmt: skip
             assert (await door.ask(path)).status == 404, path
         for method in ("POST", "PUT", "DELETE"):
-            assert (await door.ask("/do", "Content-Length: 0", method=method)).status == 405
+            assert (await door.ask("/do", "Content-Length: 0", method=method)).status == 404
+            refusal = await door.ask("/bot", "Content-Length: 0", method=method)
+            assert (refusal.status, refusal.fields["allow"]) == (405, "GET, HEAD")
+        assert (await door.ask("/bot", method="BREW")).status == 501
         head = await door.ask("/bot", method="HEAD")
         assert head.status == 200 and head.body == b""
 

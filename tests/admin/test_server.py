@@ -137,7 +137,7 @@ async def test_each_readable_address_is_served(watched: Watched) -> None:
         ("/hosts/%00", 400),
         ("/bot/ledger", 400),
         ("/bot/ledger?host=../../etc/passwd", 400),
-        ("/do", 404),
+        ("/do", 405),
     ],
 )
 async def test_unknown_addresses_and_invalid_requests_are_rejected(
@@ -157,13 +157,22 @@ async def test_changes_need_the_token(watched: Watched) -> None:
                 await watched.do({"command": command}, token, "Origin: http://evil.example")
             ).status == 403
             assert (await watched.do({"command": command}, token, "Host: evil.example")).status == 421
-            assert (await watched.ask(f"/do?command={command}&token={watched.server.token}")).status == 404
+            assert (await watched.ask(f"/do?command={command}&token={watched.server.token}")).status == 405
         assert all(request["command"] == "status" for request in watched.source.asked)
         assert (await watched.do({"command": "pause"}, token)).status == 200
         assert {"command": "pause"} in watched.source.asked
         assert (await watched.do({"command": "retire", "pattern": "("}, token)).status == 400
         assert (await watched.ask("/", "Host: rebound.example")).status == 421
-        assert (await watched.ask("/", method="DELETE")).status == 405
+        for path in ("/", "/status", "/why?url=x", "/events", "/hosts/a.example", "/static/page.js"):
+            for method in ("DELETE", "POST", "OPTIONS", "PROPFIND"):
+                refusal = await watched.ask(path, method=method)
+                assert (refusal.status, refusal.fields["allow"]) == (405, "GET, HEAD"), (path, method)
+        refusal = await watched.ask("/do")
+        assert (refusal.status, refusal.fields["allow"]) == (405, "POST")
+        for method in ("GET", "POST", "DELETE"):
+            assert (await watched.ask("/nothing", method=method)).status == 404
+        for path in ("/", "/do", "/nothing"):
+            assert (await watched.ask(path, method="BREW")).status == 501
 
 
 async def test_stop_is_confirmed_although_the_processes_end_at_once(watched: Watched) -> None:
@@ -270,3 +279,22 @@ async def test_data_of_a_missing_process_is_reported_as_missing(watched: Watched
         watched.source.owners = ["p0"]
         why = await watched.ask("/why?url=http://a.example/")
         assert (why.status, why.json["missing"]) == (503, ["p1"]) and "p1" in why.json["why"]
+
+
+async def test_a_parameter_that_a_path_does_not_have_is_refused(watched: Watched) -> None:
+    """`/why?url=U?a=1&b=2` explained `U?a=1`, and a misspelt `/hosts?limt=5` had no effect."""
+    async with watched:
+        assert (await watched.ask("/why?url=http://a.example/?a=1%26b=2")).json[
+            "url"
+        ] == "http://a.example/?a=1&b=2"
+        for target in (
+            "/why?url=http://a.example/?a=1&b=2",
+            "/why?url=http://a.example/&url=http://b.example/",
+        ):
+            refused = await watched.ask(target)
+            assert refused.status == 400 and "percent-encoded" in refused.json["why"], target
+        for path in ("/hosts", "/log", "/fetches", "/consent", "/bot/ledger"):
+            refused = await watched.ask(f"{path}?limt=5")
+            assert refused.status == 400 and "limt" in refused.json["why"], path
+        for path in ("/metrics", "/status", "/healthz"):
+            assert (await watched.ask(f"{path}?cache=1")).status == 200, path

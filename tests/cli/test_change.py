@@ -5,20 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from crawler.change_signals import NAMES, Signalled
+from crawler.change_signals import NAMES
 from crawler.cli import change
 from tests.end_to_end.web import Web, crawl, page, run
-
-SAID = Signalled(noted=1200, sent=3, out_of_scope=2, refused=1, why={"scope": 2, "scheme": 1}).plain()
-
-
-def test_the_fates_of_signals_are_counted() -> None:
-    told = "1,200 noted, 3 sent to their processes, 2 out of scope, 1 refused\n  scheme: 1\n  scope: 2"
-    assert change._fates(SAID) == told
-    assert change._fates(Signalled(kept=3, not_refreshed=1, queued=2).plain()) == (
-        "0 noted, 3 kept for the next run that refreshes pages, 2 queued (not fetched yet), "
-        "1 known, but not kept fresh"
-    )
 
 
 def test_the_fates_of_signals_can_be_printed_as_json(tmp_path: Path) -> None:

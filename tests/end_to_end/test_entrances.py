@@ -169,6 +169,30 @@ ROWS: tuple[tuple[str, list[str], dict[str, Any]], ...] = (
     ("pause", ["pause"], {"command": "pause"}),
     ("resume", ["resume"], {"command": "resume"}),
 )
+
+
+def signals(web: Web) -> list[list[str]]:
+    """Return lists of URLs with which signals are sent: no URLs, URLs out of scope, too long URLs, and mixtures."""
+    outside = "http://127.21.0.1/"
+    return [
+        ["nonsense"],
+        ["ftp://127.20.0.1/", "/page"],
+        ["http://[::1/"],
+        [outside, outside, "HTTP://127.21.0.1:80/#part"],
+        [outside, "nonsense", "http://127.20.0.1/" + "a/" * 5000],
+        ["http://127.20.0.1:25/", "http://127.20.0.1/" + "a/" * 90],
+        ["127.20.0.1", "http://user:word@127.21.0.1/"],
+    ]
+
+
+async def signalled_by_python(directory: Path, signalled: list[str]) -> str:
+    async with api.Crawl(directory=directory) as crawl:
+        try:
+            return str(crawl.signal(signalled)["said"])
+        except CrawlerError as error:
+            return str(error)
+
+
 LOOKED_UP = ("/open", "/later", "/nofollow", "/never", "/redirect", "/gone", "/denied", "/queued")
 
 
@@ -197,6 +221,7 @@ def test_all_entrances_give_the_same_answer(tmp_path: Path, web: Web, processes:
     flags = (*FAST, "--processes", str(processes), "--scope", "host", *SLOW)
     running = Running(tmp_path, seeds, *flags)
     verdicts: dict[str, list[dict[str, Any]]] = {}
+    answers: dict[str, str] = {}
     try:
         running.until(
             lambda: all("/gone" in web.paths(each) and "/taken" in web.paths(each) for each in HOSTS)
@@ -206,9 +231,17 @@ def test_all_entrances_give_the_same_answer(tmp_path: Path, web: Web, processes:
             assert (status, bool(done.err)) in ((200, False), (400, True)), (rule, done, said)
             if status == 400:
                 assert without_log_of(done.err) == said["why"], rule
-            elif refused := [each for answer in said["answers"] for each in answer.get("refused", ())]:
+            else:
+                assert done.text.strip() == said["said"], rule
+            if refused := [each for answer in said.get("answers", ()) for each in answer.get("refused", ())]:
                 assert done.code == 2 and all(each["why"] in done.text for each in refused), rule
             assert ("a login in a URL is read only" in done.text) == ("u:p@" in rule), rule
+        for signalled in signals(web):
+            done = run("signal", *signalled, "--dir", running.folder)
+            status, _, body = ask(running.serve, "/signal", "POST", {"urls": signalled})
+            answers[str(signalled)] = without_log_of(done.err) or done.text.strip()
+            assert (status, bool(done.err)) in ((200, False), (400, True)), (signalled, done, body)
+            assert answers[str(signalled)] == json.loads(body)["why" if status == 400 else "said"], signalled
         assert running.status()["paused"] == []
         assert (
             do(running, command="seed", urls=[web.url("/x", host)], settings={"crawl.scope": "any"})[0] == 400
@@ -234,6 +267,11 @@ def test_all_entrances_give_the_same_answer(tmp_path: Path, web: Web, processes:
         running.end()
     for path in LOOKED_UP[:-1]:
         assert explained(why_of(running.folder, web.url(path, host))) == verdicts[path][0], path
+    for signalled in signals(web):
+        done = run("signal", *signalled, "--dir", running.folder)
+        assert (without_log_of(done.err) or done.text.strip()) == answers[str(signalled)], signalled
+        if processes == 1:
+            assert asyncio.run(signalled_by_python(running.folder, signalled)) == answers[str(signalled)]
     assert "nofollow" in verdicts["/nofollow"][0]["verdict"]
     for each in HOSTS:  # the process that receives the seeds keeps some of them for their owners
         assert run("seed", web.url("/queued", each), "--dir", running.folder).code == 0

@@ -15,6 +15,8 @@ from typing import Any
 
 import pytest
 
+from crawler import Crawl
+from crawler.admin import metrics
 from crawler.admin.server import AdminServer
 from crawler.admin.status_source import SiblingProcesses
 from crawler.config import Config
@@ -108,13 +110,38 @@ def _sums(metrics: str) -> dict[str, float]:
     return sums
 
 
-def _check_metrics(metrics: bytes, status: dict[str, Any]) -> None:
-    sums = _sums(metrics.decode())
+def _check_metrics(shown: bytes, status: dict[str, Any]) -> None:
+    sums = _sums(shown.decode())
     assert sums["crawler_pages_total"] == sum(status["pages"].values())
     assert sums["crawler_urls_todo"] == status["frontier"]["todo"]
     assert sums["crawler_process_up"] == len([m for m in status["members"] if m["state"] == "running"])
     for name, key in (("left_seconds", "seconds"), ("left_urls", "left")):
         assert (f"crawler_{name}" in sums) == (status["outlook"][key] is not None), name
+
+
+def _check_figures(running: Running, status: dict[str, Any], told: dict[str, Any]) -> None:
+    """Assert that every figure of `status -v` is also in JSON, on the dashboard and in the metrics."""
+    sums, shown = _sums(ask(running.admin, "/metrics")[2].decode()), running.command("status", "-v").stdout
+    lines = {line.partition(":")[0]: line for line in shown.splitlines()}
+    for section in ("pages", "urls", "bytes", "frontier", "due", "splitter"):
+        assert status[section].keys() == told[section].keys() == _event(running)[section].keys(), section
+        for name, value in told[section].items():
+            if isinstance(value, int) and name != "runs":
+                assert f"{name} {value:,}" in lines[section] and status[section][name] == value, (
+                    section,
+                    name,
+                )
+            else:
+                assert f"{name} " in lines[section], (section, name)
+    for metric, path, _ in metrics.NUMBERS:
+        found: Any = status
+        for name in path:
+            found = found.get(name) if isinstance(found, dict) else None
+        if isinstance(found, int | float):
+            assert f"crawler_{metric}" in sums, metric
+            if isinstance(found, int) and path[0] in ("pages", "urls", "splitter"):
+                assert sums[f"crawler_{metric}"] == found, metric
+    assert not status["splitter"] or "local_share" in status["splitter"]
 
 
 def _check_host(running: Running, web: Web) -> None:
@@ -178,12 +205,26 @@ def test_all_views_agree(tmp_path: Path, web: Web, processes: int) -> None:
         assert {each["state"] for each in status["members"]} == {"running"}
         assert len(status["members"]) == processes
         _check_metrics(ask(running.admin, "/metrics")[2], status)
+        _check_figures(running, status, told)
         _check_host(running, web)
         assert told["crawl"] == status["crawl"]
         shown = f"{status['pages']['fetched']:,} pages fetched ("
         assert running.command("top", "--count", "1").stdout.startswith(shown)
     finally:
         running.end()
+    at_rest = _by_command(running)
+    for section in ("pages", "urls", "bytes", "frontier", "due", "splitter"):
+        assert at_rest[section].keys() == status[section].keys(), section
+    if processes == 1:
+        assert _figures_by_python(running.folder)["frontier"].keys() == status["frontier"].keys()
+
+
+def _figures_by_python(directory: Path) -> dict[str, Any]:
+    async def figures() -> dict[str, Any]:
+        async with Crawl(directory=directory) as crawl:
+            return crawl.status().plain()
+
+    return asyncio.run(figures())
 
 
 def test_all_views_report_a_killed_process(tmp_path: Path, web: Web) -> None:
@@ -209,15 +250,15 @@ def test_all_views_report_a_killed_process(tmp_path: Path, web: Web) -> None:
             os.kill(pid, signal.SIGKILL)
             try:
                 status = json.loads((await asyncio.to_thread(ask, port, "/status"))[2])
-                metrics = (await asyncio.to_thread(ask, port, "/metrics"))[2]
-                return status, metrics, (await asyncio.to_thread(ask, port, "/readyz"))[0]
+                figures = (await asyncio.to_thread(ask, port, "/metrics"))[2]
+                return status, figures, (await asyncio.to_thread(ask, port, "/readyz"))[0]
             finally:
                 await server.close()
 
-        after, metrics, ready = asyncio.run(look_beside())
+        after, figures, ready = asyncio.run(look_beside())
         expected = _numbers(before) | {"members": [("p0", "running"), ("p1", "missing"), ("p2", "running")]}
         assert _numbers(after) == _numbers(_by_command(running)) == expected
-        _check_metrics(metrics, after)
+        _check_metrics(figures, after)
         assert ready == 503
         assert "p1 is not running" in running.command("status").stdout
         assert "p1 is not running" in running.command("top", "--count", "1").stdout

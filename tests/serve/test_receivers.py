@@ -96,8 +96,11 @@ async def test_posted_signals(tmp_path: Path) -> None:
             "/signal",
             b'{"urls": ["http://site.example/", "HTTP://SITE.example:80/", "junk:"], "source": "cms"}',
         )
-        assert said.status == 200 and said.json == msgspec.to_builtins(Signalled(noted=3))
+        assert said.status == 200 and said.json == Signalled(noted=3).plain()
         assert served.crawl.signals == [((SITE, "HTTP://SITE.example:80/", "junk:"), "signal:cms")]
+        for urls in (["page"], ["ftp://site.example/", "/page"]):
+            refused = await served.post("/signal", msgspec.json.encode({"urls": urls}))
+            assert refused.status == 400 and urls[0].partition(":")[0] in refused.json["why"]
         for body in (b"", b"[]", b'{"urls": 1}', b'{"urls": [1]}', b"[" * 100_000, b"\xff"):
             assert (await served.post("/signal", body)).status == 400, body[:10]
         assert (await served.post("/signal", msgspec.json.encode({"urls": ["x"] * 101}))).status == 422
@@ -105,6 +108,14 @@ async def test_posted_signals(tmp_path: Path) -> None:
         assert (await served.post("/signal", b"{}", "Content-Encoding: gzip")).status == 415
         assert (await served.get("/signal")).status == 405
         assert (await served.post("/signal", b"{}", "Transfer-Encoding: chunked")).status == 400
+
+
+async def test_a_url_of_indexnow_that_is_not_escaped_is_refused(tmp_path: Path) -> None:
+    """`/indexnow?url=U?a=1&b=2&key=K` reported `U?a=1`, a page that has not changed."""
+    async with Receiving(tmp_path) as served:
+        refused = await served.get(f"/indexnow?url={SITE}?a=1&b=2&key={KEY}")
+        assert refused.status == 400 and "percent-encoded" in refused.json["why"]
+        assert (await served.get(f"/indexnow?url={SITE}?a=1%26b=2&key={KEY}")).status == 202
 
 
 @pytest.mark.parametrize(
@@ -148,6 +159,7 @@ async def test_the_rate_of_junk_signals_is_limited(tmp_path: Path) -> None:
         served.now += 5.0
         half = (await served.post("/signal", body)).json
         assert (half["noted"], half["refused"], half["why"]) == (50, 50, {"too_many": 50})
+        assert half["said"].endswith(f"\n  {none.json['why']}: 50")
         for number in range(30):  # unknown sources share one rate
             await served.post("/signal", msgspec.json.encode({"urls": urls, "source": f"s{number}"}))
         assert sum(len(urls) for urls, _ in served.crawl.signals) <= 100 + 50 + 100
@@ -192,7 +204,7 @@ async def test_indexnow_reads_the_key_file_once_a_day(tmp_path: Path) -> None:
         await served.settle()
         assert served.crawl.signals == [((f"{SITE}new",), "indexnow:site.example")]
         taken = await served.post("/indexnow", posted())
-        assert taken.status == 200 and taken.json == msgspec.to_builtins(Signalled(noted=2))
+        assert taken.status == 200 and taken.json == Signalled(noted=2).plain()
         assert served.crawl.signals[-1] == ((f"{SITE}a", f"{SITE}b"), "indexnow:site.example")
         assert served.fetched == [f"{SITE}{KEY}.txt"]
         served.now += indexnow.KEY_AGE_MAX

@@ -138,3 +138,29 @@ def test_a_body_that_ends_too_early_is_broken() -> None:
     (request,) = reader.feed(CHUNKED[:60])
     reader.feed(b"no chunk\r\n")
     assert request.broken and reader.refusal is not None
+
+
+@pytest.mark.parametrize(
+    ("data", "status"),
+    [(b"BREW / HTTP/1.1\r\nHost: a\r\n\r\n", 501), (b"get / HTTP/1.1\r\n\r\n", 501), (b"GETT / HTTP/1.1\r\n\r\n", 501),
+     (b"\r\nDESCRIBE / HTTP/1.1\r\n\r\n", 501), (b"A" * 60 + b" / HTTP/1.1\r\n\r\n", 501),
+     (GET + b"BREW / HTTP/1.1\r\n\r\n", 501),
+     (b"A" * 100 + b" / HTTP/1.1\r\n\r\n", 400), (b"nonsense\r\n\r\n", 400), (b"\x16\x03\x01\x02", 400),
+     (b"G@T / HTTP/1.1\r\n\r\n", 400),
+     (GET + b"nonsense\r\n\r\n", 400), (GET + GET + b"BR\r\n", 400), (b"SSH-2.0-OpenSSH_9.6\r\n", 400)],
+)  # fmt: skip
+def test_a_method_that_no_server_knows_gets_501_and_other_bytes_400(data: bytes, status: int) -> None:
+    """RFC 9110, 15.6.2. Requests in front of such a request are answered first."""
+    reader = RequestReader(LIMIT)
+    found = reader.feed(data)
+    assert reader.refusal is not None and reader.refusal.status == status
+    assert len(found) == data.count(b"Host: a\r\n") - data.startswith(b"BREW")
+    for cut in range(1, len(data)):
+        pieces = RequestReader(LIMIT)
+        assert len(pieces.feed(data[:cut]) + pieces.feed(data[cut:])) == len(found)
+        assert pieces.refusal is not None and pieces.refusal.status == status, cut
+        assert not pieces.at_rest
+    bytewise = RequestReader(LIMIT)
+    for byte in data:
+        bytewise.feed(bytes([byte]))
+    assert bytewise.refusal is not None and bytewise.refusal.status == status

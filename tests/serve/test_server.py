@@ -499,6 +499,10 @@ async def test_health_checks_and_allowed_methods(served: Served) -> None:
     for method in ("POST", "PUT", "DELETE", "OPTIONS", "TRACE", "PATCH"):
         refusal = await served.get(AT, method=method)
         assert (refusal.status, refusal.fields["allow"]) == (405, "GET, HEAD"), method
+    refusal = await served.get("/nothing", method="DELETE")
+    assert (refusal.status, "allow" in refusal.fields) == (404, False)
+    for path in (AT, "/signal", "/nothing"):
+        assert (await served.get(path, method="BREW")).status == 501, path
     for path, allow in (
         ("/signal", "POST"),
         ("/indexnow?a=1", "GET, HEAD, POST"),

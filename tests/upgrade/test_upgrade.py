@@ -1,6 +1,7 @@
 """Test that every command opens directories made by earlier commits, and that their crawls continue."""
 
 import os
+import re
 import shutil
 from contextlib import closing
 from pathlib import Path
@@ -408,3 +409,38 @@ def test_a_derived_address_of_a_node_is_dropped(tmp_path: Path, listen: str, kep
     directory.note_format(5)
     ready(directory)
     assert convert(directory.settings.load()).splitter.listen == kept
+
+
+def test_a_directory_with_negative_evidence_has_a_format_that_earlier_readers_refuse(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Readers of format 8 failed on negative evidence. The upgrade to format 9 changes no data."""
+    path = unpacked("2026-11-22-93aa052-refreshed:8", tmp_path)
+    files = {each: each.read_bytes() for each in path.rglob("*") if each.is_file()}
+    ready(CrawlDirectory(path))
+    after = {each: each.read_bytes() for each in path.rglob("*") if each.is_file()}
+    changed = {each.name for each in files.keys() | after.keys() if files.get(each) != after.get(each)}
+    assert changed <= {CrawlDirectory(path).format_file.name, "crawl.toml", "supervisor.lock", "node.lock"}
+    assert CrawlDirectory(path).format() == 9
+    monkeypatch.setattr("crawler.crawl.directory.FORMAT", 8)
+    with pytest.raises(
+        DirectoryError, match="written by a newer crawler in format 9; this one reads formats up to 8"
+    ):
+        CrawlDirectory(path).format()
+
+
+def test_a_saved_limit_of_0_that_is_rejected_does_not_end_an_old_crawl(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Every command ended with the line `expected a whole number >= 1`, even with `--set extract.links_max=9`."""
+    path = unpacked("2026-11-22-93aa052-refreshed:8", tmp_path)
+    file = path / "crawl.toml"
+    text = re.sub(r"(?m)^(links_max|connect_timeout|body_bytes_max) = .*$", r"\1 = 0", file.read_text())
+    file.write_text(text)
+    ready(CrawlDirectory(path))
+    config = CrawlDirectory(path).settings.config()
+    assert (
+        config.extract.links_max > 0 and config.fetch.connect_timeout > 0 and config.fetch.body_bytes_max > 0
+    )
+    for key in ("extract.links_max", "fetch.connect_timeout", "fetch.body_bytes_max"):
+        assert f"crawl.toml: {key} = 0 is ignored" in caplog.text

@@ -1,6 +1,6 @@
 // Changes of the crawl: they need the token, are offered only where they can act, and answer where the click was.
 
-import { $, bytes, count, say, several } from "./elements.js";
+import { $, bytes, say, several } from "./elements.js";
 
 const CONFIRM = 5000; // ms in which the second press of Stop counts
 const CONTROLS = ["pause", "resume", "stop"];
@@ -15,19 +15,6 @@ function take() {
     history.replaceState(null, "", location.pathname);
   }
   use(sessionStorage.getItem("token") || "");
-}
-
-function outcome(command, answers) {
-  if (command === "seed") return [`${count(answers[0].queued)} queued`, ...answers[0].refused.map((each) => `refused: ${each.url}: ${each.why}`)].join("; ");
-  if (command === "retire") return `${several(answers.reduce((sum, each) => sum + each.retired, 0), "waiting URL")} dropped; stored pages are kept`;
-  if (command === "block") return "blocked: no new request is sent to this host";
-  if (command === "unblock") return "unblocked";
-  if (command === "withdraw") return answers[0].pages === 0 ? "withdrawn before it was fetched" : `${several(answers[0].pages, "page")} (${bytes(answers[0].bytes)}) withdrawn`;
-  if (command === "set") return `set: ${Object.entries(answers[0].set).map(([key, value]) => `${key} = ${value}`).join(", ")}`;
-  if (command === "pause") return "paused: requests under way are finished, no new one is made";
-  if (command === "resume") return "resumed";
-  if (command === "stop") return "stopping: requests under way are finished and stored";
-  return "done";
 }
 
 function send(command) {
@@ -52,8 +39,8 @@ export async function act(command, output) {
   try {
     const answer = await send(command);
     const found = await answer.json();
-    say(output, answer.ok ? outcome(command.command, found.answers) : `${command.command} refused: ${found.why || found.error}`);
-    output.classList.toggle("bad", !answer.ok || Boolean(found.answers[0].refused && found.answers[0].refused.length));
+    say(output, answer.ok ? found.said.replaceAll("\n", "; ") : `${command.command} refused: ${found.why || found.error}`);
+    output.classList.toggle("bad", !answer.ok || Boolean(found.answers[0]?.refused?.length));
     if (answer.status === 403) {
       sessionStorage.removeItem("token");
       use("");

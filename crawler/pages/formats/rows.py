@@ -15,6 +15,7 @@ from crawler.clock import iso_time
 from crawler.pages import warc
 from crawler.pages.archive import Archive
 from crawler.pages.formats.metadata import PRECEDENCE
+from crawler.pages.formats.newest import OwnerOf, chosen_copies, sole_owner
 from crawler.pages.formats.selection import Selection
 from crawler.records import Capture, LinkFlag, Outcome, PageRecord
 from crawler.urls.canonical import hostname
@@ -141,35 +142,33 @@ ConsentOf = Callable[[Archive, int, Capture], dict[str, Any]]  # returns the col
 def known_rows(
     archives: Sequence[Archive],
     select: Selection,
+    owner: OwnerOf = sole_owner,
     *,
     want_via: bool = True,
     consent_of: ConsentOf = lambda archive, fingerprint, capture: {},
 ) -> Iterator[Known]:
-    """Yield a row for each URL that was tried, ordered by process and fingerprint. `select` chooses the copies.
+    """Yield a row for each URL that was tried, ordered by fingerprint. `select` chooses the copies (`newest.py`).
 
     If `select` names a use, URLs without a copy for this use are left out.
     """
     via_url = url_finder(archives) if want_via else (lambda fingerprint: "")
-    for number, archive in enumerate(archives):
-        captures = archive.newest_captures()
-        of, newest = next(captures, (-1, None))
-        for fingerprint, record in archive.all_records():
-            # both the captures and the records are sorted by fingerprint
-            while newest is not None and of < fingerprint:
-                of, newest = next(captures, (-1, None))
-            row = record_row(fingerprint, record, via_url(record.via))
-            known = Known(row, number, record.flags, record.fetched_at)
-            if newest is not None and of == fingerprint and select.takes(archive, of, newest, record):
-                known.capture = copy = select.form(newest)
-                known.original = archive.capture_at(copy.refers_to) if copy.refers_to else None
-                row |= {
-                    "warc_file": copy.segment,
-                    "warc_offset": copy.offset,
-                    "warc_length": copy.length,
-                    **consent_of(archive, of, newest),
-                }
-            if known.capture is not None or select.refused is None:
-                yield known
+    for fingerprint, number, record, newest in chosen_copies(archives, select, owner):
+        if record is None:  # a file of a page, which was not tried as a page
+            continue
+        archive = archives[number]
+        row = record_row(fingerprint, record, via_url(record.via))
+        known = Known(row, number, record.flags, record.fetched_at)
+        if newest is not None:
+            known.capture = copy = select.form(newest)
+            known.original = archive.capture_at(copy.refers_to) if copy.refers_to else None
+            row |= {
+                "warc_file": copy.segment,
+                "warc_offset": copy.offset,
+                "warc_length": copy.length,
+                **consent_of(archive, fingerprint, newest),
+            }
+        if known.capture is not None or select.refused is None:
+            yield known
 
 
 def url_finder(archives: Sequence[Archive]) -> Callable[[int], str]:

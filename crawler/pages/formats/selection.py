@@ -38,10 +38,13 @@ class Selection(NamedTuple):
         """Return the capture to read. If `static` is true, this is the server's answer instead of the DOM."""
         return static_form(capture) if self.static else capture
 
+    def withholds(self, record: PageRecord | None, capture: Capture | None) -> bool:
+        """Return whether a page asks not to be archived; without a copy, it withholds those of other processes."""
+        return asks_no_archive(record, capture) and not self.with_noarchive
+
     def takes(self, archive: Archive, fingerprint: int, capture: Capture, record: PageRecord | None) -> bool:
         """Return whether a capture is exported; `record` is the record of its page, or None for robots.txt."""
-        withheld = asks_no_archive(record, capture)
-        if (withheld and not self.with_noarchive) or not self.since <= capture.fetched_at < self.until:
+        if self.withholds(record, capture) or not self.since <= capture.fetched_at < self.until:
             return False
         if self.disallowed is not None and self.disallowed(capture.url):
             return False

@@ -45,7 +45,7 @@ from crawler.splitter.partition import Partition
 from crawler.storage.commit import Change, Making
 from crawler.urlfilter import traps
 from crawler.urlfilter.link_filter import LinkFilter
-from crawler.urlfilter.rule_names import EXCLUDE, PORT, SCOPE
+from crawler.urlfilter.rule_names import EXCLUDE, PORT, RULES, SCOPE
 from crawler.urls.canonical import hostname, resolve
 
 if TYPE_CHECKING:
@@ -180,7 +180,7 @@ class SignalIntake:
         for raw_url in raw_urls:
             form, rule = self._intake.form(raw_url)
             if rule:
-                said.record(raw_url[:URL_CHARS_TOLD], Fate.REFUSED, rule)
+                said.record(raw_url[:URL_CHARS_TOLD], Fate.REFUSED, rule, RULES[rule])
             elif form not in met:
                 met.add(form)
                 forms.append(form)
@@ -214,7 +214,7 @@ class SignalIntake:
                     known.append(subject.fingerprint)
                 subject, passes = self._subject(target), passes + 1
             fate, why = self._fate(subject, asks_retired=len(said.urls) < TOLD_MAX)
-            said.record(url, fate, why or target)
+            said.record(url, fate, why or target, RULES.get(why, ""))
             if subject.fingerprint in counted:
                 continue
             counted.add(subject.fingerprint)

@@ -1,0 +1,48 @@
+"""Parses the query of a request target, for all servers.
+
+The usual mistake is a URL that is not percent-encoded, as in `/page?url=http://host/?a=1&b=2`: its `b=2` arrives as a
+parameter of the endpoint. The query cannot show whether `at=2026` after such a URL belongs to the URL or to the endpoint.
+So the rest of the query is never taken as part of the URL, and each endpoint rejects parameters that it does not have.
+"""
+
+from collections.abc import Collection
+from urllib.parse import parse_qsl
+
+from crawler.serve.http_error import HttpError
+
+_FIELDS_MAX = 64
+_SHOWN_MAX = 40  # maximum number of characters of a wrong name that a message shows
+
+
+def query_fields(query: str, endpoint: str, known: Collection[str] = ()) -> dict[str, str]:
+    """Return the parameters of a query by name.
+
+    Args:
+        endpoint: the path, for messages.
+        known: the parameters of the endpoint; () to accept all, of which the first of each name counts.
+
+    Raises:
+        HttpError: 400, the query cannot be parsed, has an unknown parameter, or has one twice.
+    """
+    try:
+        pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=_FIELDS_MAX, errors="strict")
+    except ValueError as error:
+        raise HttpError(400, "bad_request", f"the query cannot be parsed: {error}") from None
+    if known:
+        _check(pairs, endpoint, known)
+    return dict(reversed(pairs))
+
+
+def _check(pairs: Collection[tuple[str, str]], endpoint: str, known: Collection[str]) -> None:
+    names = set[str]()
+    for name, _ in pairs:
+        if name not in known:
+            why = f"{endpoint} has no parameter {name[:_SHOWN_MAX]!r}, only {', '.join(known)}"
+        elif name in names:
+            why = f"{endpoint} accepts only one parameter {name!r}"
+        else:
+            names.add(name)
+            continue
+        if "url" in known:
+            why += "; in the URL, write & as %26: the value of url must be percent-encoded"
+        raise HttpError(400, "bad_request", why)

@@ -527,6 +527,8 @@ class PageRecord(msgspec.Struct, gc=False, array_like=True):
     shown: RenderingFacts | None = None
     unanswered_at: float = 0.0  # instant of the last attempt if it got no answer, or else 0
     queued: bool = False  # the last attempt failed, and the URL waits in its queue for the next one
+    # the first 8 bytes of the content digest that the page had before its last change
+    earlier_digest: bytes = b""
 
     @property
     def tried_at(self) -> float:

@@ -18,6 +18,9 @@ cdef class Learning:
     cdef readonly double unrest
     cdef double hazard
     cdef double signalled
+    cdef double recall
+    cdef double told
+    cdef bint unannounced
     cdef readonly ChangeRates rates
     cdef readonly Restless restless
     cdef readonly RateTurns turns
@@ -60,8 +63,11 @@ cdef class Learning:
     cpdef double observe(
         self, Py_ssize_t site, Py_ssize_t directory, double k, double t, double elapsed, double now,
         double[::1] counts, bint changed, double trust=*, double unrest=*) noexcept
+    cdef double _learn_clocks(
+        self, Py_ssize_t site, Py_ssize_t directory, double k, double t, double elapsed, double now,
+        double[::1] counts, bint changed, double trust) noexcept
     cdef double _count(
-        self, Py_ssize_t site, double k, double t, double elapsed, double watched, double recall, double[::1] counts,
-        bint changed, double trust) noexcept
+        self, Py_ssize_t site, double k, double t, double elapsed, double watched, double[::1] counts, bint changed,
+        double trust) noexcept
     cpdef void renew(self, Py_ssize_t site) noexcept
     cpdef void renew_crawl(self) noexcept

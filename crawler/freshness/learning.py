@@ -92,6 +92,8 @@ class Learning:
         self.restless = Restless(self.rates)
         self.turns = RateTurns(self.rates)
         self.hazard = self.signalled = self.unrest = 0.0
+        self.recall = self.told = 0.0
+        self.unannounced = True
         self.quality = SignalQuality()
         self.kinds = self.quality.kinds
         self.evidence = SignalEvidence(self.rates, self.quality)
@@ -107,6 +109,7 @@ class Learning:
         self.sites.add()
         self.credence.add()
         self.seasons.add()
+        self.turns.add_site()
         self.discovery.add_site()
         self.quality.renew(site, self.rates.means[site])
         return site
@@ -250,17 +253,16 @@ class Learning:
         restless: cython.double = 0.0,
     ) -> float:
         """Return what `expected` would be if the prior did not follow from the rate of fetches (`change_rates.py`)."""
-        revisit = self.rates.prior_time
-        self._renew_with(site, float("inf"))
-        try:
-            return self.expected(site, k, t, clock, counts, trust, restless)
-        finally:
-            self._renew_with(site, revisit)
-
-    def _renew_with(self, site: cython.Py_ssize_t, revisit: cython.double) -> None:
-        self.rates.set_revisit(revisit)
-        self.renew_crawl()
-        self.renew(site)
+        revisit: cython.double = self.rates.prior_time
+        prior_time: cython.double
+        found: cython.double = 0.0
+        for prior_time in (float("inf"), revisit):
+            self.rates.set_revisit(prior_time)
+            self.renew_crawl()
+            self.renew(site)
+            if prior_time != revisit:
+                found = self.expected(site, k, t, clock, counts, trust, restless)
+        return found
 
     def _foresee(
         self,
@@ -314,65 +316,70 @@ class Learning:
         that the page is restless (`restless.py`); otherwise, it is the evidence that its rate has turned. If the rate
         has turned, `watched` may be negative, because the page keeps little of its history (`rate_turns.py`).
         """
-        signed: cython.double = k
-        k = abs(k)
-        clock: cython.double = self.clock(site, directory, elapsed, now)
-        span: cython.double = self.seasons.span(site, now - elapsed, now)
-        unannounced: cython.bint = self.quality.sources.silent(site, counts)
-        recall: cython.double = self.quality.recall_of(site, self.kinds.reliability(site, trust))
-        told: cython.double = self.quality.share_watched(site)
-        if self.neighbourhood and unannounced:
-            self._weigh_clock(site, directory, k, t, elapsed, clock, now, 1.0 - recall, changed)
-        clock += span - elapsed
-        predicted: cython.double = self.paced_clock(site, directory, elapsed, now)
-        expected: cython.double = self._judge(site, k, t, clock, predicted, counts, changed, trust)
-        if self.neighbourhood and (unannounced or told <= 0.0):
-            if told > 0.0:
-                expected = self.biases.put_right(self.rates.expected(site, k, t, (1.0 - recall) * clock))
-            self.directories.observe(directory, now, self.scale, 1.0 if changed else 0.0, expected)
-            self.sites.observe(site, now, self.scale, 1.0 if changed else 0.0, expected)
-        plain: cython.double = told + (1.0 - told) * self.plain_share
-        watched: cython.double = plain * span + (1.0 - plain) * clock
-        always: cython.bint = changed and unannounced and (signed < 0.0 or (signed == 0.0 and t == 0.0))
-        # the probability that the page is not restless, which is the weight of this crawl
-        steady: cython.double = 1.0
-        if unannounced:
-            self.restless.learn(
-                site, signed, t + recall * watched, (1.0 - recall) * watched, changed, unrest, elapsed
-            )
+        changes: cython.double = abs(k)
+        self.unannounced = self.quality.sources.silent(site, counts)
+        self.recall = self.quality.recall_of(site, self.kinds.reliability(site, trust))
+        self.told = self.quality.share_watched(site)
+        watched: cython.double = self._learn_clocks(
+            site, directory, changes, t, elapsed, now, counts, changed, trust
+        )
+        told: cython.double = self.recall * watched  # the time in which a signal would have reported a change
+        silent: cython.double = watched - told
+        always: cython.bint = changed and self.unannounced and (k < 0.0 or (k == 0.0 and t == 0.0))
+        steady: cython.double = 1.0  # the weight of this crawl: the probability that the page is not restless
+        if self.unannounced:
+            self.restless.learn(site, k, t + told, silent, changed, unrest, elapsed)
             if always:
                 steady -= self.restless.chance(-1.0, self.restless.evidence, 0.0)
-            self.rates.learn_variation(
-                site, k, t + recall * watched, (1.0 - recall) * watched, changed, steady
-            )
-        turning: cython.double = unrest if signed > 0.0 else 0.0
-        turned: cython.int = 0
-        # A quiet night on a site with a weekly rhythm is weak evidence of a turn, however often the page is crawled.
-        weight: cython.double = 1.0
-        if self.seasons.used[site]:
-            weight = min(max(elapsed / (_TURN_HOURS * self.seasons.hour), 0.0), 1.0)
-        judged: cython.bint = unannounced and not always
-        if judged:
-            turned = self.turns.learn(
-                site, k, t + recall * watched, (1.0 - recall) * watched, changed, turning, weight
-            )
-        gain: cython.double = self._count(
-            site, k, t, elapsed, watched, recall if unannounced else -1.0, counts, changed, trust
-        )
+            self.rates.learn_variation(site, changes, t + told, silent, changed, steady)
+        gain: cython.double = steady * self._count(site, changes, t, elapsed, watched, counts, changed, trust)
         self.watched *= steady
-        gain *= steady
-        if turned != 0:
-            self.watched, gain = self.turns.watched - t, self.turns.changes - k
-            always = turned > 0
-            self.unrest = 0.0
-        elif always:
+        self.unrest = unrest if k > 0.0 else 0.0
+        if always:
             self.unrest = self.restless.evidence
-        else:
-            self.unrest = self.turns.evidence if judged else turning
-        k = self.rates.observe(site, k, t, self.watched, gain)
+        elif self.unannounced:
+            # A quiet night on a site with a weekly rhythm is weak evidence of a turn, however often the page is crawled.
+            weight: cython.double = 1.0
+            if self.seasons.used[site]:
+                weight = min(max(elapsed / (_TURN_HOURS * self.seasons.hour), 0.0), 1.0)
+            if self.turns.learn(site, changes, t + told, silent, changed, self.unrest, weight):
+                gain, self.watched = self.turns.changes - changes, self.turns.watched - t
+                always = changed
+            self.unrest = self.turns.evidence
+        k = self.rates.observe(site, changes, t, self.watched, gain)
         if k == 0.0:
             self.unrest = 0.0
         return -k if always else k
+
+    def _learn_clocks(
+        self,
+        site: cython.Py_ssize_t,
+        directory: cython.Py_ssize_t,
+        k: cython.double,
+        t: cython.double,
+        elapsed: cython.double,
+        now: cython.double,
+        counts: cython.double[::1],
+        changed: cython.bint,
+        trust: cython.double,
+    ) -> cython.double:
+        """Learn the neighbourhoods, the weekly rhythm and the biases. Return the time for which the page was watched."""
+        clock: cython.double = self.clock(site, directory, elapsed, now)
+        span: cython.double = self.seasons.span(site, now - elapsed, now)
+        if self.neighbourhood and self.unannounced:
+            self._weigh_clock(site, directory, k, t, elapsed, clock, now, 1.0 - self.recall, changed)
+        clock += span - elapsed
+        predicted: cython.double = self.paced_clock(site, directory, elapsed, now)
+        expected: cython.double = self._judge(site, k, t, clock, predicted, counts, changed, trust)
+        if self.neighbourhood and (self.unannounced or self.told <= 0.0):
+            if self.told > 0.0:
+                silent: cython.double = (1.0 - self.recall) * clock
+                expected = self.biases.put_right(self.rates.expected(site, k, t, silent))
+            found: cython.double = 1.0 if changed else 0.0
+            self.directories.observe(directory, now, self.scale, found, expected)
+            self.sites.observe(site, now, self.scale, found, expected)
+        plain: cython.double = self.told + (1.0 - self.told) * self.plain_share
+        return plain * span + (1.0 - plain) * clock
 
     def _count(
         self,
@@ -381,15 +388,13 @@ class Learning:
         t: cython.double,
         elapsed: cython.double,
         watched: cython.double,
-        recall: cython.double,
         counts: cython.double[::1],
         changed: cython.bint,
         trust: cython.double,
     ) -> cython.double:
         """Return the increase of k by a crawl, and set the attribute `watched` to the increase of t.
 
-        `watched` is the time since the last crawl. `recall` is that of the page if it had no signal, else -1. The
-        quality of the signals is learned, too.
+        `watched` is the time since the last crawl. The quality of the signals is learned, too.
         """
         # the weight of the model in which the number of signals is evidence of the rate
         counted: cython.double = self.quality.false_signals.counted[site]
@@ -397,10 +402,10 @@ class Learning:
             site, k, t, elapsed, watched, counts, changed, trust, counted
         )
         self.watched = watched
-        if changed and recall >= 0.0:
+        if changed and self.unannounced:
             # If the page had changed in the time `quiet`, a signal would have arrived.
-            quiet: cython.double = recall * watched
-            self.rates.match(site, k, t + quiet, (1.0 - recall) * watched)
+            quiet: cython.double = self.recall * watched
+            self.rates.match(site, k, t + quiet, (1.0 - self.recall) * watched)
             gain = self.rates.gain
             self.watched = quiet + self.rates.watched
         if counted > 0.0:
@@ -506,4 +511,5 @@ class Learning:
         self.sites._check()
         self.credence._check()
         self.seasons._check()
+        self.turns._check()
         self.discovery._check()

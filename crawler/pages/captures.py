@@ -93,7 +93,8 @@ class Capturing(msgspec.Struct, gc=False):
     answer that is not a page (robots.txt). `stored` is True if WARC records are written. `profile` is the
     WARC profile of a revisit, or "" for a response. `unchanged` is True if the page shows the content that is
     already known. `new_form` is True if the page cannot be compared with the stored copy, because a browser
-    rendered only one of them. `digest` is the content digest of the page (16 bytes), and `directives` are the
+    rendered only one of them. `returned` is True if the page shows the content that it had before its last change.
+    `digest` is the content digest of the page (16 bytes), and `directives` are the
     robots directives that apply to the page. `write` sets `capture`. `new_record` and `new_capture` are True
     if the record, or the capture, adds a new key to the store. `stamp` is the consent receipt of the answer.
     """
@@ -112,6 +113,7 @@ class Capturing(msgspec.Struct, gc=False):
     record: PageRecord | None = None
     unchanged: bool = False
     new_form: bool = False
+    returned: bool = False
     noarchive: bool = False
     directives: str = ""
     capture: Capture | None = None

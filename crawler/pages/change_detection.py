@@ -45,6 +45,7 @@ from crawler.urls.media_type import is_usable, sniff_html
 from crawler.user_patterns import compiled
 
 SUCCESSES = frozenset({Outcome.FETCHED, Outcome.EMPTY, Outcome.UNCHANGED})
+EARLIER_BYTES = 8  # of the content digest that a page had before its last change
 _FINAL_STATES = {
     Outcome.FETCHED: PageState.STORED,
     Outcome.EMPTY: PageState.STORED,
@@ -198,6 +199,19 @@ def is_other_form(previous: PageRecord | None, fetch: Fetch) -> bool:
     return has_content and previous.rendered != (fetch.shown is not None)
 
 
+def is_return(previous: PageRecord | None, fetch: Fetch, digest: bytes) -> bool:
+    """Return whether an answer shows the content that the page had before its last change.
+
+    Some servers alternate between two versions of a page, for example to test which one readers prefer. Such an answer
+    does not show whether the page has changed.
+    """
+    if previous is None or previous.state is not PageState.STORED or not previous.earlier_digest:
+        return False
+    if fetch.outcome not in SUCCESSES or fetch.outcome is Outcome.UNCHANGED or is_other_form(previous, fetch):
+        return False
+    return digest != previous.content_digest and digest[:EARLIER_BYTES] == previous.earlier_digest
+
+
 def is_back(previous: PageRecord | None, record: PageRecord) -> bool:
     """Return whether a page that was gone, moved or denied is there again."""
     return (
@@ -275,6 +289,8 @@ def next_record(
     if fetch.outcome in SUCCESSES and fetch.outcome is not Outcome.UNCHANGED:
         record.content_type = content_type(fetch)
         record.digest, record.content_digest = payload_digest, digest
+        if not unchanged and previous is not None and not is_other_form(previous, fetch):
+            record.earlier_digest = previous.content_digest[:EARLIER_BYTES]
         record.rendered = fetch.shown is not None
         if not unchanged:
             record.links = len(extracted.hrefs) if extracted is not None else 0
@@ -303,6 +319,7 @@ def _carry_over(record: PageRecord, previous: PageRecord, fetch: Fetch, now: flo
     if record.state is not PageState.STORED:
         return
     record.digest, record.content_digest = previous.digest, previous.content_digest
+    record.earlier_digest = previous.earlier_digest
     record.content_type, record.links = previous.content_type, previous.links
     record.rendered = previous.rendered
     record.receipt = previous.receipt

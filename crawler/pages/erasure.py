@@ -244,6 +244,7 @@ def _without_copy(record: PageRecord) -> PageRecord:
         outcome=Outcome.WITHDRAWN,
         digest=b"",
         content_digest=b"",
+        earlier_digest=b"",
         etag="",
         last_modified="",
         location="",

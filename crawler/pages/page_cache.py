@@ -299,6 +299,7 @@ class PageCache(Archive):
         capturing.digest = self.digests.of_content(fetch, capturing.fetch_task, previous)
         capturing.unchanged = change_detection.is_unchanged(previous, fetch, capturing.digest)
         capturing.new_form = change_detection.is_other_form(previous, fetch)
+        capturing.returned = change_detection.is_return(previous, fetch, capturing.digest)
         capturing.record = change_detection.next_record(
             previous,
             fetch,

@@ -11,7 +11,12 @@ from crawler.freshness.rate_turns import RateTurns
 
 SILENCE = np.zeros(8)
 ONE_SIGNAL = np.array([1.0, *[0.0] * 7])
-FACTOR, NEEDED = 8.0, 7.5
+FACTOR, BOUND, BOUND_LEAST = 8.0, 7.5, 3.0
+
+
+def turns_of_one_site() -> tuple[ChangeRates, RateTurns, int]:
+    learning, site, _ = learning_of_one_site()
+    return learning.rates, learning.turns, site
 
 
 def learning_of_one_site() -> tuple[Learning, int, int]:
@@ -88,15 +93,14 @@ def test_the_estimate_follows_a_rate_that_turns(before: float, after: float) -> 
 
 def test_the_evidence_compares_two_predictions() -> None:
     """The evidence is the log of the ratio of the likelihoods, for a rate with a Gamma distribution."""
-    rates = ChangeRates(unit=1.0)
-    site, turns = rates.add_site(), RateTurns(rates)
+    rates, turns, site = turns_of_one_site()
     k, t, clock = 6.0, 30.0, 2.0
     shape, rate = rates.shape(site, k), rates.rate(site, k, t)
 
     def quiet(times: float) -> float:
         return (1.0 + times * rate * clock / shape) ** -shape
 
-    assert turns.learn(site, k, t, clock, True, 0.0) == 0
+    assert not turns.learn(site, k, t, clock, True, 0.0)
     up = math.log((1.0 - quiet(FACTOR)) / (1.0 - quiet(1.0)))
     assert turns.evidence == pytest.approx(up)
     turns.learn(site, k, t, clock, False, 3.0)
@@ -109,8 +113,7 @@ def test_the_evidence_compares_two_predictions() -> None:
 
 
 def test_contradicted_evidence_begins_anew_in_the_other_direction() -> None:
-    rates = ChangeRates(unit=1.0)
-    site, turns = rates.add_site(), RateTurns(rates)
+    rates, turns, site = turns_of_one_site()
     turns.learn(site, 6.0, 30.0, 2.0, True, -0.01)
     first = turns.evidence
     turns.learn(site, 6.0, 30.0, 2.0, True, 0.0)
@@ -122,24 +125,63 @@ def test_contradicted_evidence_begins_anew_in_the_other_direction() -> None:
 @pytest.mark.parametrize("t", [10.0, 1e3, 1e6])
 def test_a_single_change_turns_no_rate(t: float) -> None:
     """All pages of a site may be edited once, in a redesign. The change adds at most ln 8 nats."""
-    rates = ChangeRates(unit=1.0)
-    site, turns = rates.add_site(), RateTurns(rates)
-    assert turns.learn(site, 0.1, t, t / 100.0, True, 0.0) == 0
+    rates, turns, site = turns_of_one_site()
+    assert not turns.learn(site, 0.1, t, t / 100.0, True, 0.0)
     assert 0.0 < turns.evidence <= math.log(FACTOR) + 1e-9
 
 
-@pytest.mark.parametrize("direction", [1, -1])
-def test_a_turned_page_keeps_two_changes_at_the_new_rate(direction: int) -> None:
-    rates = ChangeRates(unit=1.0)
-    site, turns = rates.add_site(), RateTurns(rates)
-    k, t = 6.0, 30.0
-    rate = rates.rate(site, k, t)
-    assert (
-        turns.learn(site, k, t, 1.0 if direction > 0 else 20.0, direction > 0, direction * (NEEDED - 0.01))
-        == direction
+def turn(turns: RateTurns, site: int, higher: bool, evidence: float = BOUND - 0.01) -> bool:
+    """Learn from a crawl that adds more than 0.1 nats of evidence to a page of this site; return whether it turns."""
+    return bool(
+        turns.learn(site, 6.0, 30.0, 1.0 if higher else 5.0, higher, evidence if higher else -evidence)
     )
-    assert turns.evidence == 0.0 and turns.changes == 2.0
-    assert turns.changes / turns.watched == pytest.approx(rate * FACTOR**direction)
+
+
+@pytest.mark.parametrize("higher", [True, False])
+def test_a_turned_page_keeps_two_changes_at_the_new_rate_and_the_last_crawl(higher: bool) -> None:
+    rates, turns, site = turns_of_one_site()
+    rate = rates.rate(site, 6.0, 30.0) * FACTOR ** (1 if higher else -1)
+    assert turn(turns, site, higher) and turns.evidence == 0.0
+    if higher:
+        rates.match(site, 2.0, 2.0 / rate, 1.0)
+        expected = (2.0 + rates.gain, 2.0 / rate + rates.watched)
+    else:
+        expected = (2.0, 2.0 / rate + 5.0)
+    assert (turns.changes, turns.watched) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("higher", [True, False])
+def test_pages_turn_sooner_after_pages_of_their_site(higher: bool) -> None:
+    """The bound falls with each turn in the same direction. Other sites, and the other direction, keep theirs."""
+    learning, site, _ = learning_of_one_site()
+    other, turns = learning.add_site(), learning.turns
+    # the evidence before the crawl, which adds 0.5 to 2.1 nats
+    for before in (5.5, 3.2):
+        assert not turn(turns, site, higher, evidence=before - 2.5)
+        assert turn(turns, site, higher) and turn(turns, site, higher, evidence=before)
+        assert not turn(turns, site, not higher, evidence=before)
+        assert not turn(turns, other, higher, evidence=before)
+    for _ in range(400):
+        turns.learn(site, 6.0, 30.0, 1.0, True, 0.0)
+    assert not turn(turns, site, higher, evidence=BOUND - 2.5)
+
+
+def test_two_turns_on_a_site_do_not_let_a_single_change_turn_a_page() -> None:
+    """An edit of all pages of a site with rates that turn is still an edit."""
+    learning, site, _ = learning_of_one_site()
+    for _ in range(4):
+        assert turn(learning.turns, site, True)
+    assert not learning.turns.learn(site, 0.1, 1e6, 1e4, True, 0.0)
+    assert 0.0 < learning.turns.evidence < BOUND_LEAST
+
+
+def test_a_crawl_that_contradicts_the_evidence_turns_no_rate() -> None:
+    """The site has a low bound in the direction of the crawl, but the evidence of the page is for the other one."""
+    learning, site, _ = learning_of_one_site()
+    for _ in range(3):
+        assert turn(learning.turns, site, False)
+    assert not learning.turns.learn(site, 6.0, 30.0, 1e-3, False, BOUND_LEAST + 2.0)
+    assert learning.turns.evidence > BOUND_LEAST
 
 
 def test_a_page_that_turned_to_a_high_rate_may_become_restless() -> None:

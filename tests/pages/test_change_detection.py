@@ -132,6 +132,21 @@ def test_an_answer_and_what_a_browser_shows_are_never_the_same_content() -> None
         assert not change_detection.is_unchanged(known, after, known.content_digest)
 
 
+def test_only_an_answer_with_content_returns_to_the_earlier_content() -> None:
+    one, two = fetch(body=b"one"), fetch(body=b"two")
+    record = _next(_next(None, one), two)
+    digest = change_detection.content_digest(one.content)
+    assert change_detection.is_return(record, one, digest)
+    assert record.earlier_digest == digest[: change_detection.EARLIER_BYTES]
+    assert not change_detection.is_return(record, two, change_detection.content_digest(two.content))
+    assert not change_detection.is_return(record, not_modified(), digest)
+    assert not change_detection.is_return(record, fetch(outcome=Outcome.GONE, status=404), digest)
+    assert not change_detection.is_return(None, one, digest)
+    assert not change_detection.is_return(_next(None, one), one, digest)
+    failed = _next(record, fetch(outcome=Outcome.HEADER_TIMEOUT, status=0, content=b"", body=b""))
+    assert failed.earlier_digest == record.earlier_digest
+
+
 def test_an_unchanged_page_keeps_its_time_of_change() -> None:
     first = _next(None)
     first.changed_at = START - 500

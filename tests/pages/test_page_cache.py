@@ -643,6 +643,18 @@ def test_a_page_in_another_form_is_no_change(site: Site) -> None:
     assert new_form == [False, True, False, True]
 
 
+def test_a_page_that_shows_its_earlier_content_has_returned(site: Site) -> None:
+    """An answer that differs from the copy is a change. If it equals the copy before, it is a return, too."""
+    found = []
+    for at, text in enumerate((b"one", b"two", b"one", b"one", b"two", b"three", b"one", b"three")):
+        capturing = site.visit(fetch(body=b"<h1>%b</h1>" % text, began=START + at), flags=LinkFlag.REFRESH)
+        found.append((capturing.unchanged, capturing.returned))
+    new, same, returned = (False, False), (True, False), (False, True)
+    assert found == [new, new, returned, same, returned, new, new, returned]
+    record = site.cache.record(1)
+    assert record.changes == 6 and len(record.earlier_digest) == 8
+
+
 def test_the_record_counts_the_failed_renderings_of_a_page(tmp_path: Path) -> None:
     """Failures are counted until a rendering succeeds. Meanwhile, the facts of an earlier rendering are kept."""
     site, seen = Site(tmp_path), []

@@ -78,18 +78,18 @@ class RefetchOutcomes:
 
     @staticmethod
     def result_of(
-        outcome: Outcome, *, unchanged: bool, new_form: bool = False, stored: bool = True
+        outcome: Outcome, *, unchanged: bool, silent: bool = False, stored: bool = True
     ) -> RefreshOutcome:
         """Return the result that the schedule records for the outcome of a request.
 
-        `new_form` is True if the answer cannot be compared with the stored copy. `stored` is True if the copy is
-        kept, that is, if there is no `noarchive`.
+        `silent` is True if the answer does not show whether the page has changed. `stored` is True if the copy is kept,
+        that is, if there is no `noarchive`.
         """
         if outcome in _SHOWN:
             if not stored:
                 return RefreshOutcome.DENIED
-            if new_form:
-                return RefreshOutcome.NEW_FORM
+            if silent:
+                return RefreshOutcome.SILENT
             return RefreshOutcome.UNCHANGED if unchanged else RefreshOutcome.CHANGED
         if outcome in (Outcome.REDIRECT, Outcome.BAD_REDIRECT):
             return RefreshOutcome.MOVED

@@ -76,9 +76,9 @@ class RefreshOutcome(IntEnum):
     GONE = 3  # 404, 410
     MOVED = 4  # a redirect
     DENIED = 5  # robots.txt or noarchive denies the page
-    # the copy is renewed, but cannot be compared with the stored copy: only one of the two was made by a
-    # browser
-    NEW_FORM = 6
+    # The copy is renewed, but does not show whether the page has changed: it cannot be compared with the stored copy,
+    # because a browser made only one of the two, or the page shows the version before the stored one again.
+    SILENT = 6
 
 
 def policies_of(settings: Settings | tuple[Settings, ...]) -> list[str]:

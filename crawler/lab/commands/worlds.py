@@ -6,6 +6,7 @@
     crawler lab worlds --quick --check --aim .9           exit code 1 if ncis loses, or gains less than .9
     crawler lab worlds day-0.1x day-equal --policies ncis,bayes --check --aim .9    also compare ncis with bayes
     crawler lab worlds --regimes --seeds 4 --policies ncis    webs whose regime changes at half time
+    crawler lab worlds pause-30-3x --policies ncis,reopened --course    how soon a crawl recovers from a pause
     crawler lab worlds --quick --calibration              compare stated freshness with the truth
 
 In these webs, pages change every hour, day, month or year on average. Depending on the web, pages change
@@ -17,7 +18,8 @@ the share of the fetches that the most fetched host got, and `span` is the large
 of the time. A policy LOSES if it is below uniform by more than twice the error.
 
 With --regimes, the webs change at half time (crawler/lab/living/regimes.py): rates, hosts, the budget, importances or
-signals. Freshness is measured from then on, and `true` learns of the new parameters at once.
+signals. Freshness is measured from then on, and `true` learns of the new parameters at once. The policy `reopened` is
+`ncis` with a LevelDB store, closed and opened again at each pause (crawler/lab/living/reopened.py).
 
 The policy `bayes` knows the distribution of the change rates and the share of restless pages, but no page's
 rate, nor which pages are restless. The gain of `bayes` shows how much a crawl can gain if it must learn these
@@ -77,6 +79,7 @@ def add_arguments(parser: OptionParser) -> None:
     add("--check", False, f"exit with 1 if {JUDGED} loses to uniform in any world")
     add("--aim", float, f"with --check: also if the gain of {JUDGED} is below this", metavar="G")
     add("--calibration", False, "print how often copies were fresh, by decile of P(fresh), instead of gains")
+    add("--course", False, "also print the freshness of each policy in each twentieth of the counted time")
     add("--out", Path, "write worlds.csv to this folder", metavar="DIR", type=result_folder)
 
 
@@ -116,6 +119,9 @@ def run(args: argparse.Namespace) -> int:
     rows = [row for name, runs in found.items() for row in gains.gains(name, runs)]
     print(f"seeds 1 to {args.seeds}")
     print(gains.table([row for row in rows if row.policy != UNIFORM]))
+    if args.course:
+        for name, runs in found.items():
+            print(f"\n{gains.course_table(name, runs)}")
     if args.out:
         comments = (f"command: {args.command_line}", f"seeds: 1 to {args.seeds}")
         pages_file.write_records(args.out / "worlds.csv", gains.Gain, rows, *comments)

@@ -100,6 +100,11 @@ class Shipped(Policy):
             self._number[page], now, RefreshOutcome.CHANGED if changed else RefreshOutcome.UNCHANGED
         )
 
+    def record_return(self, page: int, now: float) -> None:
+        self._asked.pop(page, None)
+        self._fetched[page] = now
+        self.schedule.record_outcome(self._number[page], now, RefreshOutcome.SILENT)
+
     def record_absence(self, page: int, now: float, result: RefreshOutcome) -> None:
         """Record, as a crawl does, that a fetch found no page. The page stays in the schedule."""
         self._asked.pop(page, None)

@@ -147,6 +147,10 @@ class Policy:
         `changed` tells whether the page has changed since its previous fetch.
         """
 
+    def record_return(self, page: int, now: float) -> None:
+        """Record the fetch of the page from `claim_next`, which showed the version before the last copy again."""
+        self.record_outcome(page, now, True)
+
     def remove(self, page: int, now: float) -> None:
         """Remove the page from `claim_next`, because it is gone."""
 
@@ -159,6 +163,12 @@ class Policy:
 
     def begin_era(self, era: Era, now: float) -> None:
         """Record that the rate of fetches, the importances or the true parameters of the pages have changed."""
+
+    def resume(self, now: float) -> None:
+        """Record that a pause of the crawl ends at `now`."""
+
+    def close(self) -> None:
+        """Release files that the policy holds, after the last call of another method."""
 
     def block(self, site: int, until: float) -> None:
         """Take no page of the site before `until`."""

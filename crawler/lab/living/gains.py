@@ -131,6 +131,19 @@ def table(rows: Sequence[Gain]) -> str:
     return "\n".join(lines)
 
 
+def course_table(world: str, runs: Mapping[str, Sequence[WorldRun]]) -> str:
+    """Return a table of the freshness of each policy in each twentieth of the counted time, in percent.
+
+    A line has the means over the seeds. `runs` has the same form as in `gains`.
+    """
+    width = max(map(len, runs)) + 1
+    lines = [f"{world}: freshness in each twentieth of the counted time, in percent"]
+    for name, several in runs.items():
+        mean = 100.0 * np.mean([run.course for run in several if run.course] or [(math.nan,)], axis=0)
+        lines.append(f"{name:<{width}}" + "".join(f"{share:5.1f}" for share in mean))
+    return "\n".join(lines)
+
+
 def _without(values: np.ndarray) -> np.ndarray:
     """Return, for each value, the mean of the other values. Return a single value unchanged."""
     return (values.sum() - values) / (len(values) - 1) if len(values) > 1 else values

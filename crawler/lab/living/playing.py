@@ -6,6 +6,7 @@ is not sampled, but integrated exactly over the time of every page.
 
 The policy `true` is the crawler's schedule, with the true rate, recall and noise of each page instead of
 learned values. The policy `bayes` knows only the distribution of the rates, and `bayes-gamma` only its mean (`bayes.py`).
+The policy `reopened` is the crawler's schedule, rebuilt from its store after each pause (`reopened.py`).
 """
 
 from collections import deque
@@ -22,14 +23,17 @@ from crawler.lab.league.world import Policy
 from crawler.lab.living.bayes import Bayes
 from crawler.lab.living.calibration import Calibration
 from crawler.lab.living.course import SpellKind, Waits, edges
+from crawler.lab.living.reopened import Reopened
 from crawler.lab.living.worlds import DrawnWorld
 
 UNIFORM, TRUE = "round-robin", "true"
-BAYES, BAYES_GAMMA = "bayes", "bayes-gamma"
-PLAYERS = (UNIFORM, "nutch", "stormcrawler", *SHIPPED, TRUE, BAYES, BAYES_GAMMA)
+BAYES, BAYES_GAMMA, REOPENED = "bayes", "bayes-gamma", "reopened"
+PLAYERS = (UNIFORM, "nutch", "stormcrawler", *SHIPPED, TRUE, BAYES, BAYES_GAMMA, REOPENED)
 STATING = (*SHIPPED, TRUE)  # the policies that state how likely a copy is current
 # the counted time is divided into this many equal parts, and the hosts' shares are computed in each
 SPANS = 20
+
+Version = tuple[int, bool]
 
 
 def make(name: str, world: DrawnWorld, *, judged: bool = False) -> Policy:
@@ -39,6 +43,8 @@ def make(name: str, world: DrawnWorld, *, judged: bool = False) -> Policy:
         return TrueParameters(world, world.spec.rate, truth, judged=judged)
     if name in (BAYES, BAYES_GAMMA):
         return Bayes(world, gamma=name == BAYES_GAMMA)
+    if name == REOPENED:
+        return Reopened(world, Settings())
     if name in SHIPPED:
         settings = Settings(**SHIPPED[name])
         return Shipped(world, world.spec.rate, settings, judged=judged)
@@ -91,15 +97,19 @@ class WorldGame:
         self._new: deque[int] = deque()
         self._fetched: list[tuple[float, int]] = []
         self._idle = 0
+        # Of each page that alternates: the latest version that was fetched, and the version before it.
+        self._versions: dict[int, tuple[Version, Version]] = {}
 
     def run(self) -> WorldRun:
         world, policy, spec = self._world, self._policy, self._world.spec
         told_at, told_of = [*world.told_at.tolist(), np.inf], world.told_of.tolist()
         flying: deque[tuple[int, int, float]] = deque()  # (tick of the answer, page, instant of the fetch)
-        eras, told = deque(world.course.eras), 0
+        eras, pauses, told = deque(world.course.eras), deque(world.course.pauses), 0
         for tick, now in enumerate(world.course.instants(spec.rate, spec.fetches).tolist()):
             while eras and eras[0].at <= now:
                 policy.begin_era(eras.popleft(), now)
+            while pauses and pauses[0][1] <= now:
+                policy.resume(pauses.popleft()[1])
             while told_at[told] <= now:
                 page = told_of[told]
                 if self._known[page]:
@@ -132,12 +142,14 @@ class WorldGame:
             self._block(page, now)
         for _, page, at in flying:
             self._answer(page, at, self._horizon)
+        policy.close()
         return self._result()
 
     def _discover(self, page: int, now: float) -> None:
         """Fetch a page for the first time."""
         self._known[page] = True
         self._copies.keep(page, now)
+        self._versions[page] = (version := self._version(page), version)
         self._policy.add(page, now)
         self._rest(page, now)
 
@@ -149,9 +161,24 @@ class WorldGame:
         else:
             changed = self._copies.keep(page, at)
             if len(self._world.course.alternating) and self._world.course.alternating[page]:
-                changed = changed or self._rng.random() < 0.5
-            self._policy.record_outcome(page, now, changed)
+                self._compare(page, now)
+            else:
+                self._policy.record_outcome(page, now, changed)
         self._rest(page, now)
+
+    def _version(self, page: int) -> Version:
+        """Return the version of an answer: the changes that it contains, and at random one of the two that alternate."""
+        return self._copies.seen[page], bool(self._rng.random() < 0.5)
+
+    def _compare(self, page: int, now: float) -> None:
+        """Let the policy learn of an answer of a page that alternates. The answer is compared as in a crawl."""
+        version, (last, earlier) = self._version(page), self._versions[page]
+        if version == earlier != last:
+            self._policy.record_return(page, now)
+        else:
+            self._policy.record_outcome(page, now, version != last)
+        if version != last:
+            self._versions[page] = version, last
 
     def _absence(self, page: int, at: float) -> RefreshOutcome | None:
         """Return the result of a fetch that finds no page, or None."""

@@ -212,6 +212,7 @@ def _say_times(answer: dict[str, Any], now: float) -> None:
 def _plain_record(record: PageRecord) -> dict[str, Any]:
     plain = {name: getattr(record, name) for name in record.__struct_fields__}
     plain["digest"], plain["content_digest"] = record.digest.hex(), record.content_digest.hex()
+    plain["earlier_digest"] = record.earlier_digest.hex()
     plain["receipt"] = record.receipt.hex()
     plain["shown"] = None if record.shown is None else _plain_rendering(record.shown)
     plain["via"] = f"{record.via:016x}"

@@ -243,7 +243,7 @@ class ResultProcessor:
             result = outcomes.result_of(
                 capturing.fetch.outcome,
                 unchanged=capturing.unchanged,
-                new_form=capturing.new_form,
+                silent=capturing.new_form or capturing.returned,
                 stored=not record.noarchive,
             )
             outcomes.record_refresh(

@@ -262,7 +262,7 @@ def test_a_page_that_failed_waits_longer_each_time() -> None:
 
 def test_an_answer_of_another_form_renews_a_page_and_teaches_nothing() -> None:
     rates, crawled = {}, {}
-    for result in (RefreshOutcome.UNCHANGED, RefreshOutcome.CHANGED, RefreshOutcome.NEW_FORM):
+    for result in (RefreshOutcome.UNCHANGED, RefreshOutcome.CHANGED, RefreshOutcome.SILENT):
         schedule = Schedule(Settings(), level=0.1)
         page = schedule.add(1, 100, 1000, 0.0, 0.0, 1.0)
         before = schedule.overview.page(page, 10.0)
@@ -272,7 +272,7 @@ def test_an_answer_of_another_form_renews_a_page_and_teaches_nothing() -> None:
         rates[result], crawled[result] = (after.changes, after.watched, after.rate), after.crawled_at
         schedule._check()
     assert set(crawled.values()) == {10.0}
-    assert rates[RefreshOutcome.NEW_FORM] == (before.changes, before.watched, before.rate)
+    assert rates[RefreshOutcome.SILENT] == (before.changes, before.watched, before.rate)
     assert len(set(rates.values())) == 3
 
 

@@ -15,11 +15,14 @@ from tests.lab.league.made import csv_rows
 def test_the_command_prints_a_table_and_a_verdict_and_writes_a_file(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    words = "worlds issue --seeds 2 --policies ncis,uniform --processes 1 --check --aim 5 --out"
+    words = "worlds issue --seeds 2 --policies ncis,uniform --processes 1 --check --aim 5 --course --out"
     # five times the possible gain is required; no policy reaches it
     assert main("lab", [*words.split(), str(tmp_path)]) == 1
     printed = capsys.readouterr().out
     assert "below uniform in 0 of 1 worlds" in printed and "gain below 5 in 1: issue" in printed
+    assert (
+        "issue: freshness in each twentieth" in printed and len(printed.split("round-robin")[-1].split()) > 20
+    )
     rows = csv_rows(tmp_path / "worlds.csv")
     assert [row["policy"] for row in rows] == ["round-robin", "true", "ncis", "uniform"]
     assert float(rows[1]["gain"]) == 1.0

@@ -1,6 +1,7 @@
 """Test worlds whose regime changes: they do what their names say, and the schedule follows the change."""
 
 import math
+from typing import Any
 
 import msgspec
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 
 from crawler.frontier.refresh import RefreshOutcome
 from crawler.lab.copies import Copies
+from crawler.lab.league.shipped import Shipped
 from crawler.lab.living import gains
 from crawler.lab.living.course import BACKOFF_FIRST, BACKOFF_MAX, Course, Spell, SpellKind, Waits
 from crawler.lab.living.playing import TRUE, UNIFORM, make, play, played
@@ -148,16 +150,43 @@ def test_alternating_answers_look_like_changes_but_leave_copies_current() -> Non
         changes=[[] for _ in range(80)],
         course=Course(alternating=np.ones(80, dtype=bool)),
     )
-    policy, found = make("ncis", world), list[bool]()
-    outcome = policy.record_outcome
+    found, returns = list[bool](), list[int]()
+    for name in (UNIFORM, "ncis"):
+        policy = make(name, world)
+        found.clear()
+        returns.clear()
+        outcome, returned = policy.record_outcome, policy.record_return
 
-    def note(page: int, now: float, changed: bool) -> None:
-        found.append(changed)
-        outcome(page, now, changed)
+        def note(page: int, now: float, changed: bool, outcome: Any = outcome) -> None:
+            found.append(changed)
+            outcome(page, now, changed)
 
-    policy.record_outcome = note  # type: ignore[method-assign]
-    assert play(world, policy).freshness == pytest.approx(1.0)
-    assert np.mean(found) == pytest.approx(0.5, abs=0.05)
+        def note_return(page: int, now: float, returned: Any = returned) -> None:
+            returns.append(page)
+            returned(page, now)
+
+        policy.record_outcome, policy.record_return = note, note_return  # type: ignore[method-assign]
+        assert play(world, policy).freshness == pytest.approx(1.0)
+        if name == UNIFORM:  # for which a return is a change
+            assert np.mean(found) == pytest.approx(0.5, abs=0.05)
+            assert sum(found) - len(returns) <= len(world)
+        else:  # every page shows its second version once
+            assert sum(found) <= len(world)
+            assert len(returns) / (len(found) + len(returns)) == pytest.approx(0.5, abs=0.08)
+
+
+def test_a_return_is_no_evidence_for_the_crawlers_schedule() -> None:
+    world = small("alternating")
+    policy = make("ncis", world)
+    assert isinstance(policy, Shipped)
+    policy.add(0, 0.0)
+    for day in range(1, 30):
+        assert policy.claim_next(day * DAY) == 0
+        before = policy.schedule.overview.page(0, day * DAY)
+        policy.record_return(0, day * DAY)
+        after = policy.schedule.overview.page(0, day * DAY)
+        assert (after.changes, after.watched) == (before.changes, before.watched)
+        assert after.crawled_at == day * DAY
 
 
 def test_signals_change_their_quality_at_half_time() -> None:

@@ -93,8 +93,8 @@ class PageView(msgspec.Struct, frozen=True):
     `stands_for` is the time since the last crawl of its host, divided by the mean time between two crawls of
     the host; `idle_weeks` is this time in weeks, infinite if there was no crawl. `new` is True if the page
     appeared while the crawl was watching its site, and was never fetched again. `haste` is the ratio of the
-    clock time (`freshness/neighbourhood.py`) to the plain time since the last crawl, at least 1. `rhythm` is True if the clock follows the weekly rhythm of the site
-    (`freshness/seasons.py`). `reliability` is the probability that the page's signals are good
+    clock time (`freshness/neighbourhood.py`) to the plain time since the last crawl, at least 1. `rhythm` is
+    True if the clock follows the weekly rhythm of the site (`freshness/seasons.py`). `reliability` is the probability that the page's signals are good
     (`freshness/page_kinds.py`). `site` is the host's own part of the correction of `fresh`
     (`freshness/recalibration.py`). `stated` is the probability to state instead of the corrected `fresh`; it is
     None once the crawl has learned how often pages change. `away` is True if the page is gone, moved or denied.

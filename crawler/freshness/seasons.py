@@ -98,9 +98,8 @@ _HAZARD_MAX = cython.declare(cython.double, 4.0)
 _STEP_MAX = cython.declare(cython.double, 0.5)  # the maximum change of the logarithm of a factor by one crawl
 _CRAWLS = cython.declare(cython.int, 50)  # a site's rhythm is learned only after this number of crawls
 _SCORE_KEPT = cython.declare(cython.double, 0.998)
-_SCORE_DAY = cython.declare(
-    cython.double, 500.0
-)  # number of crawls as which the crawls of a day count at most
+# In the score, the crawls of a site on one day count as at most this number.
+_SCORE_DAY = cython.declare(cython.double, 500.0)
 _SCORE_CHARGE = cython.declare(cython.double, 0.01)
 _SCORE_MAX = cython.declare(cython.double, 20.0)
 _ADOPT = cython.declare(cython.double, 6.0)  # a rhythm is used once its score reaches this, in nats

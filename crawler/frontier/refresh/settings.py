@@ -94,10 +94,11 @@ class PageView(msgspec.Struct, frozen=True):
     the host; `idle_weeks` is this time in weeks, infinite if there was no crawl. `new` is True if the page
     appeared while the crawl was watching its site, and was never fetched again. `haste` is the ratio of the
     clock time (`freshness/neighbourhood.py`) to the plain time since the last crawl, at least 1. `rhythm` is
-    True if the clock follows the weekly rhythm of the site (`freshness/seasons.py`). `reliability` is the probability that the page's signals are good
-    (`freshness/page_kinds.py`). `site` is the host's own part of the correction of `fresh`
-    (`freshness/recalibration.py`). `stated` is the probability to state instead of the corrected `fresh`; it is
-    None once the crawl has learned how often pages change. `away` is True if the page is gone, moved or denied.
+    True if the clock follows the weekly rhythm of the site (`freshness/seasons.py`). `reliability` is the
+    probability that the page's signals are good (`freshness/page_kinds.py`). `site` is the host's own part of
+    the correction of `fresh` (`freshness/recalibration.py`). `stated` is the probability to state instead of
+    the corrected `fresh`; it is None once the crawl has learned how often pages change. `away` is True if the
+    page is gone, moved or denied.
     """
 
     fingerprint: int

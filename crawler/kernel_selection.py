@@ -177,7 +177,7 @@ def said_of_kernels() -> str:
         return ""
     missing = [name for name in (SHARED, *BOUND, *ALONE) if not _is_compiled(folder, name)]
     count = len(BOUND) + len(ALONE)
-    line = f"{len(sources)} of {count} kernels run interpreted, which makes a crawl several times slower"
+    line = f"{len(sources)} of {count} kernels run interpreted, which is up to several times slower"
     if not missing:
         return f"{line}, because CRAWLER_INTERPRETED is set"
     shown = ", ".join(missing[:_SHOWN_MAX]) + (" and others" if len(missing) > _SHOWN_MAX else "")

@@ -134,9 +134,8 @@ class BusyError(DirectoryError):
 _DISK_FAILS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
 _NOTHING_LEFT = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 _NO_RIGHT = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
-_NO_THREAD = (
-    "can't start new thread"  # CPython's message if a thread gets no memory for its stack, or no process id
-)
+# CPython's message if a thread gets no memory for its stack, or no process id
+_NO_THREAD = "can't start new thread"
 
 
 def system_failed(error: BaseException) -> bool:

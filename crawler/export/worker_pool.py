@@ -84,7 +84,7 @@ class WorkerPool(Generic[Piece, Result]):
         Raises:
             CrawlerError: a process ended while it worked on a piece, and so did the process that repeated the
                 piece carefully.
-        StoreError: the same, but the kernel killed the process; or the system starts no process.
+            StoreError: the same, but the kernel killed the process; or the system starts no process.
         """
         source = iter(pieces)
         first = list(itertools.islice(source, 2))

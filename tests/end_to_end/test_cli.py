@@ -285,7 +285,10 @@ def test_changes_to_a_crawl_at_rest(tmp_path: Path) -> None:
         seeds = (web.url("/", "b.localhost"), "no url")
         again = _asked_again(run("seed", *seeds, "--dir", tmp_path))
         assert run("seed", *seeds, "--dir", tmp_path, *again).text.startswith("1 queued\nrefused")
-        assert run("block", "b.localhost", "--dir", tmp_path).text == "b.localhost: blocked\n"
+        assert (
+            run("block", "b.localhost", "--dir", tmp_path).text
+            == "b.localhost: blocked: no new request is sent to this host\n"
+        )
         assert run("retire", "/y$", "--dir", tmp_path).text.startswith("1 waiting URL dropped;")
         crawl(tmp_path)
         assert web.paths() == ["/", "/x"]

@@ -144,7 +144,8 @@ def test_only_the_owner_of_a_host_blocks_it(tmp_path: Path, live: bool) -> None:
             if running is not None:
                 running.until(lambda: running.status().get("refreshing", {}).get("pages") == 12)
             for host in hosts:
-                assert command(directory, "block", host).out == f"{host}: blocked\n"
+                said = f"{host}: blocked: no new request is sent to this host\n"
+                assert command(directory, "block", host).out == said
             for host in hosts[1:]:
                 assert command(directory, "unblock", host).out == f"{host}: unblocked\n"
         finally:

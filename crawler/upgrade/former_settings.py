@@ -41,7 +41,7 @@ _SPIDER_WAITS: Mapping[str, object] = {
 
 
 def renewed(tree: Mapping[str, Any], where: str) -> dict[str, Any]:
-    """Return nested settings with current keys, and with values that are allowed.
+    """Return nested settings with current keys, and with values that are not above the limits in `LARGEST`.
 
     For each removed key, a line is logged, which names the file `where`. No line is logged if the key has the
     value in `STILL_TRUE`.
@@ -58,12 +58,11 @@ def renewed(tree: Mapping[str, Any], where: str) -> dict[str, Any]:
             log.warning("%s: %s is %s, but at most %s is allowed; it is lowered", where, key, value, largest)
             section, _, name = key.partition(".")
             made[section][name] = largest
-    _drop_refused_zeros(made, where)
     return made
 
 
 def _drop_refused_zeros(tree: dict[str, Any], where: str) -> None:
-    """Drop limits of 0, which earlier versions accepted although nothing was crawled with them."""
+    """Drop stored limits of 0, which earlier versions accepted although nothing was crawled with them."""
     for section, values in tree.items():
         for name, value in list(values.items()) if isinstance(values, dict) else ():
             if isinstance(value, int | float) and value == 0:
@@ -93,7 +92,7 @@ def _drop(tree: Mapping[str, Any], key: str) -> None:
 def renew_settings(
     directory: CrawlDirectory, change: Callable[[dict[str, Any], str], None] = lambda tree, where: None
 ) -> None:
-    """Rewrite crawl.toml as `renewed` does. `change(tree, where)` changes further settings.
+    """Rewrite crawl.toml as `renewed` does, without limits of 0. `change(tree, where)` changes further settings.
 
     Raises:
         ConfigError: a value is invalid for its key: the file was edited.
@@ -103,6 +102,7 @@ def renew_settings(
     file = directory.settings.file
     if file.exists():
         tree = renewed(directory.settings.load_former(), file.name)
+        _drop_refused_zeros(tree, file.name)
         change(tree, file.name)
         directory.settings.save(convert(tree))
 

@@ -457,7 +457,7 @@ def requests(data: bytes, clock: Clock, _rng: random.Random) -> Hashable:
     words = head.decode("latin-1").split()
     calls: list[Callable[[], object]] = [
         lambda: request_parsing.parse(words[1] if len(words) > 1 else text),
-        lambda: request_parsing.instant(text[:40]),
+        lambda: request_parsing.parse(f"/page?url=http%3A%2F%2Fa%2F&at={text[:40]}"),
         lambda: request_parsing.accept_datetime(text[:60]),
         lambda: indexnow.parse_post(body, 1000),
         lambda: indexnow.parse_get(dict.fromkeys(("url", "key", "keyLocation"), text)),

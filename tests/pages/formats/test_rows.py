@@ -171,7 +171,7 @@ def test_a_parquet_file_that_fails_prints_no_traceback_of_a_destructor(
             raise OSError(11, "no thread")
 
         monkeypatch.setattr(writer._writer, "write_table", no_thread)
-        writer.write({"url": "http://a/"})
+        writer.write({"url": "http://a/", "text": None})
         writer.finish()
     del writer
     gc.collect()

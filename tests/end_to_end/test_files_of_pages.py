@@ -135,6 +135,7 @@ def test_all_interfaces_find_a_file_that_another_process_stored(tmp_path: Path, 
         directory = running.folder
         running.until(lambda: all(path in web.paths(FILES) for path in EACH))
         running.until(lambda: running.status()["pages"]["fetched"] > 30)
+        running.until(lambda: web.paths(FILES).count("/shared.xml") >= len(HOSTS))
         assert run("withdraw", web.url("/taken.xml", FILES), "--dir", directory).code == 0
         contents = check(web, directory, running.serve, running.admin, NAMES)
         for name in NAMES:

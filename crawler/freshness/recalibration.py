@@ -45,7 +45,7 @@ working day. Only the site's own coefficient is used, for hazards above `RHYTHM_
 
     H' = H exp(s max(ln(H / RHYTHM_CENTRE), 0))
 
-It follows the crawls of about four weeks, as the rhythm does: an error that is learned in the morning does not hold at
+It follows the crawls of about four weeks, because an error that is learned in the morning does not hold at
 night. On simulated sites with a change per day and one fetch per change, the largest error of a decile is .037 with this
 correction, and .058 without any. With the correction of the crawl, it was .157 on sites with a change per hour.
 

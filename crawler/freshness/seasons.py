@@ -5,7 +5,7 @@
 Many sites change only while their editors are at work. If the pages of such a site are visited about daily or more
 often, their change rate is not constant between two visits. So the site's time runs at the speed
 
-    s(t) = f + (1 - f) a[day of the week] b[hour of the day],   f = 0.05
+    s(t) = f + (1 - f) a[day of the week] b[hour of the day],   f = 0.003
 
 in which the factors a (7) and b (24) have the mean 1. The mean of s over a week is then 1, apart from
 rounding, so change rates keep their meaning. In predictions, the length of an interval on this clock replaces

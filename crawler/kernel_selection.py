@@ -34,6 +34,7 @@ _REFRESHING = (
     "freshness.false_signals",
     "freshness.source_honesty",
     "freshness.source_precision",
+    "freshness.source_turns",
     "freshness.signal_quality",
     "freshness.signal_evidence",
     "freshness.information",

@@ -6,4 +6,5 @@ cdef class Biases:
     cdef double silent_found
     cdef double silent_told
     cdef double put_right(self, double expected) noexcept
-    cdef void observe(self, double hazard, double silent_hazard, double signalled, bint changed) noexcept
+    cdef void observe(self, double hazard, bint changed) noexcept
+    cdef void observe_silent(self, double hazard, double signalled, bint changed) noexcept

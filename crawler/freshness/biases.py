@@ -45,32 +45,31 @@ class Biases:
         """Correct `expected`, the probability of a change: multiply its hazard, -ln(1 - expected), by `bias`."""
         return -expm1(self.bias * log1p(-expected)) if expected < 1.0 else 1.0
 
-    def observe(
-        self,
-        hazard: cython.double,
-        silent_hazard: cython.double,
-        signalled: cython.double,
-        changed: cython.bint,
-    ) -> cython.void:
-        """Learn from a crawl.
-
-        `hazard` is -ln P[no change], as predicted from the page's rate alone. `silent_hazard` and `signalled` are
-        -ln P[no silent change] and -ln P[no true signal].
-        """
+    def observe(self, hazard: cython.double, changed: cython.bint) -> cython.void:
+        """Learn `bias` from a crawl. `hazard` is -ln P[no change], as predicted without neighbours and signals."""
         every: cython.double = min(hazard, _HAZARD_MAX)
-        silent: cython.double = min(silent_hazard, _HAZARD_MAX)
-        unsaid: cython.double = exp(-signalled)
-        kept: cython.double = 1.0 - (1.0 - _KEPT) * unsaid
         self.found *= _KEPT
         self.told = _KEPT * self.told + every
+        if changed:
+            self.found += gain_of(self.bias * every)
+        self.bias = _ratio(self.found, self.told)
+
+    def observe_silent(
+        self, hazard: cython.double, signalled: cython.double, changed: cython.bint
+    ) -> cython.void:
+        """Learn `silent_bias` from a crawl.
+
+        `hazard` and `signalled` are -ln P[no silent change] and -ln P[no true signal].
+        """
+        silent: cython.double = min(hazard, _HAZARD_MAX)
+        unsaid: cython.double = exp(-signalled)
+        kept: cython.double = 1.0 - (1.0 - _KEPT) * unsaid
         self.silent_found *= kept
         self.silent_told = kept * self.silent_told + unsaid * silent
         if changed:
-            self.found += gain_of(self.bias * every)
             x: cython.double = self.silent_bias * silent + signalled
             if x > 0.0:
                 self.silent_found += unsaid * gain_of(x) * self.silent_bias * silent / x
-        self.bias = _ratio(self.found, self.told)
         self.silent_bias = _ratio(self.silent_found, self.silent_told)
 
     def sums(self) -> tuple[float, float, float, float]:

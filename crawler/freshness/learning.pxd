@@ -28,6 +28,8 @@ cdef class Learning:
     cdef readonly PageKinds kinds
     cdef readonly Biases biases
     cdef readonly SignalEvidence evidence
+    cdef bint typical
+    cdef double now
     cdef readonly Counts directories
     cdef readonly Counts sites
     cdef readonly Credence credence

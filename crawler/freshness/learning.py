@@ -94,6 +94,8 @@ class Learning:
         self.hazard = self.signalled = self.unrest = 0.0
         self.recall = self.told = 0.0
         self.unannounced = True
+        self.typical = True
+        self.now = 0.0
         self.quality = SignalQuality()
         self.kinds = self.quality.kinds
         self.evidence = SignalEvidence(self.rates, self.quality)
@@ -110,6 +112,7 @@ class Learning:
         self.credence.add()
         self.seasons.add()
         self.turns.add_site()
+        self.evidence.turns.add_site()
         self.discovery.add_site()
         self.quality.renew(site, self.rates.means[site])
         return site
@@ -320,6 +323,8 @@ class Learning:
         self.unannounced = self.quality.sources.silent(site, counts)
         self.recall = self.quality.recall_of(site, self.kinds.reliability(site, trust))
         self.told = self.quality.share_watched(site)
+        self.now = now
+        self.typical = now - elapsed >= self.evidence.turns.turned_at[site]
         watched: cython.double = self._learn_clocks(
             site, directory, changes, t, elapsed, now, counts, changed, trust
         )
@@ -331,13 +336,14 @@ class Learning:
             self.restless.learn(site, k, t + told, silent, changed, unrest, elapsed)
             if always:
                 steady -= self.restless.chance(-1.0, self.restless.evidence, 0.0)
-            self.rates.learn_variation(site, changes, t + told, silent, changed, steady)
+            if self.typical:
+                self.rates.learn_variation(site, changes, t + told, silent, changed, steady)
         gain: cython.double = steady * self._count(site, changes, t, elapsed, watched, counts, changed, trust)
         self.watched *= steady
         self.unrest = unrest if k > 0.0 else 0.0
         if always:
             self.unrest = self.restless.evidence
-        elif self.unannounced:
+        elif self.unannounced and self.typical:
             # A quiet night on a site with a weekly rhythm is weak evidence of a turn, however often the page is crawled.
             weight: cython.double = 1.0
             if self.seasons.used[site]:
@@ -366,15 +372,18 @@ class Learning:
         """Learn the neighbourhoods, the weekly rhythm and the biases. Return the time for which the page was watched."""
         clock: cython.double = self.clock(site, directory, elapsed, now)
         span: cython.double = self.seasons.span(site, now - elapsed, now)
-        if self.neighbourhood and self.unannounced:
+        if self.neighbourhood and self.unannounced and self.typical:
             self._weigh_clock(site, directory, k, t, elapsed, clock, now, 1.0 - self.recall, changed)
         clock += span - elapsed
         predicted: cython.double = self.paced_clock(site, directory, elapsed, now)
-        expected: cython.double = self._judge(site, k, t, clock, predicted, counts, changed, trust)
-        if self.neighbourhood and (self.unannounced or self.told <= 0.0):
+        raw: cython.double = self._judge(site, k, t, clock, predicted, counts, changed, trust)
+        if self.neighbourhood and self.typical and (self.unannounced or self.told <= 0.0):
             if self.told > 0.0:
                 silent: cython.double = (1.0 - self.recall) * clock
-                expected = self.biases.put_right(self.rates.expected(site, k, t, silent))
+                raw = self.rates.expected(site, k, t, silent)
+            expected: cython.double = self.biases.put_right(raw)
+            if not self.seasons.used[site]:
+                self.biases.observe(-log1p(-min(raw, _NEARLY_SURE)), changed)
             found: cython.double = 1.0 if changed else 0.0
             self.directories.observe(directory, now, self.scale, found, expected)
             self.sites.observe(site, now, self.scale, found, expected)
@@ -399,8 +408,10 @@ class Learning:
         # the weight of the model in which the number of signals is evidence of the rate
         counted: cython.double = self.quality.false_signals.counted[site]
         gain: cython.double = self.evidence.judge(
-            site, k, t, elapsed, watched, counts, changed, trust, counted
+            site, k, t, elapsed, watched, counts, changed, trust, counted, self.now
         )
+        if self.evidence.turns.turned_at[site] == self.now:
+            self.credence.forget(site)
         self.watched = watched
         if changed and self.unannounced:
             # If the page had changed in the time `quiet`, a signal would have arrived.
@@ -486,10 +497,9 @@ class Learning:
         self.hazard, self.signalled = every, 0.0
         if predicted != clock or self.quality.sources.heard(site):
             self._foresee(site, k, t, predicted, counts, trust)
-        expected: cython.double = self.biases.put_right(raw)
-        if not self.seasons.used[site]:
-            self.biases.observe(every, self.hazard, self.signalled, changed)
-        return expected
+        if self.typical and not self.seasons.used[site]:
+            self.biases.observe_silent(self.hazard, self.signalled, changed)
+        return raw
 
     def renew(self, site: cython.Py_ssize_t) -> cython.void:
         """Recompute the site's means from its sums. This takes about 50 ns, so call it at every crawl of the site."""
@@ -512,4 +522,5 @@ class Learning:
         self.credence._check()
         self.seasons._check()
         self.turns._check()
+        self.evidence.turns._check()
         self.discovery._check()

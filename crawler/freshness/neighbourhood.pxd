@@ -31,3 +31,4 @@ cdef class Credence:
     cpdef void observe(self, Py_ssize_t site, double alone, double heeding, bint changed) noexcept
     cpdef void score(self, Py_ssize_t site, double alone, double heeding, bint changed) noexcept
     cpdef void renew(self, Py_ssize_t site) noexcept
+    cpdef void forget(self, Py_ssize_t site) noexcept

@@ -235,6 +235,13 @@ class Credence:
         score: cython.double = _SCORE_KEPT * self.scores[site] + better - _SCORE_CHARGE
         self.scores[site] = min(max(score, -_SCORE_MAX), _SCORE_MAX)
 
+    def forget(self, site: cython.Py_ssize_t) -> cython.void:
+        """Forget how well the clock predicted on a site."""
+        self.agreement -= self.agreements[site]
+        self.weight -= self.weights[site]
+        self.agreements[site] = self.weights[site] = self.scores[site] = 0.0
+        self.renew(site)
+
     def restore(self, site: int, agreement: float, weight: float, score: float) -> None:
         """Restore stored sums."""
         self.scores[site] = min(max(score, -_SCORE_MAX), _SCORE_MAX)

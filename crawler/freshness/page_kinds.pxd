@@ -20,6 +20,7 @@ cdef class PageKinds:
     cpdef double reliability(self, Py_ssize_t site, double trust) noexcept
     cpdef void split(self, Py_ssize_t site, double better) noexcept
     cdef void _set_split(self, Py_ssize_t site, double score) noexcept
+    cdef void forget(self, Py_ssize_t site) noexcept
     cdef double judge_page(self, Py_ssize_t site, double evidence, double trust) noexcept
     cdef double observe(
         self, Py_ssize_t site, double weight, double signals, double rate, double clock, bint changed,

@@ -97,6 +97,13 @@ class PageKinds:
         self.split_scores[site] = min(max(score, -SCORE_MAX), SCORE_MAX)
         self.splits[site] = min(max(_SPLIT_FIRST + self.split_scores[site] / _SPLIT_RANGE, 0.0), 1.0)
 
+    def forget(self, site: cython.Py_ssize_t) -> cython.void:
+        """Forget what was learned of a site. Its pages' trust is not used until it has improved predictions again."""
+        self.good[site] = self.judged[site] = 0.0
+        self.bad_true[site] = self.bad_all[site] = self.bad_changes[site] = 0.0
+        self.bad_silent[site] = self.bad_exposed[site] = 0.0
+        self._set_split(site, -_SPLIT_FIRST * _SPLIT_RANGE)
+
     def judge_page(
         self, site: cython.Py_ssize_t, evidence: cython.double, trust: cython.double
     ) -> cython.double:

@@ -1,6 +1,7 @@
 from crawler.freshness.change_rates cimport ChangeRates
 from crawler.freshness.page_kinds cimport PageKinds
 from crawler.freshness.signal_quality cimport SignalQuality
+from crawler.freshness.source_turns cimport SourceTurns
 
 cdef class SignalEvidence:
     cdef readonly double gain
@@ -8,12 +9,16 @@ cdef class SignalEvidence:
     cdef ChangeRates rates
     cdef SignalQuality quality
     cdef PageKinds kinds
+    cdef readonly SourceTurns turns
     cdef double judge(
         self, Py_ssize_t site, double k, double t, double elapsed, double watched, double[::1] counts, bint changed,
-        double trust, double counted) noexcept
+        double trust, double counted, double now) noexcept
     cdef double _compare(
         self, Py_ssize_t site, double k, double t, double elapsed, double clock, double[::1] counts, bint changed,
-        double trust) noexcept
+        double trust, double now) noexcept
+    cdef bint _have_turned(
+        self, Py_ssize_t site, double k, double t, double clock, double[::1] counts, bint changed,
+        double learned, double now) noexcept
     cdef void count(
         self, Py_ssize_t site, double k, double t, double elapsed, double clock, double[::1] counts,
         bint changed) noexcept

@@ -252,6 +252,14 @@ class SignalQuality:
         self.recalls[site] = self._recalled(site)
         self.kinds.estimate(site, self.weights[site] > 0.0)
 
+    def forget(self, site: cython.Py_ssize_t) -> cython.void:
+        """Forget what was learned of the site's signals. Its sources stay known."""
+        self.silent_changes[site] = self.exposed[site] = self.changes[site] = 0.0
+        self.false_signals.set_score(site, 0.0)
+        self.kinds.forget(site)
+        self.sources.forget(site)
+        self._estimate(site)
+
     def _recalled(self, site: cython.Py_ssize_t) -> cython.double:
         """Return r, computed from the sums."""
         prior: cython.double = self.sources.recall_prior(site)

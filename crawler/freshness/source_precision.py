@@ -279,6 +279,15 @@ class SourcePrecision:
             )
             self.precisions[site, source] = min(p, PRECISION_MAX)
 
+    def forget(self, site: cython.Py_ssize_t) -> cython.void:
+        """Forget the signals of a site, but not which sources have sent some. The caller then calls `estimate`."""
+        source: cython.Py_ssize_t
+        self.watched[site] = 0.0
+        for source in range(_SOURCES):
+            self.true_signals[site, source] = 0.0
+            if self.all_signals[site, source] > 0.0:
+                self.all_signals[site, source] = _HEARD
+
     def pooled_weight(self, site: cython.Py_ssize_t) -> cython.double:
         """Return the weight b of all sources combined; 0 if no source is used.
 

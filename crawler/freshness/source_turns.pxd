@@ -1,0 +1,10 @@
+cdef double HONEST
+
+cdef class SourceTurns:
+    cdef readonly Py_ssize_t size
+    cdef readonly double[::1] honest
+    cdef readonly double[::1] worthless
+    cdef readonly double[::1] turned_at
+    cdef list _columns
+    cpdef void add_site(self) except *
+    cpdef bint learn(self, Py_ssize_t site, double learned, double honest, double worthless, double now) noexcept

@@ -27,7 +27,9 @@ _HAZARD_MAX = cython.declare(cython.double, 4.0)
 _BIAS_LOW = cython.declare(cython.double, 0.25)
 _BIAS_HIGH = cython.declare(cython.double, 4.0)
 # each crawl multiplies the sums by this factor, so they represent the last 2,000 crawls or so
-_KEPT = cython.declare(cython.double, 0.9995)
+import os
+_KEPT = cython.declare(cython.double, float(os.environ.get("T_KEPT","0.995")))
+_SILENT_KEPT = cython.declare(cython.double, 0.9995)
 
 
 @cython.cclass
@@ -35,7 +37,8 @@ class Biases:
     """The factors `bias`, for all changes, and `silent_bias`, for changes without a signal."""
 
     def __init__(self) -> None:
-        self.bias = self.silent_bias = 1.0
+        self.bias = self.silent_bias = self.plain_bias = 1.0
+        self.plain_found = self.plain_told = 0.0
         self.found = self.told = self.silent_found = self.silent_told = 0.0
 
     @cython.cfunc
@@ -54,6 +57,17 @@ class Biases:
             self.found += gain_of(self.bias * every)
         self.bias = _ratio(self.found, self.told)
 
+    def put_plain(self, expected: cython.double) -> cython.double:
+        return -expm1(self.plain_bias * log1p(-expected)) if expected < 1.0 else 1.0
+
+    def observe_plain(self, hazard: cython.double, changed: cython.bint) -> cython.void:
+        every: cython.double = min(hazard, _HAZARD_MAX)
+        self.plain_found *= _KEPT
+        self.plain_told = _KEPT * self.plain_told + every
+        if changed:
+            self.plain_found += gain_of(self.plain_bias * every)
+        self.plain_bias = _ratio(self.plain_found, self.plain_told)
+
     def observe_silent(
         self, hazard: cython.double, signalled: cython.double, changed: cython.bint
     ) -> cython.void:
@@ -63,7 +77,7 @@ class Biases:
         """
         silent: cython.double = min(hazard, _HAZARD_MAX)
         unsaid: cython.double = exp(-signalled)
-        kept: cython.double = 1.0 - (1.0 - _KEPT) * unsaid
+        kept: cython.double = 1.0 - (1.0 - _SILENT_KEPT) * unsaid
         self.silent_found *= kept
         self.silent_told = kept * self.silent_told + unsaid * silent
         if changed:

@@ -6,6 +6,7 @@ from crawler.freshness.page_kinds cimport PageKinds
 from crawler.freshness.restless cimport Restless
 from crawler.freshness.seasons cimport Seasons
 from crawler.freshness.signal_evidence cimport SignalEvidence
+from crawler.freshness.source_turns cimport SourceTurns
 from crawler.freshness.signal_quality cimport SignalQuality
 from crawler.freshness.rate_turns cimport RateTurns
 from crawler.freshness.value_kernel cimport Parameters
@@ -27,9 +28,12 @@ cdef class Learning:
     cdef readonly SignalQuality quality
     cdef readonly PageKinds kinds
     cdef readonly Biases biases
-    cdef readonly SignalEvidence evidence
+    cdef SignalEvidence evidence
+    cdef readonly SourceTurns source_turns
     cdef bint typical
-    cdef double now
+    cdef bint plainly
+    cdef double paced
+    cdef double stated
     cdef readonly Counts directories
     cdef readonly Counts sites
     cdef readonly Credence credence
@@ -73,3 +77,4 @@ cdef class Learning:
         double trust) noexcept
     cpdef void renew(self, Py_ssize_t site) noexcept
     cpdef void renew_crawl(self) noexcept
+    cdef bint _turn_signals(self, Py_ssize_t site, double k, double t, double now, double[::1] counts, bint changed) noexcept

@@ -49,12 +49,17 @@ from cython.cimports.crawler.freshness.rate_turns import RateTurns
 from cython.cimports.crawler.freshness.restless import Restless
 from cython.cimports.crawler.freshness.seasons import Seasons
 from cython.cimports.crawler.freshness.signal_evidence import SignalEvidence
+from cython.cimports.crawler.freshness.source_turns import HONEST, SourceTurns
 from cython.cimports.crawler.freshness.signal_quality import SignalQuality
 from cython.cimports.crawler.freshness.value_kernel import Parameters
 from cython.cimports.libc.math import exp, expm1, log1p
 
+from crawler.change_signals import SOURCES
 from crawler.freshness.value_kernel import ALL_TERMS, KINDS
 
+import os
+_BIAS = cython.declare(cython.int, int(os.environ.get('T_BIAS','1')))
+_SOURCES = cython.declare(cython.Py_ssize_t, SOURCES)
 _NEARLY_SURE = cython.declare(cython.double, 0.999999)
 # below this precision, the signals of a page are ignored
 _PRECISION_LEAST = cython.declare(cython.double, 0.1)
@@ -91,11 +96,13 @@ class Learning:
         self.rates = ChangeRates(unit)
         self.restless = Restless(self.rates)
         self.turns = RateTurns(self.rates)
+        self.source_turns = SourceTurns()
+        self.paced = self.stated = 0.0
         self.hazard = self.signalled = self.unrest = 0.0
         self.recall = self.told = 0.0
         self.unannounced = True
         self.typical = True
-        self.now = 0.0
+        self.plainly = False
         self.quality = SignalQuality()
         self.kinds = self.quality.kinds
         self.evidence = SignalEvidence(self.rates, self.quality)
@@ -112,7 +119,7 @@ class Learning:
         self.credence.add()
         self.seasons.add()
         self.turns.add_site()
-        self.evidence.turns.add_site()
+        self.source_turns.add_site()
         self.discovery.add_site()
         self.quality.renew(site, self.rates.means[site])
         return site
@@ -323,11 +330,13 @@ class Learning:
         self.unannounced = self.quality.sources.silent(site, counts)
         self.recall = self.quality.recall_of(site, self.kinds.reliability(site, trust))
         self.told = self.quality.share_watched(site)
-        self.now = now
-        self.typical = now - elapsed >= self.evidence.turns.turned_at[site]
+        self.plainly = (_BIAS == 2 and self.told <= 0.0) or (_BIAS == 3 and self.quality.weights[site] <= 0.0)
+        self.typical = now - elapsed >= self.source_turns.turned_at[site]
         watched: cython.double = self._learn_clocks(
             site, directory, changes, t, elapsed, now, counts, changed, trust
         )
+        if self.quality.sources.heard(site):
+            self._turn_signals(site, changes, t, now, counts, changed)
         told: cython.double = self.recall * watched  # the time in which a signal would have reported a change
         silent: cython.double = watched - told
         always: cython.bint = changed and self.unannounced and (k < 0.0 or (k == 0.0 and t == 0.0))
@@ -357,6 +366,37 @@ class Learning:
             self.unrest = 0.0
         return -k if always else k
 
+    def _turn_signals(
+        self,
+        site: cython.Py_ssize_t,
+        k: cython.double,
+        t: cython.double,
+        now: cython.double,
+        counts: cython.double[::1],
+        changed: cython.bint,
+    ) -> cython.bint:
+        """Learn from a crawl whether the signals of the site have turned. If they have, forget their quality."""
+        n: cython.double = 0.0
+        source: cython.Py_ssize_t
+        for source in range(_SOURCES):
+            n += counts[source]
+        quiet: cython.double = HONEST * self.paced if n <= 0.0 else 0.0
+        honest: cython.double = 1.0 - self.rates.expected(site, k, t + quiet, (1.0 - HONEST) * self.paced)
+        if n > 0.0:
+            honest *= 1.0 - HONEST
+        worthless: cython.double = 1.0 - self.rates.expected(site, k, t, self.paced)
+        learned: cython.double = 1.0 - self.stated
+        if changed:
+            honest, worthless, learned = 1.0 - honest, 1.0 - worthless, 1.0 - learned
+        used: cython.bint = self.quality.weights[site] > 0.0
+        turn: cython.int = self.source_turns.learn(
+            site, learned, honest, worthless, now, used, not self.quality.sources.watches(site)
+        )
+        if turn:
+            self.quality.forget(site, turn < 0)
+            self.credence.forget(site)
+        return turn != 0
+
     def _learn_clocks(
         self,
         site: cython.Py_ssize_t,
@@ -382,8 +422,12 @@ class Learning:
                 silent: cython.double = (1.0 - self.recall) * clock
                 raw = self.rates.expected(site, k, t, silent)
             expected: cython.double = self.biases.put_right(raw)
-            if not self.seasons.used[site]:
+            if self.plainly:
+                expected = self.biases.put_plain(raw)
+            if not self.seasons.used[site] and _BIAS == 1:
                 self.biases.observe(-log1p(-min(raw, _NEARLY_SURE)), changed)
+            if not self.seasons.used[site] and self.plainly:
+                self.biases.observe_plain(-log1p(-min(raw, _NEARLY_SURE)), changed)
             found: cython.double = 1.0 if changed else 0.0
             self.directories.observe(directory, now, self.scale, found, expected)
             self.sites.observe(site, now, self.scale, found, expected)
@@ -408,10 +452,8 @@ class Learning:
         # the weight of the model in which the number of signals is evidence of the rate
         counted: cython.double = self.quality.false_signals.counted[site]
         gain: cython.double = self.evidence.judge(
-            site, k, t, elapsed, watched, counts, changed, trust, counted, self.now
+            site, k, t, elapsed, watched, counts, changed, trust, counted
         )
-        if self.evidence.turns.turned_at[site] == self.now:
-            self.credence.forget(site)
         self.watched = watched
         if changed and self.unannounced:
             # If the page had changed in the time `quiet`, a signal would have arrived.
@@ -443,9 +485,13 @@ class Learning:
         the full influence of the neighbours, and by the clock as it is used.
         """
         full: cython.double = clock_of(elapsed, self._said(site, directory, now), self.scale)
-        alone: cython.double = self.biases.put_right(self.rates.expected(site, k, t, silent * elapsed))
-        heeding: cython.double = self.biases.put_right(self.rates.expected(site, k, t, silent * full))
-        used: cython.double = self.biases.put_right(self.rates.expected(site, k, t, silent * clock))
+        alone: cython.double = self.rates.expected(site, k, t, silent * elapsed)
+        heeding: cython.double = self.rates.expected(site, k, t, silent * full)
+        used: cython.double = self.rates.expected(site, k, t, silent * clock)
+        if self.plainly:
+            alone, heeding, used = self.biases.put_plain(alone), self.biases.put_plain(heeding), self.biases.put_plain(used)
+        else:
+            alone, heeding, used = self.biases.put_right(alone), self.biases.put_right(heeding), self.biases.put_right(used)
         self.credence.observe(site, alone, heeding, changed)
         self.credence.score(site, alone, used, changed)
         if self.seasons.learns(site, elapsed):
@@ -492,12 +538,16 @@ class Learning:
         Return the probability of a change that was predicted from the page's rate and the `bias` before this crawl.
         This prediction does not use the page's signals.
         """
+        self.paced = predicted
         raw: cython.double = self.rates.expected(site, k, t, clock)
         every: cython.double = -log1p(-min(raw, _NEARLY_SURE))
         self.hazard, self.signalled = every, 0.0
         if predicted != clock or self.quality.sources.heard(site):
             self._foresee(site, k, t, predicted, counts, trust)
+        self.stated = -expm1(-self.hazard - self.signalled)
         if self.typical and not self.seasons.used[site]:
+            if _BIAS != 1 and not (_BIAS == 3 and self.plainly):
+                self.biases.observe(every, changed)
             self.biases.observe_silent(self.hazard, self.signalled, changed)
         return raw
 
@@ -522,5 +572,5 @@ class Learning:
         self.credence._check()
         self.seasons._check()
         self.turns._check()
-        self.evidence.turns._check()
+        self.source_turns._check()
         self.discovery._check()

@@ -1,7 +1,6 @@
 from crawler.freshness.change_rates cimport ChangeRates
 from crawler.freshness.page_kinds cimport PageKinds
 from crawler.freshness.signal_quality cimport SignalQuality
-from crawler.freshness.source_turns cimport SourceTurns
 
 cdef class SignalEvidence:
     cdef readonly double gain
@@ -9,16 +8,12 @@ cdef class SignalEvidence:
     cdef ChangeRates rates
     cdef SignalQuality quality
     cdef PageKinds kinds
-    cdef readonly SourceTurns turns
     cdef double judge(
         self, Py_ssize_t site, double k, double t, double elapsed, double watched, double[::1] counts, bint changed,
-        double trust, double counted, double now) noexcept
+        double trust, double counted) noexcept
     cdef double _compare(
         self, Py_ssize_t site, double k, double t, double elapsed, double clock, double[::1] counts, bint changed,
-        double trust, double now) noexcept
-    cdef bint _have_turned(
-        self, Py_ssize_t site, double k, double t, double clock, double[::1] counts, bint changed,
-        double learned, double now) noexcept
+        double trust) noexcept
     cdef void count(
         self, Py_ssize_t site, double k, double t, double elapsed, double clock, double[::1] counts,
         bint changed) noexcept

@@ -12,12 +12,8 @@ import cython
 from cython.cimports.crawler.freshness.change_rates import ChangeRates
 from cython.cimports.crawler.freshness.false_signals import precision_at
 from cython.cimports.crawler.freshness.signal_quality import SignalQuality
-from cython.cimports.crawler.freshness.source_turns import HONEST, SourceTurns
 from cython.cimports.libc.math import exp, expm1, log, log1p
 
-from crawler.change_signals import SOURCES
-
-_SOURCES = cython.declare(cython.Py_ssize_t, SOURCES)
 _SURE = cython.declare(cython.double, 1e-9)  # smaller probabilities count as this one in logarithms
 
 
@@ -32,7 +28,6 @@ class SignalEvidence:
         self.rates = rates
         self.quality = quality
         self.kinds = quality.kinds
-        self.turns = SourceTurns()
 
     def judge(
         self,
@@ -45,7 +40,6 @@ class SignalEvidence:
         changed: cython.bint,
         trust: cython.double,
         counted: cython.double,
-        now: cython.double,
     ) -> cython.double:
         """Learn the quality of the site's signals from a crawl. Return the number of changes to add to k.
 
@@ -54,7 +48,7 @@ class SignalEvidence:
         """
         evidence: cython.double = 0.0
         if self.quality.sources.heard(site):
-            evidence = self._compare(site, k, t, elapsed, watched, counts, changed, trust, now)
+            evidence = self._compare(site, k, t, elapsed, watched, counts, changed, trust)
         n: cython.double = counted * self.quality.sources.counted_signals(site, counts)
         quiet: cython.double = (1.0 - counted) * watched if self.quality.sources.silent(site, counts) else 0.0
         good_time: cython.double = t + quiet * self.quality.recalls[site]
@@ -83,7 +77,6 @@ class SignalEvidence:
         counts: cython.double[::1],
         changed: cython.bint,
         trust: cython.double,
-        now: cython.double,
     ) -> cython.double:
         """Return the evidence, in nats, that the page is good.
 
@@ -123,39 +116,7 @@ class SignalEvidence:
         w = share / (share + (1.0 - share) * exp(-trust))
         one: cython.double = share * good + (1.0 - share) * bad
         self.kinds.split(site, log(max(w * good + (1.0 - w) * bad, _SURE) / max(one, _SURE)))
-        w = self.kinds.reliability(site, trust)
-        if self._have_turned(site, k, t, clock, counts, changed, w * good + (1.0 - w) * bad, now):
-            self.quality.forget(site)
-            return 0.0
         return log(max(good, _SURE) / max(bad, _SURE))
-
-    def _have_turned(
-        self,
-        site: cython.Py_ssize_t,
-        k: cython.double,
-        t: cython.double,
-        clock: cython.double,
-        counts: cython.double[::1],
-        changed: cython.bint,
-        learned: cython.double,
-        now: cython.double,
-    ) -> cython.bint:
-        """Return whether the signals of the site have turned (`source_turns.py`).
-
-        `learned` is the probability that the learned quality gave to the result of the crawl.
-        """
-        n: cython.double = 0.0
-        source: cython.Py_ssize_t
-        for source in range(_SOURCES):
-            n += counts[source]
-        quiet: cython.double = HONEST * clock if n <= 0.0 else 0.0
-        honest: cython.double = 1.0 - self.rates.expected(site, k, t + quiet, (1.0 - HONEST) * clock)
-        if n > 0.0:
-            honest *= 1.0 - HONEST
-        worthless: cython.double = 1.0 - self.rates.expected(site, k, t, clock)
-        if changed:
-            honest, worthless = 1.0 - honest, 1.0 - worthless
-        return self.turns.learn(site, learned, honest, worthless, now)
 
     def count(
         self,

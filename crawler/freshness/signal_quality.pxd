@@ -30,6 +30,6 @@ cdef class SignalQuality:
         self, Py_ssize_t site, double unexplained, double silent, double x, double expected,
         bint changed) noexcept
     cpdef void renew(self, Py_ssize_t site, double mean_rate) noexcept
-    cpdef void forget(self, Py_ssize_t site) noexcept
+    cpdef void forget(self, Py_ssize_t site, bint ignored=*) noexcept
     cdef void _estimate(self, Py_ssize_t site) noexcept
     cdef double _recalled(self, Py_ssize_t site) noexcept

@@ -252,12 +252,12 @@ class SignalQuality:
         self.recalls[site] = self._recalled(site)
         self.kinds.estimate(site, self.weights[site] > 0.0)
 
-    def forget(self, site: cython.Py_ssize_t) -> cython.void:
+    def forget(self, site: cython.Py_ssize_t, ignored: cython.bint = False) -> cython.void:
         """Forget what was learned of the site's signals. Its sources stay known."""
         self.silent_changes[site] = self.exposed[site] = self.changes[site] = 0.0
         self.false_signals.set_score(site, 0.0)
         self.kinds.forget(site)
-        self.sources.forget(site)
+        self.sources.forget(site, ignored)
         self._estimate(site)
 
     def _recalled(self, site: cython.Py_ssize_t) -> cython.double:

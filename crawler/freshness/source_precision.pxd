@@ -34,5 +34,5 @@ cdef class SourcePrecision:
     cdef void renew(self, Py_ssize_t site, double silent_changes, double exposed) noexcept
     cdef double _plausible(self, Py_ssize_t site, Py_ssize_t source) noexcept
     cdef void estimate(self, Py_ssize_t site) noexcept
-    cdef void forget(self, Py_ssize_t site) noexcept
+    cdef void forget(self, Py_ssize_t site, bint ignored) noexcept
     cdef double pooled_weight(self, Py_ssize_t site) noexcept

@@ -50,6 +50,7 @@ _PLAUSIBLE = cython.declare(cython.double, 0.3)
 _WEIGHT_MAX = cython.declare(cython.double, 13.8)  # -ln(1 - PRECISION_MAX)
 # the weighted number of signals with which a source begins when it sends its first signal
 _HEARD = cython.declare(cython.double, 1e-6)
+_DISTRUSTED = cython.declare(cython.double, 40.0)
 _TRUSTED_PRECISION = cython.declare(cython.double, 0.5)
 # after this number of true signals, a source may be trusted
 _TRUSTED_SIGNALS = cython.declare(cython.double, 5.0)
@@ -279,14 +280,14 @@ class SourcePrecision:
             )
             self.precisions[site, source] = min(p, PRECISION_MAX)
 
-    def forget(self, site: cython.Py_ssize_t) -> cython.void:
+    def forget(self, site: cython.Py_ssize_t, ignored: cython.bint) -> cython.void:
         """Forget the signals of a site, but not which sources have sent some. The caller then calls `estimate`."""
         source: cython.Py_ssize_t
         self.watched[site] = 0.0
         for source in range(_SOURCES):
             self.true_signals[site, source] = 0.0
             if self.all_signals[site, source] > 0.0:
-                self.all_signals[site, source] = _HEARD
+                self.all_signals[site, source] = _DISTRUSTED if ignored else _HEARD
 
     def pooled_weight(self, site: cython.Py_ssize_t) -> cython.double:
         """Return the weight b of all sources combined; 0 if no source is used.

@@ -7,4 +7,4 @@ cdef class SourceTurns:
     cdef readonly double[::1] turned_at
     cdef list _columns
     cpdef void add_site(self) except *
-    cpdef bint learn(self, Py_ssize_t site, double learned, double honest, double worthless, double now) noexcept
+    cpdef int learn(self, Py_ssize_t site, double learned, double honest, double worthless, double now, bint used, bint distrusted) noexcept

@@ -33,8 +33,9 @@ from crawler.freshness.columns import Column
 # the precision and the recall of honest signals
 HONEST = 0.9
 # In nats.
-_BOUND = cython.declare(cython.double, 7.5)
-_STEP = cython.declare(cython.double, 2.0)  # in nats, by which a crawl changes an evidence at most
+import os
+_BOUND = cython.declare(cython.double, float(os.environ.get('T_BOUND','7.5')))
+_STEP = cython.declare(cython.double, float(os.environ.get('T_STEP','2')))  # in nats, by which a crawl changes an evidence at most
 _INFINITY = cython.declare(cython.double, float("inf"))
 _SURE = cython.declare(cython.double, 1e-9)  # smaller probabilities count as this one
 
@@ -64,18 +65,24 @@ class SourceTurns:
         honest: cython.double,
         worthless: cython.double,
         now: cython.double,
-    ) -> cython.bint:
+        used: cython.bint,
+        distrusted: cython.bint,
+    ) -> cython.int:
         """Learn from a crawl. Return whether the signals of the site have turned.
 
         The arguments are the probabilities that the learned quality and the two models gave to its result.
         """
-        self.honest[site] = max(self.honest[site] + _gain(honest, learned), 0.0)
-        self.worthless[site] = max(self.worthless[site] + _gain(worthless, learned), 0.0)
-        turned: cython.bint = max(self.honest[site], self.worthless[site]) >= _BOUND
-        if turned:
+        self.honest[site] = max(self.honest[site] + _gain(honest, learned), 0.0) if distrusted else 0.0
+        self.worthless[site] = max(self.worthless[site] + _gain(worthless, learned), 0.0) if used else 0.0
+        turn: cython.int = 0
+        if self.honest[site] >= _BOUND:
+            turn = 1
+        elif self.worthless[site] >= _BOUND:
+            turn = -1
+        if turn:
             self.honest[site] = self.worthless[site] = 0.0
             self.turned_at[site] = now
-        return turned
+        return turn
 
     def _check(self) -> None:
         kept = np.stack([np.asarray(self.honest), np.asarray(self.worthless)])[:, : self.size]

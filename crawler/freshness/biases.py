@@ -26,9 +26,10 @@ _BIAS_WEIGHT = cython.declare(cython.double, 10.0)
 _HAZARD_MAX = cython.declare(cython.double, 4.0)
 _BIAS_LOW = cython.declare(cython.double, 0.25)
 _BIAS_HIGH = cython.declare(cython.double, 4.0)
-# each crawl multiplies the sums by this factor, so they represent the last 2,000 crawls or so
-import os
-_KEPT = cython.declare(cython.double, float(os.environ.get("T_KEPT","0.995")))
+# Each crawl multiplies the sums by these factors. So the sums of `bias` represent the last 200 crawls or so: it must not
+# stay high for long after the signals of a site have become worthless (`source_turns.py`). The sums of `silent_bias`
+# represent the last 2,000 crawls.
+_KEPT = cython.declare(cython.double, 0.995)
 _SILENT_KEPT = cython.declare(cython.double, 0.9995)
 
 
@@ -37,8 +38,7 @@ class Biases:
     """The factors `bias`, for all changes, and `silent_bias`, for changes without a signal."""
 
     def __init__(self) -> None:
-        self.bias = self.silent_bias = self.plain_bias = 1.0
-        self.plain_found = self.plain_told = 0.0
+        self.bias = self.silent_bias = 1.0
         self.found = self.told = self.silent_found = self.silent_told = 0.0
 
     @cython.cfunc
@@ -48,42 +48,32 @@ class Biases:
         """Correct `expected`, the probability of a change: multiply its hazard, -ln(1 - expected), by `bias`."""
         return -expm1(self.bias * log1p(-expected)) if expected < 1.0 else 1.0
 
-    def observe(self, hazard: cython.double, changed: cython.bint) -> cython.void:
-        """Learn `bias` from a crawl. `hazard` is -ln P[no change], as predicted without neighbours and signals."""
-        every: cython.double = min(hazard, _HAZARD_MAX)
-        self.found *= _KEPT
-        self.told = _KEPT * self.told + every
-        if changed:
-            self.found += gain_of(self.bias * every)
-        self.bias = _ratio(self.found, self.told)
-
-    def put_plain(self, expected: cython.double) -> cython.double:
-        return -expm1(self.plain_bias * log1p(-expected)) if expected < 1.0 else 1.0
-
-    def observe_plain(self, hazard: cython.double, changed: cython.bint) -> cython.void:
-        every: cython.double = min(hazard, _HAZARD_MAX)
-        self.plain_found *= _KEPT
-        self.plain_told = _KEPT * self.plain_told + every
-        if changed:
-            self.plain_found += gain_of(self.plain_bias * every)
-        self.plain_bias = _ratio(self.plain_found, self.plain_told)
-
-    def observe_silent(
-        self, hazard: cython.double, signalled: cython.double, changed: cython.bint
+    def observe(
+        self,
+        hazard: cython.double,
+        silent_hazard: cython.double,
+        signalled: cython.double,
+        changed: cython.bint,
     ) -> cython.void:
-        """Learn `silent_bias` from a crawl.
+        """Learn from a crawl.
 
-        `hazard` and `signalled` are -ln P[no silent change] and -ln P[no true signal].
+        `hazard` is -ln P[no change], as predicted from the page's rate alone. `silent_hazard` and `signalled` are
+        -ln P[no silent change] and -ln P[no true signal].
         """
-        silent: cython.double = min(hazard, _HAZARD_MAX)
+        every: cython.double = min(hazard, _HAZARD_MAX)
+        silent: cython.double = min(silent_hazard, _HAZARD_MAX)
         unsaid: cython.double = exp(-signalled)
         kept: cython.double = 1.0 - (1.0 - _SILENT_KEPT) * unsaid
+        self.found *= _KEPT
+        self.told = _KEPT * self.told + every
         self.silent_found *= kept
         self.silent_told = kept * self.silent_told + unsaid * silent
         if changed:
+            self.found += gain_of(self.bias * every)
             x: cython.double = self.silent_bias * silent + signalled
             if x > 0.0:
                 self.silent_found += unsaid * gain_of(x) * self.silent_bias * silent / x
+        self.bias = _ratio(self.found, self.told)
         self.silent_bias = _ratio(self.silent_found, self.silent_told)
 
     def sums(self) -> tuple[float, float, float, float]:

@@ -28,12 +28,11 @@ cdef class Learning:
     cdef readonly SignalQuality quality
     cdef readonly PageKinds kinds
     cdef readonly Biases biases
-    cdef SignalEvidence evidence
+    cdef readonly SignalEvidence evidence
     cdef readonly SourceTurns source_turns
-    cdef bint typical
-    cdef bint plainly
-    cdef double paced
-    cdef double stated
+    cdef bint _usual
+    cdef double _paced
+    cdef double _stated
     cdef readonly Counts directories
     cdef readonly Counts sites
     cdef readonly Credence credence
@@ -72,9 +71,10 @@ cdef class Learning:
     cdef double _learn_clocks(
         self, Py_ssize_t site, Py_ssize_t directory, double k, double t, double elapsed, double now,
         double[::1] counts, bint changed, double trust) noexcept
+    cdef void _turn_signals(
+        self, Py_ssize_t site, double k, double t, double now, double[::1] counts, bint changed) noexcept
     cdef double _count(
         self, Py_ssize_t site, double k, double t, double elapsed, double watched, double[::1] counts, bint changed,
         double trust) noexcept
     cpdef void renew(self, Py_ssize_t site) noexcept
     cpdef void renew_crawl(self) noexcept
-    cdef bint _turn_signals(self, Py_ssize_t site, double k, double t, double now, double[::1] counts, bint changed) noexcept

@@ -5,7 +5,7 @@
     before a crawl   clock   A of the page's elapsed time          (neighbourhood.py)
                      assign  the page's rate and its signals into `Parameters` (change_rates.py, signal_quality.py)
                      page.value(A, signals), page.wait(level, signals)         (value_kernel.py)
-    after it         observe update k, T and all counts by what was found  (if the rate has turned: rate_turns.py)
+    after it         observe update k, T and all counts by what was found  (turns: rate_turns.py, source_turns.py)
                      renew, renew_crawl  means from sums, O(1)
 
 On a site with a trusted source of change signals, a change that the source announced is not evidence about
@@ -23,6 +23,10 @@ visits of a page are further apart than the longest memory of the neighbourhood 
 In such a crawl, if T were plain time, a single edit of all pages of a site would determine the rates of the
 site for years. So in such crawls, only a part of T, `plain_share`, is measured in plain time, and the rest on
 the clock.
+
+If the signals of a site have turned (`source_turns.py`), the next crawl of each of its pages teaches nothing about clocks,
+biases and the variation of rates. Before the turn, such a page was fetched, or not fetched, because of signals that were
+right, so the result of this crawl is not a fair sample.
 
 While a site uses its weekly rhythm (`seasons.py`), T is measured on the clock of the rhythm. The mean speed of this
 clock is 1, so rates keep their unit.
@@ -49,7 +53,7 @@ from cython.cimports.crawler.freshness.rate_turns import RateTurns
 from cython.cimports.crawler.freshness.restless import Restless
 from cython.cimports.crawler.freshness.seasons import Seasons
 from cython.cimports.crawler.freshness.signal_evidence import SignalEvidence
-from cython.cimports.crawler.freshness.source_turns import HONEST, SourceTurns
+from cython.cimports.crawler.freshness.source_turns import RIGHT, SourceTurns
 from cython.cimports.crawler.freshness.signal_quality import SignalQuality
 from cython.cimports.crawler.freshness.value_kernel import Parameters
 from cython.cimports.libc.math import exp, expm1, log1p
@@ -57,8 +61,6 @@ from cython.cimports.libc.math import exp, expm1, log1p
 from crawler.change_signals import SOURCES
 from crawler.freshness.value_kernel import ALL_TERMS, KINDS
 
-import os
-_BIAS = cython.declare(cython.int, int(os.environ.get('T_BIAS','1')))
 _SOURCES = cython.declare(cython.Py_ssize_t, SOURCES)
 _NEARLY_SURE = cython.declare(cython.double, 0.999999)
 # below this precision, the signals of a page are ignored
@@ -97,12 +99,11 @@ class Learning:
         self.restless = Restless(self.rates)
         self.turns = RateTurns(self.rates)
         self.source_turns = SourceTurns()
-        self.paced = self.stated = 0.0
+        self._usual = True
+        self._paced = self._stated = 0.0
         self.hazard = self.signalled = self.unrest = 0.0
         self.recall = self.told = 0.0
         self.unannounced = True
-        self.typical = True
-        self.plainly = False
         self.quality = SignalQuality()
         self.kinds = self.quality.kinds
         self.evidence = SignalEvidence(self.rates, self.quality)
@@ -330,8 +331,7 @@ class Learning:
         self.unannounced = self.quality.sources.silent(site, counts)
         self.recall = self.quality.recall_of(site, self.kinds.reliability(site, trust))
         self.told = self.quality.share_watched(site)
-        self.plainly = (_BIAS == 2 and self.told <= 0.0) or (_BIAS == 3 and self.quality.weights[site] <= 0.0)
-        self.typical = now - elapsed >= self.source_turns.turned_at[site]
+        self._usual = now - elapsed >= self.source_turns.turned_at[site]
         watched: cython.double = self._learn_clocks(
             site, directory, changes, t, elapsed, now, counts, changed, trust
         )
@@ -345,14 +345,14 @@ class Learning:
             self.restless.learn(site, k, t + told, silent, changed, unrest, elapsed)
             if always:
                 steady -= self.restless.chance(-1.0, self.restless.evidence, 0.0)
-            if self.typical:
+            if self._usual:
                 self.rates.learn_variation(site, changes, t + told, silent, changed, steady)
         gain: cython.double = steady * self._count(site, changes, t, elapsed, watched, counts, changed, trust)
         self.watched *= steady
         self.unrest = unrest if k > 0.0 else 0.0
         if always:
             self.unrest = self.restless.evidence
-        elif self.unannounced and self.typical:
+        elif self.unannounced and self._usual:
             # A quiet night on a site with a weekly rhythm is weak evidence of a turn, however often the page is crawled.
             weight: cython.double = 1.0
             if self.seasons.used[site]:
@@ -365,37 +365,6 @@ class Learning:
         if k == 0.0:
             self.unrest = 0.0
         return -k if always else k
-
-    def _turn_signals(
-        self,
-        site: cython.Py_ssize_t,
-        k: cython.double,
-        t: cython.double,
-        now: cython.double,
-        counts: cython.double[::1],
-        changed: cython.bint,
-    ) -> cython.bint:
-        """Learn from a crawl whether the signals of the site have turned. If they have, forget their quality."""
-        n: cython.double = 0.0
-        source: cython.Py_ssize_t
-        for source in range(_SOURCES):
-            n += counts[source]
-        quiet: cython.double = HONEST * self.paced if n <= 0.0 else 0.0
-        honest: cython.double = 1.0 - self.rates.expected(site, k, t + quiet, (1.0 - HONEST) * self.paced)
-        if n > 0.0:
-            honest *= 1.0 - HONEST
-        worthless: cython.double = 1.0 - self.rates.expected(site, k, t, self.paced)
-        learned: cython.double = 1.0 - self.stated
-        if changed:
-            honest, worthless, learned = 1.0 - honest, 1.0 - worthless, 1.0 - learned
-        used: cython.bint = self.quality.weights[site] > 0.0
-        turn: cython.int = self.source_turns.learn(
-            site, learned, honest, worthless, now, used, not self.quality.sources.watches(site)
-        )
-        if turn:
-            self.quality.forget(site, turn < 0)
-            self.credence.forget(site)
-        return turn != 0
 
     def _learn_clocks(
         self,
@@ -412,27 +381,59 @@ class Learning:
         """Learn the neighbourhoods, the weekly rhythm and the biases. Return the time for which the page was watched."""
         clock: cython.double = self.clock(site, directory, elapsed, now)
         span: cython.double = self.seasons.span(site, now - elapsed, now)
-        if self.neighbourhood and self.unannounced and self.typical:
+        if self.neighbourhood and self.unannounced and self._usual:
             self._weigh_clock(site, directory, k, t, elapsed, clock, now, 1.0 - self.recall, changed)
         clock += span - elapsed
         predicted: cython.double = self.paced_clock(site, directory, elapsed, now)
-        raw: cython.double = self._judge(site, k, t, clock, predicted, counts, changed, trust)
-        if self.neighbourhood and self.typical and (self.unannounced or self.told <= 0.0):
+        expected: cython.double = self._judge(site, k, t, clock, predicted, counts, changed, trust)
+        if self.neighbourhood and self._usual and (self.unannounced or self.told <= 0.0):
             if self.told > 0.0:
                 silent: cython.double = (1.0 - self.recall) * clock
-                raw = self.rates.expected(site, k, t, silent)
-            expected: cython.double = self.biases.put_right(raw)
-            if self.plainly:
-                expected = self.biases.put_plain(raw)
-            if not self.seasons.used[site] and _BIAS == 1:
-                self.biases.observe(-log1p(-min(raw, _NEARLY_SURE)), changed)
-            if not self.seasons.used[site] and self.plainly:
-                self.biases.observe_plain(-log1p(-min(raw, _NEARLY_SURE)), changed)
+                expected = self.biases.put_right(self.rates.expected(site, k, t, silent))
             found: cython.double = 1.0 if changed else 0.0
             self.directories.observe(directory, now, self.scale, found, expected)
             self.sites.observe(site, now, self.scale, found, expected)
         plain: cython.double = self.told + (1.0 - self.told) * self.plain_share
         return plain * span + (1.0 - plain) * clock
+
+    def _turn_signals(
+        self,
+        site: cython.Py_ssize_t,
+        k: cython.double,
+        t: cython.double,
+        now: cython.double,
+        counts: cython.double[::1],
+        changed: cython.bint,
+    ) -> cython.void:
+        """Learn from a crawl whether the signals of the site have turned (`source_turns.py`).
+
+        All probabilities are for the time on the clock of predictions. So an event that changes many pages of a site
+        is hardly evidence: its first changes make this clock faster.
+        """
+        n: cython.double = 0.0
+        source: cython.Py_ssize_t
+        for source in range(_SOURCES):
+            n += counts[source]
+        quiet: cython.double = RIGHT * self._paced if n <= 0.0 else 0.0
+        right: cython.double = self.rates.expected(site, k, t + quiet, (1.0 - RIGHT) * self._paced)
+        if n > 0.0:
+            right = 1.0 - (1.0 - RIGHT) * (1.0 - right)
+        worthless: cython.double = self.rates.expected(site, k, t, self._paced)
+        learned: cython.double = self._stated
+        if not changed:
+            right, worthless, learned = 1.0 - right, 1.0 - worthless, 1.0 - learned
+        turn: cython.int = self.source_turns.learn(
+            site,
+            learned,
+            right,
+            worthless,
+            now,
+            self.quality.weights[site] > 0.0,
+            self.quality.sources.watches(site),
+        )
+        if turn:
+            self.quality.forget(site, turn < 0)
+            self.credence.forget(site)
 
     def _count(
         self,
@@ -485,13 +486,9 @@ class Learning:
         the full influence of the neighbours, and by the clock as it is used.
         """
         full: cython.double = clock_of(elapsed, self._said(site, directory, now), self.scale)
-        alone: cython.double = self.rates.expected(site, k, t, silent * elapsed)
-        heeding: cython.double = self.rates.expected(site, k, t, silent * full)
-        used: cython.double = self.rates.expected(site, k, t, silent * clock)
-        if self.plainly:
-            alone, heeding, used = self.biases.put_plain(alone), self.biases.put_plain(heeding), self.biases.put_plain(used)
-        else:
-            alone, heeding, used = self.biases.put_right(alone), self.biases.put_right(heeding), self.biases.put_right(used)
+        alone: cython.double = self.biases.put_right(self.rates.expected(site, k, t, silent * elapsed))
+        heeding: cython.double = self.biases.put_right(self.rates.expected(site, k, t, silent * full))
+        used: cython.double = self.biases.put_right(self.rates.expected(site, k, t, silent * clock))
         self.credence.observe(site, alone, heeding, changed)
         self.credence.score(site, alone, used, changed)
         if self.seasons.learns(site, elapsed):
@@ -538,18 +535,17 @@ class Learning:
         Return the probability of a change that was predicted from the page's rate and the `bias` before this crawl.
         This prediction does not use the page's signals.
         """
-        self.paced = predicted
+        self._paced = predicted
         raw: cython.double = self.rates.expected(site, k, t, clock)
         every: cython.double = -log1p(-min(raw, _NEARLY_SURE))
         self.hazard, self.signalled = every, 0.0
         if predicted != clock or self.quality.sources.heard(site):
             self._foresee(site, k, t, predicted, counts, trust)
-        self.stated = -expm1(-self.hazard - self.signalled)
-        if self.typical and not self.seasons.used[site]:
-            if _BIAS != 1 and not (_BIAS == 3 and self.plainly):
-                self.biases.observe(every, changed)
-            self.biases.observe_silent(self.hazard, self.signalled, changed)
-        return raw
+        self._stated = -expm1(-self.hazard - self.signalled)
+        expected: cython.double = self.biases.put_right(raw)
+        if self._usual and not self.seasons.used[site]:
+            self.biases.observe(every, self.hazard, self.signalled, changed)
+        return expected
 
     def renew(self, site: cython.Py_ssize_t) -> cython.void:
         """Recompute the site's means from its sums. This takes about 50 ns, so call it at every crawl of the site."""

@@ -1,27 +1,31 @@
 # mypy: disable-error-code=valid-type
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False
-"""Finds sites whose change signals have turned: they were honest and are worthless now, or the reverse.
+"""Finds sites whose change signals have turned: they were right and are worthless now, or the reverse.
 
-    evidence that the signals are honest now       0 ──► e ──► 7.5 nats: what was learned of the signals is forgotten
-    evidence that the signals are worthless now    0 ──► e ──► 7.5 nats: the same
+    evidence that the signals are worthless now    0 ──► e ──► 20 nats: they are ignored, until crawls confirm them again
+    evidence that the signals are right now        0 ──► e ──► 20 nats: they are as unknown as those of a new site
 
-The quality of signals is learned by sums that fade slowly (`signal_quality.py`), and how a crawl counts depends on the
-quality learned so far. So after a long time, a changed source would be noticed late, or never: a site's sitemap may
-begin to give all pages a new date each day, and a site that did so may become honest.
+The quality of signals is learned by sums that fade slowly, and how a crawl counts depends on the quality learned so far
+(`signal_quality.py`). So if a sitemap that was right for a year begins to give all pages a new date each day, it would be
+believed for weeks. And if the sitemap becomes right again, it would be ignored for months.
 
-So each crawl of a site with signals is also predicted by two fixed models of its signals:
+So each crawl of a site with signals is also predicted by two fixed models of the signals:
 
-    honest       nine of ten changes have a signal, and nine of ten pages with a signal have changed
-    worthless    signals and silence say nothing about changes
+    right        a page with a signal has changed with the probability 0.9, and a tenth of the changes have no signal
+    worthless    signals, and their absence, say nothing about changes
 
 The *evidence* for a model, in nats, compares its predictions with those of the learned quality (a cumulative sum; Page
-1954). At each crawl with the result z,
+1954). A crawl with the result z adds
 
-    e += ln(P[z | model] / P[z | learned quality]),    at least 0; one crawl adds or subtracts at most 2
+    e += ln(P[z | model] / P[z | learned quality]),    at least 0; a crawl adds or subtracts at most 2
 
-If e reaches 7.5, the signals have turned. Then all that was learned of the site's signals is forgotten, as if they
-had just begun (`SignalQuality.forget`). While the learned quality is right, this happens at most once in exp(7.5),
-1,808, crawls on average (Lorden 1971). The evidence is not stored, because it lasts for few crawls.
+If e reaches 20, the signals have turned. Only a site that uses its signals has evidence that they are worthless, and only
+a site without a trusted source (`source_precision.py`) has evidence that they are right.
+
+All probabilities are for the time on the neighbourhood clock of predictions. So an event that changes many pages of a site
+is hardly evidence, because its first changes make this clock faster. The evidence is not stored: it lasts for few crawls.
+
+Measured with `crawler lab worlds --regimes` (`lab/README.md`, "Measurements").
 """
 
 import cython
@@ -30,63 +34,69 @@ from cython.cimports.libc.math import log
 
 from crawler.freshness.columns import Column
 
-# the precision and the recall of honest signals
-HONEST = 0.9
-# In nats.
-import os
-_BOUND = cython.declare(cython.double, float(os.environ.get('T_BOUND','7.5')))
-_STEP = cython.declare(cython.double, float(os.environ.get('T_STEP','2')))  # in nats, by which a crawl changes an evidence at most
-_INFINITY = cython.declare(cython.double, float("inf"))
+# the precision and the recall of signals that are right
+RIGHT = 0.9
+# In nats. With 7.5, a change of many pages on a site with a lying sitemap is taken for a turn, which costs 0.01 of the
+# score of the arm `lying` of the league.
+_BOUND = cython.declare(cython.double, 20.0)
+_STEP = cython.declare(cython.double, 2.0)
 _SURE = cython.declare(cython.double, 1e-9)  # smaller probabilities count as this one
+_INFINITY = cython.declare(cython.double, float("inf"))
 
 
-@cython.cclass
 class SourceTurns:
-    """The evidence that the signals of a site have turned. Sites are numbered as they are added."""
+    """The evidence that the signals of a site have turned. Sites are numbered as they are added.
+
+    `turned_at` holds the instant of the latest turn of each site, -infinity before the first.
+    """
 
     def __init__(self) -> None:
         self.size = 0
         self._columns = [Column("f8") for _ in range(3)]
-        self.honest, self.worthless, self.turned_at = (column.grow(1) for column in self._columns)
+        self._grow()
 
     def add_site(self) -> cython.void:
         """Add a site without evidence."""
-        if self.size == self.honest.shape[0]:
-            self.honest = self.worthless = self.turned_at = np.zeros(0)  # release the memory maps before they grow
-            columns = [column.grow(self.size + 1) for column in self._columns]
-            self.honest, self.worthless, self.turned_at = columns
+        if self.size == self.turned_at.shape[0]:
+            self._grow()
         self.turned_at[self.size] = -_INFINITY
         self.size += 1
+
+    def _grow(self) -> cython.void:
+        self.right = self.worthless = self.turned_at = np.zeros(0)  # release the memory maps before they grow
+        columns = [column.grow(self.size + 1) for column in self._columns]
+        self.right, self.worthless, self.turned_at = columns
 
     def learn(
         self,
         site: cython.Py_ssize_t,
         learned: cython.double,
-        honest: cython.double,
+        right: cython.double,
         worthless: cython.double,
         now: cython.double,
         used: cython.bint,
-        distrusted: cython.bint,
+        trusted: cython.bint,
     ) -> cython.int:
-        """Learn from a crawl. Return whether the signals of the site have turned.
+        """Learn from a crawl. Return 1 if the signals have turned right, -1 if they have become worthless, else 0.
 
-        The arguments are the probabilities that the learned quality and the two models gave to its result.
+        `learned`, `right` and `worthless` are the probabilities of the crawl's result by the learned quality and by
+        the two models. `used` and `trusted` say whether the site uses its signals, and whether it trusts a source.
         """
-        self.honest[site] = max(self.honest[site] + _gain(honest, learned), 0.0) if distrusted else 0.0
+        self.right[site] = 0.0 if trusted else max(self.right[site] + _gain(right, learned), 0.0)
         self.worthless[site] = max(self.worthless[site] + _gain(worthless, learned), 0.0) if used else 0.0
         turn: cython.int = 0
-        if self.honest[site] >= _BOUND:
-            turn = 1
-        elif self.worthless[site] >= _BOUND:
+        if self.worthless[site] >= _BOUND:
             turn = -1
+        elif self.right[site] >= _BOUND:
+            turn = 1
         if turn:
-            self.honest[site] = self.worthless[site] = 0.0
+            self.right[site] = self.worthless[site] = 0.0
             self.turned_at[site] = now
         return turn
 
     def _check(self) -> None:
-        kept = np.stack([np.asarray(self.honest), np.asarray(self.worthless)])[:, : self.size]
-        assert ((kept >= 0.0) & (kept < _BOUND)).all()
+        evidence = np.stack([np.asarray(self.right), np.asarray(self.worthless)])[:, : self.size]
+        assert ((evidence >= 0.0) & (evidence < _BOUND)).all()
 
 
 @cython.cfunc

@@ -28,9 +28,6 @@ cdef class Queues:
     cdef void put_back(self, int page, double now) except *
     cdef void recall(self, double now) except *
     cdef void sweep(self, Py_ssize_t rows, double now) except *
-    cdef void renew_next(self, Py_ssize_t rows, double now) except *
-    cdef readonly Py_ssize_t hand
-    cdef readonly Py_ssize_t hands
     cdef void place(self, int page, double now) except *
     cdef void reschedule(self, int page, double now) except *
     cdef void withhold(self, int page, double until) except *

@@ -98,9 +98,6 @@ class Queues:
         self.eligible = self.waiting = self.withheld = self.postponed = -1
         self.swept, self.swept_level = 0, controller.level
         self.checks = 0
-        self.hand = 0
-        import os
-        self.hands = int(os.environ.get('HANDS','0'))
 
     def first(self, now: cython.double) -> cython.int:
         """Return the first page of the first host, after recomputing the keys at the top."""
@@ -344,12 +341,6 @@ class Queues:
         for _step in range(min(rows, self.tables.pages.rows - self.swept)):
             self.reschedule(cython.cast(cython.int, self.swept), now)
             self.swept += 1
-
-    def renew_next(self, rows: cython.Py_ssize_t, now: cython.double) -> cython.void:
-        _step: cython.Py_ssize_t
-        for _step in range(min(rows, self.tables.pages.rows)):
-            self.hand = self.hand + 1 if self.hand + 1 < self.tables.pages.rows else 0
-            self.reschedule(cython.cast(cython.int, self.hand), now)
 
     def place(self, page: cython.int, now: cython.double) -> cython.void:
         """Put a page that is in no heap into the right heap."""

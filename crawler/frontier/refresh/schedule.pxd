@@ -27,7 +27,7 @@ cdef class Schedule:
     cdef Absences _absences
     cdef Queues _queues
     cdef Exploration _exploration
-    cdef readonly Learning _learning
+    cdef Learning _learning
     cpdef int peek(self, double now) except? -1
     cpdef int claim_next(self, double now) except? -1
     cpdef double next_wakeup(self, double now) except? -1

@@ -290,7 +290,6 @@ class Schedule:
             self._controller.unknown = False
             self._deadlines.sample_level(now)
         self._queues.sweep(_SWEEP_ROWS, now)
-        self._queues.renew_next(self._queues.hands, now)
         hub: cython.int = self._tables.hubs.turn()
         if hub >= 0:
             self._queues.reschedule(hub, now)

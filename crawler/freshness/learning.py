@@ -428,6 +428,7 @@ class Learning:
             right,
             worthless,
             now,
+            n > 0.0,
             self.quality.weights[site] > 0.0,
             self.quality.sources.watches(site),
         )

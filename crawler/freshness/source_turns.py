@@ -4,6 +4,7 @@
 
     evidence that the signals are worthless now    0 ──► e ──► 20 nats: they are ignored, until crawls confirm them again
     evidence that the signals are right now        0 ──► e ──► 20 nats: they are as unknown as those of a new site
+                                                   (of crawls of pages with signals 15 at most, and of others 15 at most)
 
 The quality of signals is learned by sums that fade slowly, and how a crawl counts depends on the quality learned so far
 (`signal_quality.py`). So if a sitemap that was right for a year begins to give all pages a new date each day, it would be
@@ -19,7 +20,9 @@ The *evidence* for a model, in nats, compares its predictions with those of the 
 
     e += ln(P[z | model] / P[z | learned quality]),    at least 0; a crawl adds or subtracts at most 2
 
-If e reaches 20, the signals have turned. Only a site that uses its signals has evidence that they are worthless, and only
+If e reaches 20, the signals have turned. The evidence that they are right is the sum of two such sums, one of crawls of
+pages with signals, the other of pages without, and each counts as at most 15: if all pages of a site change at once, every
+page with a signal has changed, however wrong the signals are. Only a site that uses its signals has evidence that they are worthless, and only
 a site without a trusted source (`source_precision.py`) has evidence that they are right.
 
 All probabilities are for the time on the neighbourhood clock of predictions. So an event that changes many pages of a site
@@ -39,6 +42,8 @@ RIGHT = 0.9
 # In nats. With 7.5, a change of many pages on a site with a lying sitemap is taken for a turn, which costs 0.01 of the
 # score of the arm `lying` of the league.
 _BOUND = cython.declare(cython.double, 20.0)
+# in nats, which each of the two parts of the evidence that signals are right may contribute
+_PART_MAX = cython.declare(cython.double, 15.0)
 _STEP = cython.declare(cython.double, 2.0)
 _SURE = cython.declare(cython.double, 1e-9)  # smaller probabilities count as this one
 _INFINITY = cython.declare(cython.double, float("inf"))
@@ -52,7 +57,7 @@ class SourceTurns:
 
     def __init__(self) -> None:
         self.size = 0
-        self._columns = [Column("f8") for _ in range(3)]
+        self._columns = [Column("f8") for _ in range(4)]
         self._grow()
 
     def add_site(self) -> cython.void:
@@ -63,9 +68,10 @@ class SourceTurns:
         self.size += 1
 
     def _grow(self) -> cython.void:
-        self.right = self.worthless = self.turned_at = np.zeros(0)  # release the memory maps before they grow
+        # release the memory maps before they grow
+        self.right_told = self.right_silent = self.worthless = self.turned_at = np.zeros(0)
         columns = [column.grow(self.size + 1) for column in self._columns]
-        self.right, self.worthless, self.turned_at = columns
+        self.right_told, self.right_silent, self.worthless, self.turned_at = columns
 
     def learn(
         self,
@@ -74,35 +80,42 @@ class SourceTurns:
         right: cython.double,
         worthless: cython.double,
         now: cython.double,
+        told: cython.bint,
         used: cython.bint,
         trusted: cython.bint,
     ) -> cython.int:
         """Learn from a crawl. Return 1 if the signals have turned right, -1 if they have become worthless, else 0.
 
         `learned`, `right` and `worthless` are the probabilities of the crawl's result by the learned quality and by
-        the two models. `used` and `trusted` say whether the site uses its signals, and whether it trusts a source.
+        the two models. `told` says whether the page had a signal. `used` and `trusted` say whether the site uses its signals, and whether it trusts a source.
         """
-        self.right[site] = 0.0 if trusted else max(self.right[site] + _gain(right, learned), 0.0)
-        self.worthless[site] = max(self.worthless[site] + _gain(worthless, learned), 0.0) if used else 0.0
+        if trusted:
+            self.right_told[site] = self.right_silent[site] = 0.0
+        elif told:
+            self.right_told[site] = _summed(self.right_told[site], right, learned)
+        else:
+            self.right_silent[site] = _summed(self.right_silent[site], right, learned)
+        self.worthless[site] = _summed(self.worthless[site], worthless, learned) if used else 0.0
         turn: cython.int = 0
         if self.worthless[site] >= _BOUND:
             turn = -1
-        elif self.right[site] >= _BOUND:
+        elif min(self.right_told[site], _PART_MAX) + min(self.right_silent[site], _PART_MAX) >= _BOUND:
             turn = 1
         if turn:
-            self.right[site] = self.worthless[site] = 0.0
+            self.right_told[site] = self.right_silent[site] = self.worthless[site] = 0.0
             self.turned_at[site] = now
         return turn
 
     def _check(self) -> None:
-        evidence = np.stack([np.asarray(self.right), np.asarray(self.worthless)])[:, : self.size]
-        assert ((evidence >= 0.0) & (evidence < _BOUND)).all()
+        for evidence in (np.asarray(self.right_told), np.asarray(self.right_silent), np.asarray(self.worthless)):
+            assert (evidence[: self.size] >= 0.0).all()
+        assert (np.asarray(self.worthless)[: self.size] < _BOUND).all()
 
 
 @cython.cfunc
 @cython.inline
 @cython.exceptval(check=False)
-def _gain(model: cython.double, learned: cython.double) -> cython.double:
-    """Return by how much, in nats, the model predicted the result better than the learned quality."""
+def _summed(evidence: cython.double, model: cython.double, learned: cython.double) -> cython.double:
+    """Return the evidence after a crawl whose result the model and the learned quality gave these probabilities."""
     gain: cython.double = log(max(model, _SURE) / max(learned, _SURE))
-    return min(max(gain, -_STEP), _STEP)
+    return min(max(evidence + min(max(gain, -_STEP), _STEP), 0.0), _BOUND)

@@ -224,3 +224,11 @@ def test_the_schedule_follows_a_change_of_rates(name: str) -> None:
     worlds = [drawn(CHANGING[name], seed) for seed in SEEDS]
     runs = {policy: [played(policy, world) for world in worlds] for policy in (UNIFORM, TRUE, "ncis")}
     assert gains.gains(name, runs)[-1].gain > 0.6
+
+
+def test_the_schedule_follows_signals_that_turn() -> None:
+    """Without `freshness/source_turns.py`, the gain on this web is 0.60."""
+    name = "honest-later-0.3x"
+    world = drawn(CHANGING[name], 1)
+    runs = {policy: [played(policy, world)] for policy in (UNIFORM, TRUE, "ncis")}
+    assert gains.gains(name, runs)[-1].gain > 0.8

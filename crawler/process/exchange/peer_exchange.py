@@ -162,7 +162,7 @@ class PeerExchange(Exchange):
         if self._common.identity.incarnation > newest:
             return
         log.warning(
-            "a peer knows a start of this process with a higher number: the clock is slow, or was fast at that "
+            "a peer knows a start of this process with a higher number: the clock is behind, or was ahead at that "
             "start; this start gets a higher number and continues"
         )
         change = Change(sync=True)

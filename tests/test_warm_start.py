@@ -26,13 +26,7 @@ def both(monkeypatch: pytest.MonkeyPatch, *words: str, **options: Any) -> tuple[
         with monkeypatch.context() as patch:
             if not warm:
                 patch.setattr(subprocess, "_fork_exec", warm_start._cold)
-            done = subprocess.run(
-                [*PROBE, *words],
-                check=False,
-                capture_output=True,
-                text=True,
-                **options,
-            )
+            done = subprocess.run([*PROBE, *words], check=False, capture_output=True, text=True, **options)
         given = json.loads(done.stdout)
         # readline, which pytest imports, sets these variables without os.environ
         for name in ("LINES", "COLUMNS"):

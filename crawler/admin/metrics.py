@@ -99,12 +99,7 @@ MAPPINGS: tuple[tuple[str, str, tuple[str, ...], str], ...] = (
     ),
     ("links_total", "fate", ("urls",), "Links by fate."),
     ("links_filtered_total", "rule", ("urls", "filtered"), "Links that the URL filter rejected, by rule."),
-    (
-        "waited_seconds_total",
-        "reason",
-        ("waited",),
-        "Time in which no URL could be fetched, by cause.",
-    ),
+    ("waited_seconds_total", "reason", ("waited",), "Time in which no URL could be fetched, by cause."),
     ("serve_answers_total", "status", ("serve", "answers"), "Answers of the page server by status."),
 )
 

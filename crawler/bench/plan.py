@@ -99,7 +99,7 @@ _NEEDED: dict[str, Any] = {"is_needed": True}
 _SHARE: dict[str, Any] = {"is_share": True}
 _NUMBERS = (
     _Number("hosts", 0.0, "N", "hosts to fetch them from (needed without --sample)", **_NEEDED),
-    _Number("largest_host", 0.0, "X", "share of the pages that the largest host has (the same for all hosts)", **_SHARE),
+    _Number("largest_host", 0.0, "X", "share of the pages on the largest host (default: equal shares)", **_SHARE),
     _Number("addresses", 0.0, "N", "IP addresses of the hosts (each host has its own)"),
     _Number("known_hosts", 0.0, "N", "hosts seen in links (same as --hosts)"),
     _Number("rate", 0.0, "X", "pages per second (as fast as --machines allow)"),

@@ -16,14 +16,7 @@ from pathlib import Path
 
 from crawler import early_signals
 from crawler.cli.command_table import COMMANDS, END_WITH_READER, IN_ORDER
-from crawler.errors import (
-    CrawlerError,
-    StoreError,
-    UsageError,
-    blame_of_system,
-    exit_code_of,
-    system_failed,
-)
+from crawler.errors import CrawlerError, StoreError, UsageError, blame_of_system, exit_code_of, system_failed
 from crawler.printable import discard, printable_output
 from crawler.process.lifecycle.garbage_collection import collect_rarely, settings_kept, uncollected
 

@@ -76,7 +76,7 @@ def main(command: str, argv: list[str]) -> int:
             default="signal",
             help=f"source of the signal; each source is trusted according to its past precision. {recipes}",
         )
-        parser.option("--json", False, "print JSON, with the fate of each URL")
+        parser.option("--json", False, "print JSON, with the result for each URL")
     if command == "stop":
         parser.option("--wait", False, "return when all of its processes have ended")
     args = parser.parse_args(argv)

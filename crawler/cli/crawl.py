@@ -82,10 +82,7 @@ def main(_command: str, argv: list[str]) -> int:
     if args.mirror:
         _write_mirror(args)
     if config.filter.accept and _keeps_nothing(report):
-        print(
-            f"crawler: no file matches --accept: {', '.join(config.filter.accept)}",
-            file=sys.stderr,
-        )
+        print(f"crawler: no file matches --accept: {', '.join(config.filter.accept)}", file=sys.stderr)
     broken_off = _broken_off(directory) if report["stopped_by"] == "patience" else 0
     if broken_off:
         print(

@@ -61,14 +61,10 @@ def parser_of(main: Callable[[str, list[str]], int], command: str) -> argparse.A
     return None
 
 
-def one_of(option: str, value: str, choices: Collection[str], further: str = "") -> str:
-    """Return the value of an option, which must be one of `choices`.
-
-    Raises:
-        UsageError: the value is another one. `further` describes values that are allowed but not listed.
-    """
+def one_of(option: str, value: str, choices: Collection[str]) -> str:
+    """Return the value of an option, which must be one of `choices`; else raise UsageError."""
     if value not in choices:
-        raise UsageError(f"{option}: {not_one_of(repr(value), choices, further)}")
+        raise UsageError(f"{option}: {not_one_of(repr(value), choices)}")
     return value
 
 

@@ -52,7 +52,7 @@ def summary(report: dict[str, Any], directory: Path, command: str = "crawl") -> 
         f"{report['stopped_by'] or 'ended'} after {report['seconds']:.1f} s: "
         f"{several(pages.get('fetched', 0), 'page')} fetched, "
         f"{run.get('bytes', {}).get('wire', 0) / 1e6:,.1f} MB received; "
-        f"{several(frontier['todo'], 'URL')} to do, {frontier['parked']:,} parked",
+        f"{several(frontier['todo'], 'URL')} to do, {frontier['parked']:,} parked"
     ]
     if refreshed := run.get("refresh", {}):
         same = refreshed.get("content_same", 0) + refreshed.get("unchanged", 0)

@@ -42,8 +42,7 @@ https_origin = _matching(
 )
 # the name of a process, which is a part of store keys and of messages
 process_name = _matching(
-    r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}",
-    " is not a process name (letters, digits, '.', '_', '-'; at most 63)",
+    r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", " is not a process name (letters, digits, '.', '_', '-'; at most 63)"
 )
 file_name_part = _matching(
     r"[A-Za-z0-9._-]{1,100}", " cannot be part of a file name; use letters, digits, . _ -"

@@ -25,12 +25,7 @@ class PageRules:
     """
 
     def __init__(
-        self,
-        config: Config,
-        *,
-        want_all: bool = False,
-        want_anchors: bool = False,
-        want_markup: bool = False,
+        self, config: Config, *, want_all: bool = False, want_anchors: bool = False, want_markup: bool = False
     ) -> None:
         self._page = Context(
             "",

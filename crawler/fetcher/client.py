@@ -199,12 +199,7 @@ class Client:
         return connection
 
     async def _ask(
-        self,
-        connection: Connection,
-        sent: bytes,
-        limits: FetchConfig,
-        deadline: float,
-        request: FetchRequest,
+        self, connection: Connection, sent: bytes, limits: FetchConfig, deadline: float, request: FetchRequest
     ) -> Answer:
         self._active.add(connection)
         try:

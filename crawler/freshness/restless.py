@@ -30,7 +30,7 @@ slowly, and is crawled again.
 
 The crawl value of the page is multiplied by 1 - P. What a crawl teaches is worth most for a page that may be restless
 and was crawled a short time ago: if it is found unchanged, it regains its value (`information.py`). Such crawls are
-made by exploration, which takes s for at least 1 in 56 (`suspicion`). Otherwise, a crawl whose s is too low would not
+made by exploration, which assumes that s is at least 1/56 (`suspicion`). Otherwise, a crawl whose s is too low would not
 look for restless pages, and s would stay too low.
 
 A restless page says nothing about the rates of other pages. So what a crawl finds on a page counts only with the weight

@@ -18,14 +18,7 @@ from msgspec.structs import replace
 
 from crawler.pages import reading, warc
 from crawler.pages.archive import Archive, original_with
-from crawler.pages.captures import (
-    Original,
-    end_of,
-    pack,
-    payload_key,
-    record_key,
-    tombstone_key,
-)
+from crawler.pages.captures import Original, end_of, pack, payload_key, record_key, tombstone_key
 from crawler.pages.erased_bytes import overwrite
 from crawler.pages.record_rewriting import Rewriting
 from crawler.pages.segment_writers import SegmentWriters

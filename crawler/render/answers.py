@@ -91,7 +91,7 @@ def asked_body(request: Mapping[str, Any]) -> bytes:
 
 
 def is_preflight(method: str, headers: Mapping[str, str]) -> bool:
-    """Return whether a request asks another origin for permission. No script can set the field that shows this."""
+    """Return whether a request is a preflight, which asks another origin for permission. Scripts cannot send one."""
     return method == "OPTIONS" and "access-control-request-method" in map(str.lower, headers)
 
 

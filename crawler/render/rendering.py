@@ -270,19 +270,13 @@ class PageRun:
     """The work of showing one page in the browser, from an empty page to the DOM."""
 
     def __init__(
-        self,
-        page: StaticPage,
-        browser: Browser,
-        config: RenderConfig,
-        shared: SharedAnswers,
-        time: Callable[[], float] = time.monotonic,
+        self, page: StaticPage, browser: Browser, config: RenderConfig, shared: SharedAnswers
     ) -> None:
         self._page = page
         self._browser = browser
         self._config = config
         self._shared = shared
-        self._time = time
-        self._began = time()
+        self._began = time.monotonic()
         self._visit = Visit(page.fetch.url, config, self._began)
         self._news = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -335,7 +329,7 @@ class PageRun:
             requests=visit.requests,
             cached=visit.cached,
             missing=visit.missing,
-            took=self._time() - self._began,
+            took=time.monotonic() - self._began,
             broke=visit.broke,
             left_for=visit.left_for,
             view=view,
@@ -353,7 +347,7 @@ class PageRun:
             raise BrowserError("the empty page does not answer") from error
         self._start(self._navigate(session))
         self._start(self._watch_work())
-        while not self._visit.is_over(now := self._time()):
+        while not self._visit.is_over(now := time.monotonic()):
             self._news.clear()
             with suppress(TimeoutError):
                 await asyncio.wait_for(self._news.wait(), max(0.001, self._visit.next_wakeup() - now))
@@ -386,7 +380,7 @@ class PageRun:
             case "Page.frameAttached":
                 self._has_frames = True
             case "Page.loadEventFired":
-                self._visit.loaded(self._time())
+                self._visit.loaded(time.monotonic())
             case "Network.loadingFinished" | "Network.loadingFailed":
                 self._delivered(params["requestId"])
             case "Page.javascriptDialogOpening":
@@ -444,7 +438,7 @@ class PageRun:
             main_frame=params.get("frameId") == self._target,
             preflight=is_preflight(request["method"], request["headers"]),
         )
-        match self._visit.decide(paused, self._time()):
+        match self._visit.decide(paused, time.monotonic()):
             case Answering.DOCUMENT:
                 _fulfil(session, params["requestId"], self._page.fetch)
             case Answering.FETCH:
@@ -491,7 +485,7 @@ class PageRun:
         if delivery is not None:
             delivery.timer.cancel()
             self._visit.answered(
-                delivery.nbytes, self._time(), usable=delivery.usable, cached=delivery.cached
+                delivery.nbytes, time.monotonic(), usable=delivery.usable, cached=delivery.cached
             )
             self._news.set()
 

@@ -79,11 +79,7 @@ class SignalHandler:
             self._buckets.give_back(source, own)
             self._all.give_back("", passed)
             raise HttpError(
-                429,
-                "too_many",
-                _TOO_MANY,
-                fields=(("Retry-After", str(RETRY_AFTER)),),
-                urls=len(raw_urls),
+                429, "too_many", _TOO_MANY, fields=(("Retry-After", str(RETRY_AFTER)),), urls=len(raw_urls)
             )
         self._buckets.give_back(source, own - passed)
         said = await self._signal(raw_urls[:passed], source) if passed else Signalled()

@@ -89,7 +89,9 @@ def open_store(path: Path, engine: Choice = AUTO, **options: int) -> DiskStore:
         raise another_engine(path, found, engine)
     name = found or chosen(engine)
     if (module := _module(name)) is None:
-        raise DirectoryError(f'store {path}: has store.engine = "{name}", not installed: {_PACKAGES[name]}')
+        raise DirectoryError(
+            f"store {path}: it needs the engine {name}, which is not installed: {_PACKAGES[name]}"
+        )
     return getattr(module, _CLASSES[name])(path, **options)
 
 

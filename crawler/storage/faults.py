@@ -7,7 +7,7 @@ the variable is not set, which is the case outside of crash tests, a point costs
 
 import os
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 # The points are in the order in which they are reached: first those of a page, then those of a flush, a
 # compaction, and the end of a run.
@@ -74,8 +74,8 @@ class FaultPoint:
 
     __slots__ = ("_left", "point", "visited")
 
-    def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
-        name, _, count = environ.get("CRAWLER_FAULT", "").partition(":")
+    def __init__(self) -> None:
+        name, _, count = os.environ.get("CRAWLER_FAULT", "").partition(":")
         self.point = name
         self._left = int(count or "1")
         # called with the name of every fault point that is reached; used by simulations

@@ -43,12 +43,7 @@ FAMILIES: dict[bytes, Family] = {}  # by prefix; each key of `m/` is a family of
 
 
 def _family(
-    prefix: bytes,
-    owner: str,
-    travel: Travel = Travel.BUCKET,
-    *,
-    sealed: bool = True,
-    of_files: bool = False,
+    prefix: bytes, owner: str, travel: Travel = Travel.BUCKET, *, sealed: bool = True, of_files: bool = False
 ) -> bytes:
     """Define a family, and return its prefix."""
     assert prefix not in FAMILIES, prefix

@@ -4,15 +4,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 
 from crawler.consent.receipts import Receipt as PageReceipt
-from crawler.consent.receipts import (
-    ReceiptBlock,
-    Stored,
-    packed,
-    put_once,
-    read_block,
-    receipt_key,
-    unpack,
-)
+from crawler.consent.receipts import ReceiptBlock, Stored, packed, put_once, read_block, receipt_key, unpack
 from crawler.errors import DamageError
 from crawler.pages import reading, warc
 from crawler.pages.captures import fingerprint_of, unpack_capture, unpack_record

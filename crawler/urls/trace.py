@@ -57,12 +57,7 @@ class TraceWriter:
     """
 
     def __init__(
-        self,
-        folder: Path,
-        info: Mapping[str, Any],
-        *,
-        bytes_max: int = 64 << 30,
-        buffer_bytes: int = 1 << 19,
+        self, folder: Path, info: Mapping[str, Any], *, bytes_max: int = 64 << 30, buffer_bytes: int = 1 << 19
     ) -> None:
         self.folder = folder
         self.links = self.pages = self.skipped = 0
@@ -88,16 +83,13 @@ class TraceWriter:
         numbers = [int(folder.name) for folder in parent.glob("[0-9][0-9][0-9][0-9]")]
         return cls(parent / f"{max(numbers, default=0) + 1:04}", info, **bounds)
 
-    def write_page(
-        self, host: int, fingerprints: NDArray[np.uint64], cross: ArrayLike, *, thread: int = 0
-    ) -> None:
+    def write_page(self, host: int, fingerprints: NDArray[np.uint64], cross: ArrayLike) -> None:
         """Log the links of one page, including repeats, in the order in which the page has them.
 
         Args:
             host: 64-bit key of the page's host; the key is renamed in the same way as fingerprints.
             fingerprints: the crawl's fingerprints, shape (n,).
             cross: whether the link belongs to another process: a boolean per link, or one for all links.
-            thread: number of the worker that crawls the host, if there are several workers.
 
         Raises:
             StoreError: the disk failed.
@@ -110,7 +102,7 @@ class TraceWriter:
         words = marked(self._renamed(fingerprints.tobytes()), cross)
         host_name = self._renamed(int(host).to_bytes(8, "little"))[0]
         self._links_buffer += words.tobytes()
-        self._pages_buffer += np.array([(host_name, len(words), thread)], PAGE).tobytes()
+        self._pages_buffer += np.array([(host_name, len(words), 0)], PAGE).tobytes()
         self.links += len(words)
         self.pages += 1
         if len(self._links_buffer) + len(self._pages_buffer) >= self._buffer_bytes:

@@ -238,12 +238,7 @@ def test_hooks_that_fail_are_counted(web: Web, tmp_path: Path, hook: str) -> Non
 
 @pytest.mark.parametrize(
     ("follow", "expected"),
-    [
-        (True, PRODUCTS + 6),
-        (False, 1),
-        (["/shop"], 5),
-        (["css:a.more", "css:.products"], PRODUCTS + 5),
-    ],
+    [(True, PRODUCTS + 6), (False, 1), (["/shop"], 5), (["css:a.more", "css:.products"], PRODUCTS + 5)],
 )
 def test_follow_selects_links(web: Web, tmp_path: Path, follow: Any, expected: int) -> None:
     crawl(web, tmp_path, lambda _: None, follow=follow)

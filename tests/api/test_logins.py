@@ -50,8 +50,7 @@ class Customer:
 
 
 @pytest.mark.parametrize(
-    ("fetch", "logged_in"),
-    [({}, True), ({"cookies": True}, True), ({"cookies": False}, False)],
+    ("fetch", "logged_in"), [({}, True), ({"cookies": True}, True), ({"cookies": False}, False)]
 )
 def test_a_submitted_form_logs_in(tmp_path: Path, fetch: Mapping[str, Any], logged_in: bool) -> None:
     """The login works unless the user turns cookies off. Once, the answer to the submitted form was lost silently."""
@@ -102,10 +101,7 @@ def test_requests_with_a_body_are_archived_without_passwords(
     with Web({"/in": sign_in, "/home": page(text="home"), "/search": page(text="found")}) as web:
         settings = SETTINGS | {"pages": {"gzip_level": 0}}
         crawler.run(web.url("/in"), Visitor().parse, directory=directory, follow=False, config=settings)
-        assert [asked.body for asked in web.asked if asked.path == "/in"] == [
-            b"",
-            b"user=me&geheim=hunter2",
-        ]
+        assert [asked.body for asked in web.asked if asked.path == "/in"] == [b"", b"user=me&geheim=hunter2"]
     records = [each for path in directory.rglob("*.warc.gz") for each in records_of(path)]
     posted = {
         record.fields["warc-concurrent-to"]: record.block.partition(b"\r\n\r\n")

@@ -48,19 +48,19 @@ def test_mixing_is_a_bijection() -> None:
 
 def test_the_link_stream_has_the_numbers_of_the_labs_model() -> None:
     model = LinkLocality()
-    assert (
-        model.repeat,
-        model.adjacent,
-        model.new,
-    ) == (streams._REPEAT_SHARE, streams._ADJACENT, streams._NEW)
+    assert (model.repeat, model.adjacent, model.new) == (
+        streams._REPEAT_SHARE,
+        streams._ADJACENT,
+        streams._NEW,
+    )
     shares = streams._GLOBAL, streams._POPULAR, streams._WIDE
     assert shares == (model.global_share, model.popular_share, model.wide_share)
     sizes = streams._GLOBAL_URLS, streams._POPULAR_URLS, streams._WIDE_URLS, streams._PAGES_PER_HOST
     assert sizes == (model.global_urls, model.popular_urls, model.wide_urls, model.pages_per_host)
-    assert (
-        model.links_median,
-        pytest.approx(model.links_sigma, abs=0.01),
-    ) == (streams._LINKS_MEDIAN, streams._LINKS_SIGMA)
+    assert (model.links_median, pytest.approx(model.links_sigma, abs=0.01)) == (
+        streams._LINKS_MEDIAN,
+        streams._LINKS_SIGMA,
+    )
 
 
 def test_the_link_stream_follows_broder_section_5_2() -> None:

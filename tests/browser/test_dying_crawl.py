@@ -101,68 +101,72 @@ async def check(page: Page, name: str) -> None:
     await tab_through(page)
 
 
-async def test_a_killed_process_before_a_browser(tmp_path: Path, tree: list[str]) -> None:  # noqa: F811
-    """One process is killed repeatedly, until its restart is delayed. The page shows which processes are left."""
-    async with watched(tmp_path, tree) as (crawl, page):
-        assert await tile(page, "Hosts") == "6"
-        for _ in range(KILLS):
-            await crawl.kill("p1")
-        await page.until(f"{GONE} !== null")
-        assert (await page.evaluate(f"{GONE}.textContent")).startswith("p1not running, last seen at ")
-        assert "p1 is not running" in await shown(page, "problems")
-        assert (await shown(page, "lacking")).startswith("The totals contain the last figures of p1, of ")
-        assert await tile(page, "Hosts") == "6" and await shown(page, "verdict") == "Not healthy"
-        await check(page, "one killed")
-        await lives(page)  # the supervisor has restarted the process
-        assert await page.evaluate("document.getElementById('lacking').hidden")
-        assert "p1: ended with signal 9" in await shown(page, "problems")
+async def test_a_crawl_that_dies_and_ends_before_a_browser(tmp_path: Path, tree: list[str]) -> None:  # noqa: F811
+    """One process is killed repeatedly, then all are killed, then the crawl is stopped, then a process loses its store.
 
-
-async def test_a_killed_crawl_before_a_browser(tmp_path: Path, tree: list[str]) -> None:  # noqa: F811
-    """The page shows the last error of a killed crawl. When the crawl is restarted, the page shows it again."""
-    async with watched(tmp_path, tree) as (crawl, page):
-        await crawl.kill("p1")
-        await page.until(
-            "document.getElementById('problems').textContent.includes('p1: ended with signal 9')"
-        )
-        fetched = await tile(page, "Fetched")
-        await crawl.kill_all()
-        await reads(page, "verdict", "Reconnecting")
-        assert await shown(page, "state") == "reconnecting"
-        await reads(page, "verdict", "The crawl does not answer")
-        assert "Its last error: p1: ended with signal 9" in await shown(page, "problems")
-        assert await page.evaluate("document.querySelector('#health.bad') !== null")
-        assert await tile(page, "Fetched") >= fetched and await page.evaluate(
-            "document.getElementById('pause').disabled"
-        )
-        await check(page, "all killed")
-        crawl.start_again()
-        await lives(page)
-        await reads(page, "verdict", "Healthy")
-
-
-async def test_the_ends_of_a_crawl_before_a_browser(tmp_path: Path, tree: list[str]) -> None:  # noqa: F811
-    """A crawl is stopped with the button on the page, and then continued.
-
-    The continued crawl ends with an error, because a process lost its store.
+    One browser shows the same page all the time. After each restart of the crawl, it shows the new run.
     """
     async with watched(tmp_path, tree) as (crawl, page):
+        await _one_process_is_killed(crawl, page)
+        await _all_processes_are_killed(crawl, page)
+        await _the_crawl_is_stopped(crawl, page)
+        await _a_process_loses_its_store(crawl, page)
+
+
+async def _one_process_is_killed(crawl: Crawl, page: Page) -> None:
+    """Its restart is delayed after several kills. The page shows which processes are left."""
+    assert await tile(page, "Hosts") == "6"
+    for _ in range(KILLS):
         await crawl.kill("p1")
-        await reads(page, "verdict", "Works, but needs a look")
-        assert "a process died in the last 10 minutes: p1: ended" in await shown(page, "problems")
-        await check(page, "degraded")
-        await click(page, "#stop")
-        await click(page, "#stop")
-        await reads(page, "verdict", "Stopped")
-        assert "The crawl ended cleanly at " in await shown(page, "problems")
-        assert await asyncio.to_thread(crawl.running.process.wait, 30) == 0
-        await check(page, "stopped")
-        crawl.start_again()
-        await lives(page)
-        shutil.rmtree(crawl.running.folder / "p1" / "store")
-        await crawl.kill("p1")
-        await reads(page, "verdict", "Ended with an error")
-        assert ": p1: " in await shown(page, "problems") and "/p1/store is missing" in await shown(
-            page, "problems"
-        )
-        await check(page, "ended with an error")
+    await page.until(f"{GONE} !== null")
+    assert (await page.evaluate(f"{GONE}.textContent")).startswith("p1not running, last seen at ")
+    assert "p1 is not running" in await shown(page, "problems")
+    assert (await shown(page, "lacking")).startswith("The totals contain the last figures of p1, of ")
+    assert await tile(page, "Hosts") == "6" and await shown(page, "verdict") == "Not healthy"
+    await check(page, "one killed")
+    await lives(page)  # the supervisor has restarted the process
+    assert await page.evaluate("document.getElementById('lacking').hidden")
+    assert "p1: ended with signal 9" in await shown(page, "problems")
+
+
+async def _all_processes_are_killed(crawl: Crawl, page: Page) -> None:
+    """The page shows the last error of the killed crawl. When the crawl is restarted, the page shows it again."""
+    fetched = await tile(page, "Fetched")
+    await crawl.kill_all()
+    await reads(page, "verdict", "Reconnecting")
+    assert await shown(page, "state") == "reconnecting"
+    await reads(page, "verdict", "The crawl does not answer")
+    assert "Its last error: p1: ended with signal 9" in await shown(page, "problems")
+    assert await page.evaluate("document.querySelector('#health.bad') !== null")
+    assert await tile(page, "Fetched") >= fetched
+    assert await page.evaluate("document.getElementById('pause').disabled")
+    await check(page, "all killed")
+    crawl.start_again()
+    await lives(page)
+    await reads(page, "verdict", "Healthy")
+
+
+async def _the_crawl_is_stopped(crawl: Crawl, page: Page) -> None:
+    """After a death, the crawl works. The button on the page stops it, and it is then continued."""
+    await crawl.kill("p1")
+    await reads(page, "verdict", "Works, but needs a look")
+    assert "a process died in the last 10 minutes: p1: ended" in await shown(page, "problems")
+    await check(page, "degraded")
+    await click(page, "#stop")
+    await click(page, "#stop")
+    await reads(page, "verdict", "Stopped")
+    assert "The crawl ended cleanly at " in await shown(page, "problems")
+    assert await asyncio.to_thread(crawl.running.process.wait, 30) == 0
+    await check(page, "stopped")
+    crawl.start_again()
+    await lives(page)
+
+
+async def _a_process_loses_its_store(crawl: Crawl, page: Page) -> None:
+    """The crawl ends with an error."""
+    shutil.rmtree(crawl.running.folder / "p1" / "store")
+    await crawl.kill("p1")
+    await reads(page, "verdict", "Ended with an error")
+    problems_shown = await shown(page, "problems")
+    assert ": p1: " in problems_shown and "/p1/store is missing" in problems_shown
+    await check(page, "ended with an error")

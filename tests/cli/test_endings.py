@@ -179,8 +179,7 @@ def test_a_full_disk_below_an_output_file(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "argv",
-    [["--help"], ["--version"], ["crawl", "--help"], ["config", "show"], ["config", "check"], ["man"]],
+    "argv", [["--help"], ["--version"], ["crawl", "--help"], ["config", "show"], ["config", "check"], ["man"]]
 )
 def test_output_to_a_full_disk_or_a_closed_pipe(argv: list[str]) -> None:
     """A full disk is an error of one line. If the reader closes the pipe, as `head` does, the command ends with 0."""

@@ -51,7 +51,7 @@ def test_new_pages_their_hubs_and_their_delays_are_shown() -> None:
 def test_new_pages_that_signals_have_named_are_shown() -> None:
     news = {"found": 4, "per_day": None, "by_kind": {"page": 1, "signal": 3}}
     assert inspect._refreshing({"pages": 3, "news": news}, 5) == [
-        "news:     4 new pages found by refetching known pages and by signals: 75% named by signals, 25% on pages",
+        "news:     4 new pages found by refetching known pages and by signals: 75% named by signals, 25% on pages"
     ]
 
 

@@ -371,7 +371,7 @@ def test_callbacks_see_the_receipt(tmp_path: Path) -> None:
     assert set(USE_NAMES.values()) <= set(seen[web.url()])
 
 
-@pytest.mark.parametrize(("processes", "kills"), [(1, 10), (3, 4)])
+@pytest.mark.parametrize(("processes", "kills"), [(1, 5), (3, 4)])
 def test_no_page_without_a_receipt_after_kills(tmp_path: Path, processes: int, kills: int) -> None:
     """A crawl is killed while it fetches and refreshes pages.
 

@@ -225,23 +225,26 @@ def test_a_crawl_that_waits_prepares_the_first_visits_of_its_pages(tmp_path: Pat
             assert (served["ready_misses"], served["requests"]) == (0, 1)
 
 
-@pytest.mark.parametrize(("processes", "orphans"), [(1, False), (3, False), (3, True)])
+@pytest.mark.parametrize(
+    ("processes", "ends"),
+    [(1, ("all killed", "stopped")), (3, ("all killed", "supervisor killed", "stopped"))],
+)
 def test_status_tells_a_crawl_that_died_from_one_that_ended(
-    tmp_path: Path, tree: list[str], processes: int, orphans: bool
+    tmp_path: Path, tree: list[str], processes: int, ends: tuple[str, ...]
 ) -> None:
     """SIGINT lets all processes end cleanly. After SIGKILL, status names the processes that did not.
 
-    With `orphans`, only the supervisor is killed. Its processes store their data, but the crawl has died.
+    If only the supervisor is killed, its processes store their data, but the crawl has died.
     """
-    for number, ends_cleanly in enumerate((True, False, True)):
+    for end in ends:
         running = Running(tmp_path, tree, "--processes", str(processes))
         running.until(
             lambda run=running: len(run.status().get("processes", [])) == processes and run.fetched()
         )
-        if ends_cleanly:
+        if end == "stopped":
             running.end()
         else:
-            children = [] if orphans else [each["pid"] for each in running.status()["processes"]]
+            children = [each["pid"] for each in running.status()["processes"]] if end == "all killed" else []
             for pid in {running.process.pid, *children}:
                 os.kill(pid, signal.SIGKILL)
             running.process.communicate(timeout=30)
@@ -251,7 +254,7 @@ def test_status_tells_a_crawl_that_died_from_one_that_ended(
         names = ", ".join(f"p{n}" for n in range(processes))
         text = (
             "at rest"
-            if ends_cleanly
+            if end == "stopped"
             else f"died: {names} did not end cleanly: killed, or stopped by an error"
         )
-        assert text in said and verdict["said"].startswith(text), (number, said)
+        assert text in said and verdict["said"].startswith(text), (end, said)

@@ -89,9 +89,7 @@ def test_logs_are_rotated_by_age(tmp_path: Path, tree: list[str]) -> None:
 
 @pytest.mark.parametrize("processes", ["1", "3"])
 def test_a_signal_reopens_the_logs_and_a_hangup_stops_nothing(
-    tmp_path: Path,
-    tree: list[str],
-    processes: str,
+    tmp_path: Path, tree: list[str], processes: str
 ) -> None:
     """The crawl is paused and writes no lines. So only SIGUSR1 can make a process close the renamed files."""
     with Running(tmp_path, tree, *QUICK, "--processes", processes) as running:

@@ -18,7 +18,7 @@ from tests.end_to_end.test_live import Running
 from tests.end_to_end.web import FAST, Web, page
 from tests.faults.harness import ROOT, Ended, TreeWeb, crawl, end, judge, settings, start
 
-PAGES = 400
+PAGES = 200
 QUICK = ("--set", "splitter.heartbeat=0.2", "--set", "splitter.backoff_max=0.3")
 
 

@@ -26,7 +26,7 @@ from tests.end_to_end.web import Answer, ReceivedRequest, Web, redirect
 from tests.faults.harness import ROOT, Ended, TreeWeb, crawl, end, settings
 from tests.waiting import WAIT_MAX
 
-PAGES = 300
+PAGES = 150
 CONFIRMED = "that it had confirmed"  # the message that a process receives if it has lost links
 
 

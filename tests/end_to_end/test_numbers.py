@@ -68,16 +68,7 @@ def test_the_same_number_is_the_same_everywhere(tmp_path: Path) -> None:
     directory = tmp_path / "crawl"
     with Web({}, address="0.0.0.0", other=answer) as web:
         crawl(directory, *(web.url("/", host) for host in HOSTS), "--processes", 3, "--scope", "any")
-        flags = (
-            "--processes",
-            "3",
-            "--rate",
-            "40",
-            "--set",
-            "refresh.min_age=0",
-            "--progress",
-            "plain",
-        )
+        flags = ("--processes", "3", "--rate", "40", "--set", "refresh.min_age=0", "--progress", "plain")
         with Running(tmp_path, [], *flags, command="refresh") as running:
             running.until(lambda: running.status().get("refresh", {}).get("done", 0) > 60)
             assert run("pause", "--dir", directory).code == 0

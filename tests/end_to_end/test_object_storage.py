@@ -270,7 +270,7 @@ def test_kills_of_a_crawl_that_ships_lose_nothing(
     In the end, the storage has the response of each page exactly once, and no segment is left on the local
     disk.
     """
-    kills = int(os.environ.get("CRAWLER_KILLS", "5"))
+    kills = int(os.environ.get("CRAWLER_KILLS", "3"))
     rng = random.Random(kills)
     pages = 16 * kills
     routes = {"/": page(*(f"/{n}" for n in range(pages)))}

@@ -22,20 +22,17 @@ PATIENCE = 25.0  # maximum number of seconds for a command; once, a command wait
 READ_ONLY = 'mount --bind "$1" "$1" && mount -o remount,ro,bind "$1" "$1" || exit 99; shift; exec "$@"'
 
 
-@pytest.mark.parametrize("engine", ENGINES)
-@pytest.mark.parametrize("processes", [1, 3])
+@pytest.mark.parametrize(
+    ("engine", "processes"),
+    [pytest.param(*engine.values, n, marks=engine.marks) for engine, n in zip(ENGINES, (3, 1), strict=True)],
+)
 def test_commands_work_next_to_a_page_server(tmp_path: Path, engine: str, processes: int) -> None:
     """Once, `status`, `check` and a second page server ended with exit code 75. For `check`, this took 30 s."""
     directory = tmp_path / "crawl"
     with Web(ROUTES) as web:
         crawl(directory, web.url(), "--processes", processes, "--set", f"store.engine={engine}")
         with serving(directory) as port, serving(directory) as second:
-            for words in (
-                ("status",),
-                ("why", web.url("/one")),
-                ("get", web.url("/one")),
-                ("check",),
-            ):
+            for words in (("status",), ("why", web.url("/one")), ("get", web.url("/one")), ("check",)):
                 began = time.monotonic()
                 done = run(*words, "--dir", directory)
                 assert done.code == 0 and time.monotonic() - began < PATIENCE, done

@@ -62,12 +62,10 @@ def test_signals_improve_freshness_and_lost_signals_are_noticed(
     raise AssertionError((told, deaf, lost))
 
 
-@pytest.mark.parametrize("exceptions", [(("/d1/p5.html", "etag-fixed"),), (("/d0/", "etag-fixed"),)])
-def test_a_lying_validator_does_not_affect_other_pages_of_the_host(
-    tmp_path: Path, exceptions: tuple[tuple[str, str], ...]
-) -> None:
+def test_a_lying_validator_does_not_affect_other_pages_of_the_host(tmp_path: Path) -> None:
     """Once, a false validator of one page or directory turned off conditional requests for the whole host."""
-    host = HostSpec("a", pages=20, directories=4, rate=1.0, lastmod="none", exceptions=exceptions)
+    lies = (("/d1/p5.html", "etag-fixed"), ("/d0/", "etag-fixed"))
+    host = HostSpec("a", pages=20, directories=4, rate=1.0, lastmod="none", exceptions=lies)
     game = GainGame((host,), visits=24.0, rate=60.0, budget=4.0, patience=20.0)
     came = asyncio.run(play(game, DEAF, tmp_path))
     assert came.conditional > 0.6 * came.requests

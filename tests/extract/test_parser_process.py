@@ -109,9 +109,7 @@ def test_careful_parsing_gives_the_same_result() -> None:
     parser.close()
 
 
-def test_a_killed_child_loses_the_parse_of_one_page(
-    children: list[subprocess.Popen[bytes]],
-) -> None:
+def test_a_killed_child_loses_the_parse_of_one_page(children: list[subprocess.Popen[bytes]]) -> None:
     parser = ParserProcess(CONFIG)
     assert not parser.extract(LARGE, PAGE).parse_limit
     children[0].kill()

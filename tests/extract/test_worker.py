@@ -208,15 +208,20 @@ def test_a_child_that_ends_before_its_first_page_costs_no_links(monkeypatch: pyt
 
 
 async def test_a_killed_child_is_replaced() -> None:
+    """The page that finds the child dead may get a plain scan, unless the end of the child was known before."""
     worker = Worker(CONFIG)
-    large = LARGE
-    await worker.extract(large, PAGE)
+    await worker.extract(LARGE, PAGE)
     assert worker._child is not None
     worker._child.process.kill()
-    found = [await worker.extract(large, PAGE) for _ in range(2)]
-    await worker.close()
+    found = [await worker.extract(LARGE, PAGE) for _ in range(2)]
     assert found[1].hrefs == ["x"] and not found[1].parse_limit
     assert worker.starts == 2
+    deaths = worker.deaths
+    worker._child.process.kill()
+    await worker._child.process.wait()
+    (known,) = await _closing(worker, LARGE)
+    assert known.hrefs == ["x"] and not known.parse_limit
+    assert (worker.starts, worker.deaths) == (3, deaths)
 
 
 async def test_a_cancelled_page_leaves_no_answer_behind() -> None:

@@ -276,12 +276,7 @@ def hostile(folder: Path, setting: Setting) -> Judgement:
 
 
 def _refused(
-    web: TreeWeb,
-    directory: Path,
-    outside: Path,
-    path: Path,
-    make: Callable[[Path], object],
-    setting: Setting,
+    web: TreeWeb, directory: Path, outside: Path, path: Path, make: Callable[[Path], object], setting: Setting
 ) -> None:
     content = path.read_bytes()
     path.unlink()

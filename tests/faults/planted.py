@@ -108,10 +108,7 @@ def _cut_unseen() -> list[tuple[Any, str, Any]]:
     from crawler.pages import damage
     from crawler.upkeep import check
 
-    return [
-        (damage, "find_lost", lambda archive, damaged: []),
-        (check, "check", lambda stages: []),
-    ]
+    return [(damage, "find_lost", lambda archive, damaged: []), (check, "check", lambda stages: [])]
 
 
 def _segments_shared() -> list[tuple[Any, str, Any]]:

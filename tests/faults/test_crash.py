@@ -20,7 +20,7 @@ from tests.faults.harness import (
     run_with_random_kills,
 )
 
-PAGES = 1500
+PAGES = 900
 # These settings make rare steps frequent. Segments have only a few dozen pages, and runs are flushed and
 # merged after a few links.
 SMALL = ("--set", "pages.segment_bytes=20000", "--set", "due.buffer_entries_max=16")

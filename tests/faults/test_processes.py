@@ -20,7 +20,7 @@ import pytest
 from crawler.errors import DirectoryError
 from tests.faults.harness import TreeWeb, end, judge, kill_at, pids, settings, several, start
 
-PAGES = 900
+PAGES = 300
 FLAGS = several(3)
 
 
@@ -64,7 +64,7 @@ def test_kills_of_random_processes_lose_nothing(tmp_path: Path) -> None:
 
 def test_the_harness_counts_the_kills_of_all_processes(tmp_path: Path) -> None:
     """The harness counts lines of the log. After their wording changed, it counted none, and `crash.py` failed."""
-    with TreeWeb(tmp_path, 300, "--fanout", "3") as web:
+    with TreeWeb(tmp_path, PAGES, "--fanout", "3") as web:
         assert len(kill_at(web, tmp_path / "crawl", "committed:5", *FLAGS)) == 3
 
 
@@ -87,7 +87,7 @@ def crawl_with_fault(web: TreeWeb, directory: Path, fault: str, module: Sequence
 @pytest.mark.parametrize("fault", ["entries sent:3", "entries accepted:3", "acks sent:3"])
 def test_kills_at_the_steps_of_the_exchange_lose_nothing(tmp_path: Path, fault: str) -> None:
     """Each process kills itself once at each step of the exchange."""
-    with TreeWeb(tmp_path, PAGES // 3, "--fanout", "3") as web:
+    with TreeWeb(tmp_path, PAGES, "--fanout", "3") as web:
         assert crawl_with_fault(web, tmp_path / "crawl", fault)
         found = judge(web, tmp_path / "crawl")
     assert found.lost == found.unstored == found.stored_twice == found.torn == 0, found
@@ -106,7 +106,7 @@ def test_a_planted_bug_is_found(tmp_path: Path, bug: str, point: str) -> None:
     for times in (3, 5, 8, 12, 17, 23):
         folder = tmp_path / str(times)
         folder.mkdir()
-        with TreeWeb(folder, PAGES // 3, "--fanout", "3") as web:
+        with TreeWeb(folder, PAGES, "--fanout", "3") as web:
             planted = ("tests.faults.planted", bug)
             ended = crawl_with_fault(web, folder / "crawl", f"{point}:{times}", planted)
             if not ended or judge(web, folder / "crawl").lost:

@@ -194,10 +194,7 @@ def test_a_second_process_on_a_directory_is_refused(tmp_path: Path, processes: i
 
 @pytest.mark.parametrize(
     ("arguments", "size", "named"),
-    [
-        ((), 60_000, ".warc.gz.open"),
-        (("--set", "pages.segment_bytes=20000"), 110_000, "store: write failed"),
-    ],
+    [((), 60_000, ".warc.gz.open"), (("--set", "pages.segment_bytes=20000"), 110_000, "store: write failed")],
 )
 def test_a_failed_write_ends_the_run(
     web: TreeWeb, tmp_path: Path, arguments: tuple[str, ...], size: int, named: str
@@ -322,11 +319,7 @@ def test_a_fetch_that_outlasts_the_grace_period_of_a_stop(
 
 @pytest.mark.parametrize(
     ("number", "module"),
-    [
-        ("SIGHUP", "crawler.cli"),
-        ("SIGTERM", "crawler.cli.crawl"),
-        ("SIGTERM", "crawler.process.process"),
-    ],
+    [("SIGHUP", "crawler.cli"), ("SIGTERM", "crawler.cli.crawl"), ("SIGTERM", "crawler.process.process")],
 )
 def test_a_signal_during_the_imports_stops_cleanly(
     web: TreeWeb, tmp_path: Path, number: str, module: str

@@ -224,11 +224,7 @@ def test_the_correction_of_a_site_with_a_rhythm_is_remembered_for_weeks() -> Non
     assert site.slope < 0.1
 
 
-@given(
-    st.floats(0.0, 1.0),
-    st.floats(0.0, 1.0),
-    st.floats(-OWN_MAX, OWN_MAX),
-)
+@given(st.floats(0.0, 1.0), st.floats(0.0, 1.0), st.floats(-OWN_MAX, OWN_MAX))
 def test_the_correction_of_a_site_with_a_rhythm_keeps_the_order(
     one: float, other: float, slope: float
 ) -> None:

@@ -329,11 +329,7 @@ def robots(data: bytes, clock: Clock, rng: random.Random) -> Hashable:
         cache.line(host, target)
     assert (cache.crawl_delay(host) or 0.0) >= 0.0
     clock.turn(cache.names, host, "https://h.test/map.xml")
-    return (
-        tuple(verdicts[:3]),
-        cache.crawl_delay(host) is None,
-        min(len(cache.rules(host).sitemaps), 2),
-    )
+    return (tuple(verdicts[:3]), cache.crawl_delay(host) is None, min(len(cache.rules(host).sitemaps), 2))
 
 
 def urls(data: bytes, clock: Clock, rng: random.Random) -> Hashable:

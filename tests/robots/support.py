@@ -11,11 +11,7 @@ def parse(body: bytes, token: str) -> RobotsRules:
 
 
 def read(
-    body: bytes,
-    token: str,
-    *,
-    rules_max: int = LIMITS.rules_max,
-    wildcards_max: int = LIMITS.wildcards_max,
+    body: bytes, token: str, *, rules_max: int = LIMITS.rules_max, wildcards_max: int = LIMITS.wildcards_max
 ) -> Parsed:
     pieces = reading(body, token, rules_max=rules_max, wildcards_max=wildcards_max)
     while True:

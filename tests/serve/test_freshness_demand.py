@@ -74,11 +74,7 @@ def test_directives(lines: list[str], demand: FreshnessDemand | None) -> None:
     ],
 )
 async def test_a_copy_that_is_too_old(
-    served: Served,
-    target: str,
-    directives: str,
-    status: int,
-    queued: bool,
+    served: Served, target: str, directives: str, status: int, queued: bool
 ) -> None:
     """The probability of being fresh does not matter: the client has named an age.
 

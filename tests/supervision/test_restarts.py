@@ -5,14 +5,7 @@ import itertools
 import pytest
 
 from crawler.errors import ConfigError, CrawlerError, DamageError, DirectoryError, StoreError, UsageError
-from crawler.supervision.restarts import (
-    LASTED,
-    RESTART_DELAY_MAX,
-    RESTARTS_MAX,
-    WRITES_AGAIN,
-    Next,
-    Restarts,
-)
+from crawler.supervision.restarts import LASTED, RESTART_DELAY_MAX, RESTARTS_MAX, WRITES_AGAIN, Next, Restarts
 
 
 @pytest.mark.parametrize(("code", "stopping"), [(0, False), (0, True), (1, True), (-9, True), (2, True)])

@@ -222,10 +222,7 @@ def test_an_unknown_key_is_named_and_removed(directory: CrawlDirectory) -> None:
     for store, _, _ in keys(directory, FRONTIER):
         write(store, {b"zz": b"?", b"m/none": b"?"})
     with opened(directory) as stages:
-        assert check(stages) == [
-            "store: the key b'm/none' is unknown",
-            "store: the key b'zz' is unknown",
-        ]
+        assert check(stages) == ["store: the key b'm/none' is unknown", "store: the key b'zz' is unknown"]
     said = mend(directory)
     assert "store: unreadable values zz removed: 1" in said
     assert held(directory).todo == TO_DO | LATE

@@ -229,8 +229,7 @@ def test_a_page_without_metadata_counts_as_a_seed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "fields",
-    [{}, {"warc-target-uri": HOME}, {"warc-target-uri": HOME, "warc-date": "yesterday"}],
+    "fields", [{}, {"warc-target-uri": HOME}, {"warc-target-uri": HOME, "warc-date": "yesterday"}]
 )
 def test_a_record_without_url_or_date_restores_nothing(
     directory: CrawlDirectory, fields: dict[str, str]

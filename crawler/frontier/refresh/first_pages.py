@@ -226,12 +226,7 @@ class FirstPages:
     @cython.inline
     @cython.exceptval(check=False)
     def _reached(
-        self,
-        page: cython.int,
-        directory: cython.int,
-        host: cython.int,
-        at: cython.double,
-        now: cython.double,
+        self, page: cython.int, directory: cython.int, host: cython.int, at: cython.double, now: cython.double
     ) -> cython.double:
         """Return when a page is due by its clock.
 
@@ -275,12 +270,7 @@ class FirstPages:
         return 1.0 + full / self.learning.scale * age * exp(-age)
 
     def reached_at(
-        self,
-        page: cython.int,
-        directory: cython.int,
-        host: cython.int,
-        at: cython.double,
-        now: cython.double,
+        self, page: cython.int, directory: cython.int, host: cython.int, at: cython.double, now: cython.double
     ) -> cython.double:
         """Return when the clock of a page reaches its key. `at` estimates the result, and is at least `now`.
 

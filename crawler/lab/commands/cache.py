@@ -51,7 +51,7 @@ def add_arguments(parser: OptionParser) -> None:
         "what",
         nargs="*",
         metavar="[order|per-thread|locality] [TRACE]",
-        help="name of an experiment, a trace, or both",
+        help="an experiment, a trace, or an experiment and a trace",
     )
     add("--first", 0, "use only the first N links of the trace", type=positive_count(LINKS_MAX))
     add("--stream", "full", "use all links, or only those to other processes", choices=("full", "cross"))

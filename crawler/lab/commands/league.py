@@ -120,7 +120,7 @@ def run(args: argparse.Namespace) -> int:
     if round(fetches, 6) < 1.0 and not drawn:
         raise UsageError(
             f"--data {args.data}: the histories are too short, or change too rarely, to compare policies: "
-            "no game has a fetch"
+            "no game is long enough for a fetch"
         )
     if fetches > FETCHES_MAX:
         raise UsageError(

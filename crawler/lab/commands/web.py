@@ -60,7 +60,7 @@ def add_arguments(parser: OptionParser) -> None:
         metavar="PEM",
     )
     add("--port", 0, "port to listen on (any free port)")
-    add("--seconds", 0.0, "stop after this many seconds (until Ctrl-C)", metavar="S")
+    add("--seconds", 0.0, "stop after this many seconds (default: on Ctrl-C)", metavar="S")
     add("--log", Path, "write all requests to FILE as CSV", type=result_file)
 
 

@@ -74,7 +74,7 @@ def play(world: DrawnWorld, policy: Policy, calibration: Calibration | None = No
 
 
 class WorldGame:
-    """A policy plays a world. A fetch is made at each of the instants of the world's course.
+    """A policy plays a world. The world's course has the instants of the fetches.
 
     While pages are waiting for their first fetch after their birth, they get every second fetch.
     """
@@ -217,7 +217,8 @@ class WorldGame:
 class Freshness:
     """The freshness of the copies after the warm-up, by spans of time.
 
-    A span ends at each twentieth of the time and at each era, so that importances are constant in a span.
+    The time is divided into twenty equal spans, and a span in which an era begins is divided there, so that importances
+    are constant in each span.
     """
 
     def __init__(self, world: DrawnWorld, begin: float, died: np.ndarray) -> None:

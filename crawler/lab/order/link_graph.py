@@ -24,6 +24,7 @@ from crawler.lab.cluster.synthetic_web import SyntheticWeb, WebSpec
 from crawler.urls.canonical import resolve
 
 NEIGHBOURS = 8  # the first page of each host links to this many other hosts
+_DAMPING = 0.85  # of PageRank (Brin, Page 1998)
 PAGES_LEAST = 8  # a host must have at least this number of pages
 
 
@@ -50,7 +51,7 @@ class LinkGraph(msgspec.Struct):
         return depth
 
 
-def page_rank(graph: LinkGraph, damping: float = 0.85, rounds: int = 60) -> NDArray[np.float64]:
+def page_rank(graph: LinkGraph, rounds: int = 60) -> NDArray[np.float64]:
     """Return the PageRank of all pages, (n,), with a mean of 1.
 
     The rank of a page without links is distributed over all pages.
@@ -63,7 +64,7 @@ def page_rank(graph: LinkGraph, damping: float = 0.85, rounds: int = 60) -> NDAr
     for _ in range(rounds):
         given = (rank / np.maximum(out, 1))[source]
         lost = rank[out == 0].sum() / count
-        rank = 1 - damping + damping * (np.bincount(target, given, count) + lost)
+        rank = 1 - _DAMPING + _DAMPING * (np.bincount(target, given, count) + lost)
     return rank
 
 

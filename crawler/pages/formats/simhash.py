@@ -170,10 +170,7 @@ def _is_word(character: cython.Py_UCS4) -> cython.bint:
 
 @cython.cfunc
 @cython.exceptval(check=False)
-def _empty(
-    lanes: cython.pointer(cython.ulonglong),
-    ones: cython.pointer(cython.longlong),
-) -> cython.void:
+def _empty(lanes: cython.pointer(cython.ulonglong), ones: cython.pointer(cython.longlong)) -> cython.void:
     """Add the one-byte counters in `lanes` to `ones`, and set them to 0."""
     shift: cython.int
     lane: cython.int

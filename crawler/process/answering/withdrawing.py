@@ -32,11 +32,7 @@ from crawler.urls.canonical import hostname
 from crawler.urls.fingerprint import Fingerprinter
 
 # The counts in the answer, by step.
-_STEPS = {
-    "count": ("pages", "copies", "bytes"),
-    "detach": ("copies",),
-    "erase": ("pages", "copies", "bytes"),
-}
+_STEPS = {"count": ("pages", "copies", "bytes"), "detach": ("copies",), "erase": ("pages", "copies", "bytes")}
 COPIES_AT_ONCE = 64  # maximum number of copies that one `Change` rewrites
 OPERATIONS_AT_ONCE = 2000  # maximum number of puts and deletes in one `Change`
 BLOCK_BYTES = 4096

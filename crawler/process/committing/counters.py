@@ -133,10 +133,7 @@ def broken_laws(
             c("urls.accepted", 0) + c("urls.received", 0) + c("urls.resharded", 0),
             c("urls.cache_hits", 0) + c("urls.to_outbox", 0) + c("urls.to_due", 0),
         ),
-        "to_due = pending + known + new": (
-            c("urls.to_due", 0),
-            due.pending + due.known + due.new,
-        ),
+        "to_due = pending + known + new": (c("urls.to_due", 0), due.pending + due.known + due.new),
         "new = done + todo + parked": (due.new, c("urls.done", 0) + frontier.todo + frontier.parked),
         "refreshes by outcome = done + retried": (
             sum(c(f"refresh.{outcome}", 0) for outcome in Outcome),

@@ -162,8 +162,8 @@ class PeerExchange(Exchange):
         if self._common.identity.incarnation > newest:
             return
         log.warning(
-            "a peer knows a later start of this process: the clock is behind, or was ahead then; "
-            "this start continues under a later number"
+            "a peer knows a start of this process with a higher number: the clock is behind, or was ahead at that "
+            "start; this start gets a higher number and continues"
         )
         change = Change(sync=True)
         change.put(INCARNATION, _packed_incarnation(newest + 1))

@@ -19,12 +19,7 @@ import msgspec
 from crawler.fetcher.cookies import CookieJar
 from crawler.fetcher.fetch_request import HTTP, METHODS, FetchRequest
 from crawler.process.fetching.fetch_requests import FetchParts
-from crawler.process.fetching.single_requests import (
-    HOST_WAIT_MAX,
-    SingleRequests,
-    asked_of,
-    closed_host,
-)
+from crawler.process.fetching.single_requests import HOST_WAIT_MAX, SingleRequests, asked_of, closed_host
 from crawler.records import Fetch, FetchTask, Outcome
 from crawler.robots.cache import VerdictKind
 from crawler.urls.canonical import authority, canonical, hostname

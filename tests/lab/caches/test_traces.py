@@ -27,11 +27,7 @@ def written(folder: Path, pages: list[tuple[int, list[int], list[bool]]], **boun
     return writer
 
 
-PAGES = [
-    (7, [1, 1, 2, 2**64 - 1], [False, False, True, False]),
-    (9, [], []),
-    (7, [2, 3], [True, False]),
-]
+PAGES = [(7, [1, 1, 2, 2**64 - 1], [False, False, True, False]), (9, [], []), (7, [2, 3], [True, False])]
 
 
 def test_a_trace_round_trips_with_repeats_order_and_cross_bits(tmp_path: Path) -> None:

@@ -75,12 +75,7 @@ requests = st.lists(st.integers(0, 20), min_size=1, max_size=30) | many_requests
 @settings(max_examples=60)
 @given(items=requests, size=st.integers(1, 12))
 @pytest.mark.parametrize(
-    ("policy", "model"),
-    [
-        ("LRU", lru_by_list),
-        ("MIN", min_by_search),
-        ("CLOCK", clock_by_dict),
-    ],
+    ("policy", "model"), [("LRU", lru_by_list), ("MIN", min_by_search), ("CLOCK", clock_by_dict)]
 )
 def test_policies_equal_their_models(policy, model, items: list[int], size: int) -> None:
     assert misses(policy, stream_of(items), [size]).sum() == model(items, size)

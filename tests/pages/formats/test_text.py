@@ -64,10 +64,7 @@ def test_a_marked_element_keeps_its_lists_of_links(mark: str) -> None:
     assert "imprint" not in found
 
 
-@pytest.mark.parametrize(
-    ("marked", "menus"),
-    [(f"<p>{ADVICE}</p>", False), ("<p>Loading</p>", True)],
-)
+@pytest.mark.parametrize(("marked", "menus"), [(f"<p>{ADVICE}</p>", False), ("<p>Loading</p>", True)])
 def test_a_short_page_between_long_menus_loses_the_menus(marked: str, menus: bool) -> None:
     """A marked element with less than a tenth of the text did not count. Nearly empty ones still do not count."""
     page = f"<body><div class=menu><ul>{LINKS * 3}</ul></div><main>{marked}</main></body>"

@@ -19,16 +19,7 @@ from crawler.process.answering import explainer, withdrawing
 from crawler.process.answering.commands import HOSTS_AT_ONCE, Commands
 from crawler.process.committing.portions import PORTION_LINKS
 from crawler.process.opening.stages import Stages
-from crawler.records import (
-    Blame,
-    Capture,
-    Extracted,
-    LinkFlag,
-    Outcome,
-    PageRecord,
-    PageState,
-    PeerStatus,
-)
+from crawler.records import Blame, Capture, Extracted, LinkFlag, Outcome, PageRecord, PageState, PeerStatus
 from crawler.storage import keys
 from crawler.storage.commit import Change
 from tests.process.opening.test_stages import URL, fetched, opened
@@ -120,10 +111,7 @@ def test_seeds_are_queued_and_invalid_urls_are_named(stages: Stages) -> None:
         "refused": [{"url": "ftp://b.org/", "why": "its scheme is neither http nor https"}],
         "waits_for": [],
     }
-    for url, why in (
-        ("http://b.org:25/", "its port"),
-        ("http://b.org/" + "a/" * 40, "path_segments_max"),
-    ):
+    for url, why in (("http://b.org:25/", "its port"), ("http://b.org/" + "a/" * 40, "path_segments_max")):
         said = ask(stages, "seed", urls=[url])
         assert said["queued"] == 0 and why in said["refused"][0]["why"], said
         assert said["refused"][0]["why"] in ask(stages, "why", url=url)["verdict"], (
@@ -477,11 +465,7 @@ def test_signals_are_reported_by_host_and_source(open_joint: Open, monkeypatch: 
 
 @pytest.mark.parametrize(
     ("command", "arguments"),
-    [
-        ("block", {"host": "a.org"}),
-        ("unblock", {"host": "a.org"}),
-        ("retire", {"pattern": "new"}),
-    ],
+    [("block", {"host": "a.org"}), ("unblock", {"host": "a.org"}), ("retire", {"pattern": "new"})],
 )
 def test_a_command_waits_for_the_change_being_made_and_commits(
     joint: Joint, monkeypatch: pytest.MonkeyPatch, command: str, arguments: dict[str, Any]

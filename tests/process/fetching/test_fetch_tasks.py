@@ -257,11 +257,7 @@ SITEMAP_BODY = b"<urlset><url><loc>http://a.org/x</loc></url></urlset>"
 
 @pytest.mark.parametrize(
     ("body", "seed", "listed"),
-    [
-        (SITEMAP_BODY, True, True),
-        (gzip.compress(SITEMAP_BODY), True, True),
-        (SITEMAP_BODY, False, False),
-    ],
+    [(SITEMAP_BODY, True, True), (gzip.compress(SITEMAP_BODY), True, True), (SITEMAP_BODY, False, False)],
     ids=["xml", "gzip", "a link to it"],
 )
 def test_a_seed_that_is_a_sitemap_is_read_as_one(run: Run, body: bytes, seed: bool, listed: bool) -> None:
@@ -684,8 +680,7 @@ def test_addresses_are_handed_to_the_frontier_at_once(run: Run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("found", "outcome"),
-    [(NOT_FOUND, "dns_not_found"), (ValueError("odd answer"), "internal_error")],
+    ("found", "outcome"), [(NOT_FOUND, "dns_not_found"), (ValueError("odd answer"), "internal_error")]
 )
 def test_a_look_up_that_fails(run: Run, found: Resolution | Exception, outcome: str) -> None:
     run.canned.names["a.org"] = found

@@ -65,13 +65,7 @@ def test_seeds_are_never_far_ahead_of_the_commits(
 
 @pytest.mark.parametrize(
     ("grace", "passed", "queued"),
-    [
-        (60.0, 0.0, COUNT),
-        (60.0, 2.5, 3),
-        (60.0, 4.9, 2),
-        (60.0, 5.1, 1),
-        (2.5, 2.5, 2),
-    ],
+    [(60.0, 0.0, COUNT), (60.0, 2.5, 3), (60.0, 4.9, 2), (60.0, 5.1, 1), (2.5, 2.5, 2)],
 )
 def test_seeds_are_queued_for_a_while_after_a_stop(
     monkeypatch: pytest.MonkeyPatch,

@@ -12,10 +12,7 @@ from tests.process.support import Joint, fetch
 HOUR = 3600.0
 PAGES = 30  # on each of two hosts
 # A fetch every 40 s, so that each page is refetched every 40 minutes.
-SETTINGS: dict[str, Any] = {
-    "refresh": {"endless": True, "min_age": 0.0},
-    "crawl": {"rate": 1.0 / 40.0},
-}
+SETTINGS: dict[str, Any] = {"refresh": {"endless": True, "min_age": 0.0}, "crawl": {"rate": 1.0 / 40.0}}
 ALLOWED, DENIED = b"User-agent: *\nDisallow: /private\n", b"User-agent: *\nDisallow: /\n"
 
 

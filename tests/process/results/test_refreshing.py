@@ -354,9 +354,10 @@ def test_dates_of_a_sitemap_are_signals_from_its_second_reading_on(on: Joint) ->
 
 
 def read(on: Joint, url: str, body: bytes, said: Extracted) -> None:
-    """Refetch pages until `url` is refetched; answer its request with `body`, from which `said` was extracted."""
+    """Refetch a page every minute until `url` is refetched; answer its request with `body`, which contains `said`."""
     while (fetch_task := on.fetch_task()).url != url:
         on.page(fetch_task, fetch(fetch_task.url, fetch_task.url.encode(), began=on.clock.now()))
+        on.clock.advance(60.0)
     on.page(fetch_task, fetch(url, body, began=on.clock.now()), said)
 
 

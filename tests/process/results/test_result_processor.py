@@ -130,11 +130,9 @@ def test_the_slot_of_a_page_is_free_only_when_it_is_durable(joint: Joint) -> Non
 )
 def test_outcomes_that_count_as_failed(joint: Joint, outcome: Outcome, status: int, failed: int) -> None:
     change = joint.follow(HOME, fetch(HOME, b"", outcome=outcome, status=status))
-    assert counted(change) == {
-        f"pages.{outcome}": 1,
-        "bytes.wire": 100,
-        "urls.done": 1,
-    } | ({"urls.failed": 1} if failed else {})
+    assert counted(change) == {f"pages.{outcome}": 1, "bytes.wire": 100, "urls.done": 1} | (
+        {"urls.failed": 1} if failed else {}
+    )
 
 
 @pytest.mark.parametrize(

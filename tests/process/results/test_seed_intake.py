@@ -119,9 +119,7 @@ def asked_again(records: list[PageRecord], queued: Sequence[int] = ()) -> list[l
 
 def test_a_page_that_was_tried_is_queued_again_as_the_same_link() -> None:
     page = record("http://a.org/", depth=3, via=7, redirects=2, flags=LinkFlag.SEED)
-    assert asked_again([page]) == [
-        [Link(10, "http://a.org/", 3, 7, 2, LinkFlag.SEED | LinkFlag.AGAIN)],
-    ]
+    assert asked_again([page]) == [[Link(10, "http://a.org/", 3, 7, 2, LinkFlag.SEED | LinkFlag.AGAIN)]]
 
 
 @pytest.mark.parametrize("state", PageState)

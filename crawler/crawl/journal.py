@@ -7,7 +7,8 @@ The journal makes it safe to kill such a command at any moment.
 Four commands use the journal: `check --repair`, `recover`, `reshard` and `withdraw --erase`. Each of these
 commands durably records in the journal what it is about to do, and removes the journal when everything is
 done. So after a kill, every command can see that the crawl is between two states. The interrupted command
-continues where it stopped, and all other commands refuse the directory. (An upgrade needs no journal:
+continues where it stopped, and all other commands refuse the directory. A reshard has only to complete its
+switch, so every command continues it (`switch.py`). (An upgrade needs no journal:
 `DIR/format` records its progress.)
 
 A reshard builds the new folders in `DIR/.reshard` before it writes the journal. If `DIR/.reshard` exists
@@ -37,7 +38,6 @@ _REMEDIES = {
     "repair": "`crawler check --repair` continues it",
     "recover": "`crawler recover {subject}` continues it",
     "withdraw": "`crawler withdraw` continues it",
-    "reshard": "`crawler reshard` with the same --to finishes it",
 }
 
 

@@ -36,6 +36,9 @@ from typing import IO
 
 from crawler.errors import BusyError, DamageError, DirectoryError, StoreError, UsageError
 
+# the errors of `flock` on a file system that has no locks, and of a network file system without a lock server
+_NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP})
+_LOCKS_NEEDED = "; a crawl needs a file system with locks (flock)"
 BRIEF_MAX = 30.0  # seconds to wait for a lock that its holder will release soon
 _LOOK_AGAIN = 0.05  # seconds between two attempts to get the lock
 
@@ -380,15 +383,15 @@ class Lock:
         except BlockingIOError:
             raise BusyError(in_use(self.path)) from None
         except OSError as error:
-            raise DirectoryError(f"{self.path}: cannot lock: {error.strerror}") from error
+            need = _LOCKS_NEEDED if error.errno in _NO_LOCKS else ""
+            raise DirectoryError(f"{self.path}: cannot lock: {error.strerror}{need}") from error
         return descriptor
 
     def release(self) -> None:
         """Release the lock. A second call does nothing."""
         _held.discard(self)
-        # closing the descriptor is not enough: a child that has not called exec yet still has a copy of it
         if self._descriptor >= 0:
-            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+            unlock(self._descriptor)
         self._close()
 
     def _close(self) -> None:
@@ -406,6 +409,25 @@ class Lock:
         return f"Lock({self.path}, {'held' if self._descriptor >= 0 else 'released'})"
 
 
+def share(descriptor: int, *, wait: bool = True) -> None:
+    """Take a shared lock. On a file system without locks, do nothing: no crawl can run there.
+
+    Raises:
+        BlockingIOError: `wait` is false, and another descriptor has an exclusive lock.
+    """
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | (0 if wait else fcntl.LOCK_NB))
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+
+
+def unlock(descriptor: int) -> None:
+    """Release a lock at once. Closing the descriptor is not enough: a forked child may have a copy of it."""
+    with suppress(OSError):  # nothing was locked: the file system has no locks
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+
+
 def is_held(path: Path, boot_id: str = "") -> bool:
     """Return whether a process holds the lock at `path` now; if `boot_id` is given, a process with this id."""
     try:
@@ -413,7 +435,7 @@ def is_held(path: Path, boot_id: str = "") -> bool:
     except OSError:
         return False
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        share(descriptor, wait=False)
     except BlockingIOError:
         return not boot_id or boot_id in (_words(path) or ())
     finally:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from crawler.errors import BusyError, DamageError, DirectoryError, StoreError
+from crawler.pages import released
 from crawler.storage import files
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -51,6 +52,23 @@ def test_a_partial_write_is_continued(tmp_path: Path, monkeypatch: pytest.Monkey
     log = files.AppendFile(tmp_path / "log")
     log.append(b"0123456789")
     assert (tmp_path / "log").read_bytes() == b"0123456789"
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP])
+def test_a_file_system_without_locks_can_be_read_but_not_crawled(
+    tmp_path: Path, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No crawl can run there, so a reader needs no lock."""
+
+    def flock(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    (tmp_path / "lock").touch()
+    monkeypatch.setattr(files.fcntl, "flock", flock)
+    with released.reading(tmp_path):
+        assert not files.is_held(tmp_path / "lock")
+    with pytest.raises(DirectoryError, match=r"cannot lock: .*; a crawl needs a file system with locks"):
+        files.Lock(tmp_path / "lock", "p0")
 
 
 @pytest.mark.parametrize("call", ["write", "fdatasync"])

@@ -107,8 +107,16 @@ def _carry_out(directory: CrawlDirectory, order: TakeDown) -> Withdrawn:
     if not order.erase:
         return _lead(directory, order, at_rest)
     withdrawal.refuse_shipped(directory.path)
-    with Lock(directory.path / "supervisor.lock", COMMAND), _journal(directory, order):
-        return _lead(directory, order, at_rest)
+    with Lock(directory.path / "supervisor.lock", COMMAND):
+        _refuse_in_use(directory)
+        with _journal(directory, order):
+            return _lead(directory, order, at_rest)
+
+
+def _refuse_in_use(directory: CrawlDirectory) -> None:
+    """Raise BusyError if another command uses a process, so that the erasure does not stop between two states."""
+    for name in directory.process_names():
+        Lock(directory.process(name) / "node.lock", COMMAND, brief=True).release()
 
 
 @contextmanager

@@ -25,7 +25,7 @@ from typing import Any
 import msgspec
 
 from crawler.errors import BusyError, DamageError, DirectoryError, StoreError, reason_of
-from crawler.storage.files import Lock, atomic_write, sync_directory
+from crawler.storage.files import Lock, atomic_write, in_use, is_held, sync_directory
 
 log = logging.getLogger("crawler")
 
@@ -90,16 +90,17 @@ def refuse_cut_off(directory: Path, finishing: str = "", subject: str = "") -> N
     """Refuse a crawl with an interrupted command, unless `finishing` and `subject` name that command and its subject.
 
     Raises:
-        DirectoryError: the command is in progress or was interrupted.
+        BusyError: the command is in progress.
+        DirectoryError: the command was interrupted.
     """
     journal = load_journal(directory)
     if journal is None or (journal.command, journal.subject) == (finishing, subject):
         return
     name = f"{journal.command} {journal.subject}".strip()
+    if is_held(directory / "supervisor.lock"):
+        raise BusyError(f"{directory}: a {name} is in progress; {in_use(directory / 'supervisor.lock')}")
     remedy = _REMEDIES.get(journal.command, "the crawler that started it continues it")
-    raise DirectoryError(
-        f"{directory}: a {name} is in progress or was interrupted; {remedy.format(subject=journal.subject)}"
-    )
+    raise DirectoryError(f"{directory}: a {name} was interrupted; {remedy.format(subject=journal.subject)}")
 
 
 def drop_unfinished(directory: Path) -> None:

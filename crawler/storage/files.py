@@ -31,6 +31,7 @@ import time
 import weakref
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -109,26 +110,68 @@ def new_file(
 ) -> Iterator[IO[bytes]]:
     """Open a file for writing that durably replaces `path` when the block ends. If this fails, `path` is unchanged.
 
-    If the program is killed, `NAME~` stays on the disk. The next writer of the same file overwrites it.
+    If the program is killed, `NAME~` stays on the disk. The next writer of the same file overwrites it. If
+    another program is writing the file, wait for that up to `BRIEF_MAX` seconds.
     `reached` is called with the name of each step, so that tests can crash there.
+
+    Raises:
+        BusyError: another program is still writing the file.
     """
     draft = path.with_name(path.name + UNFINISHED)
-    with store_errors(path, "write"):
+    with store_errors(path, "write"), open(_own_draft(draft, mode), "wb") as file:
         try:
-            descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
-            with open(descriptor, "wb") as file:
-                yield file
-                file.flush()
-                reached("written")
-                os.fsync(file.fileno())
+            yield file
+            file.flush()
+            reached("written")
+            os.fsync(file.fileno())
             reached("synced")
             os.rename(draft, path)
         except BaseException:
             draft.unlink(missing_ok=True)
             raise
+        finally:
+            unlock(file.fileno())
     reached("renamed")
     sync_directory(path.parent)
     reached("named")
+
+
+def _own_draft(draft: Path, mode: int) -> int:
+    """Open an empty draft that no other writer uses.
+
+    Otherwise, a writer could give the final name to what another writer has half written.
+    """
+    give_up = time.monotonic() + BRIEF_MAX
+    while True:
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, mode)
+        with closed_on_error(partial(os.close, descriptor)):
+            if _lock_now(descriptor) and _is_named(descriptor, draft):
+                os.ftruncate(descriptor, 0)
+                return descriptor
+        os.close(descriptor)
+        if time.monotonic() > give_up:
+            raise BusyError(f"{draft}: another program is writing it; try again when that program has ended")
+        time.sleep(_LOOK_AGAIN)
+
+
+def _lock_now(descriptor: int) -> bool:
+    """Take an exclusive lock and return True, or return False if another writer has it."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+    return True
+
+
+def _is_named(descriptor: int, path: Path) -> bool:
+    """Return whether `path` still names the open file: its former writer may have renamed or removed it."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 @contextmanager

@@ -43,6 +43,7 @@ from crawler.crawl.start_checks import check_start
 from crawler.crawl.topology import check_processes, topology
 from crawler.errors import CrawlerError, NoSeedError, StoreError
 from crawler.forked_children import ForkedChild, can_fork, cannot_start, fork_children
+from crawler.kernel_selection import tell_of_kernels
 from crawler.process.lifecycle.limits import STOP_GRACE
 from crawler.process.lifecycle.shutdown import within
 from crawler.records import SplitterCounts
@@ -147,6 +148,7 @@ class Supervisor:
         shipper.start()
         self._loop = asyncio.get_running_loop()
         logging.getLogger("crawler").addHandler(self.errors)
+        tell_of_kernels(log.warning)
         try:
             await self._run_children()
         finally:

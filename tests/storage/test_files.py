@@ -118,6 +118,37 @@ def test_atomic_write_replaces_a_file_or_leaves_it_unchanged(
     assert path.read_bytes() == b"new"
 
 
+def test_two_writers_of_a_file_do_not_mix_their_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second writer waits for the first one, and gives up after a while. A draft of a dead writer is replaced."""
+    path, draft = tmp_path / "list", tmp_path / "list~"
+    draft.write_bytes(b"longer than what the next writer writes")
+    second = threading.Thread(target=files.atomic_write, args=(path, b"second"))
+    with files.new_file(path) as file:
+        file.write(b"first")
+        second.start()
+        with monkeypatch.context() as context, pytest.raises(BusyError, match="is writing it"):
+            context.setattr(files, "BRIEF_MAX", 0.0)
+            files.atomic_write(path, b"third")
+        assert not path.exists()
+    second.join()
+    assert path.read_bytes() == b"second" and not draft.exists()
+
+
+def test_a_writer_whose_draft_was_renamed_in_the_meantime_begins_a_new_one(tmp_path: Path) -> None:
+    """Otherwise, it would write into the file of the writer before it."""
+    path = tmp_path / "list"
+    (tmp_path / "list~").touch()
+    descriptor = os.open(tmp_path / "list~", os.O_WRONLY)
+    assert files._is_named(descriptor, tmp_path / "list~")
+    (tmp_path / "list~").rename(path)
+    assert not files._is_named(descriptor, tmp_path / "list~")
+    (tmp_path / "list~").touch()
+    assert not files._is_named(descriptor, tmp_path / "list~")
+    os.close(descriptor)
+
+
 def test_cut_returns_the_number_of_dropped_bytes(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(b"0123456789")

@@ -301,10 +301,15 @@ def test_only_the_interrupted_command_may_continue(tmp_path: Path, journal: Jour
     directory = CrawlDirectory(tmp_path / "crawl")
     directory.create()
     keep_journal(directory.path, journal)
-    with pytest.raises(DirectoryError, match=f"in progress or was interrupted; .*{remedy}"):
+    with pytest.raises(DirectoryError, match=f"was interrupted; .*{remedy}"):
         ready(directory)
     with pytest.raises(DirectoryError):
         ready(directory, journal.command, "p7")
+    with (
+        Lock(directory.path / "supervisor.lock", journal.command),
+        pytest.raises(BusyError, match=f"in progress; .* in use by process {journal.command} "),
+    ):
+        ready(directory)
     ready(directory, journal.command, journal.subject)
 
 

@@ -35,6 +35,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO
 
+from crawler import bus_errors
 from crawler.errors import BusyError, DamageError, DirectoryError, StoreError, UsageError
 
 # the errors of `flock` on a file system that has no locks, and of a network file system without a lock server
@@ -94,6 +95,7 @@ def mapped_file(path: Path, size: int) -> mmap.mmap:
 
     A kill of the process loses no byte that was written to the map. A power cut may lose any of them.
     """
+    bus_errors.install()
     with store_errors(path, "map"), opened(path, os.O_RDWR | os.O_CREAT) as descriptor:
         length = os.lseek(descriptor, 0, os.SEEK_END)
         write_all(descriptor, bytes(max(0, size - length)))

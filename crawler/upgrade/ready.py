@@ -14,9 +14,8 @@ from pathlib import Path
 
 import msgspec
 
-from crawler.crawl import switch
 from crawler.crawl.directory import FORMAT, CrawlDirectory
-from crawler.crawl.journal import Journal, drop_unfinished, keep_journal, refuse_cut_off
+from crawler.crawl.journal import Journal, drop_unfinished, keep_journal, load_journal, refuse_cut_off
 from crawler.errors import BusyError, DirectoryError, StoreError
 from crawler.storage.files import Lock, sync_directory
 
@@ -55,12 +54,21 @@ def ready(directory: CrawlDirectory, finishing: str = "", subject: str = "") -> 
     number = directory.format()
     if number < FORMAT:
         _adopt_journal(directory)
-    if switch.finish(directory):
-        log.warning("%s: finished a reshard that was interrupted", directory.path)
+    _finish_switch(directory)
     refuse_cut_off(directory.path, finishing, subject)
     drop_unfinished(directory.path)
     if number < FORMAT:
         _upgrade(directory, number)
+
+
+def _finish_switch(directory: CrawlDirectory) -> None:
+    """Complete a reshard that was interrupted."""
+    journal = load_journal(directory.path)
+    if journal is not None and journal.command == "reshard":
+        from crawler.crawl.switch import finish  # imported only here, because the import is slow
+
+        if finish(directory):
+            log.warning("%s: finished a reshard that was interrupted", directory.path)
 
 
 def _upgrade(directory: CrawlDirectory, number: int) -> None:

@@ -29,7 +29,7 @@ _SHORTAGES = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EMFILE, errno.ENFIL
 # Errors of a file system that fails, or that cannot do what an engine needs, such as map a file. Readers can still
 # use a copy of the store on another disk.
 _DISK_UNABLE = (
-    *(errno.EIO, errno.ENODEV, errno.ENXIO, errno.ESTALE, errno.ETIMEDOUT, errno.ENOTCONN),
+    *(errno.EIO, errno.EROFS, errno.ENODEV, errno.ENXIO, errno.ESTALE, errno.ETIMEDOUT, errno.ENOTCONN),
     *(errno.ENOSYS, errno.EOPNOTSUPP, errno.EXDEV, errno.EEXIST),
 )
 

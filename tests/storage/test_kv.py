@@ -198,7 +198,7 @@ def test_a_shortage_is_not_reported_as_damage(tmp_path: Path, engine: str, numbe
     assert type(not_rebuilt(tmp_path, said)) is StoreError
 
 
-@pytest.mark.parametrize("number", [errno.ENODEV, errno.EOPNOTSUPP, errno.ESTALE, errno.EXDEV])
+@pytest.mark.parametrize("number", [errno.EROFS, errno.ENODEV, errno.EOPNOTSUPP, errno.ESTALE, errno.EXDEV])
 def test_a_file_system_that_cannot_do_what_an_engine_needs_is_not_damage(
     tmp_path: Path, engine: str, number: int
 ) -> None:

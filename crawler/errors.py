@@ -131,7 +131,8 @@ class BusyError(DirectoryError):
     exit_code = 75
 
 
-_DISK_FAILS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO})
+# A kernel makes a file system read-only when its disk fails.
+_DISK_FAILS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EROFS})
 _NOTHING_LEFT = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 _NO_RIGHT = frozenset({errno.EROFS, errno.EACCES, errno.EPERM})
 # CPython's message if a thread gets no memory for its stack, or no process id

@@ -5,7 +5,7 @@ kernel finds no structs in an interpreted one, and an interpreted kernel finds n
 one. There are three such groups (GROUPS). Each kernel is compiled separately at installation, where a failed build is
 not an error. So before any of these kernels is imported, `choose` checks which were compiled. If a compiled kernel is
 missing, all kernels of its group are imported as source; if `CRAWLER_INTERPRETED=1` is set, those of all groups.
-`said_of_kernels` tells the user.
+`tell_of_kernels` tells the user.
 
 Kernels that depend on no other kernel (ALONE) may have either form. A `.pxd` file without a module of its own
 is compiled into each kernel that imports it. All compiled kernels import SHARED, which contains Cython's
@@ -14,7 +14,7 @@ memory views. If SHARED was not compiled, every kernel is imported as source.
 
 import os
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from importlib import import_module
 from importlib.machinery import EXTENSION_SUFFIXES, ModuleSpec
 from importlib.util import module_from_spec, spec_from_file_location
@@ -168,6 +168,19 @@ def are_interpreted() -> bool:
     """Return whether `choose` made Python import the kernels of the refresh schedule from their source."""
     kernel = f"crawler.{_REFRESHING[0]}"
     return any(isinstance(finder, AsSource) and finder.find_spec(kernel) for finder in sys.meta_path)
+
+
+def tell_of_kernels(warn: Callable[[str], object]) -> None:
+    """Give the line of `said_of_kernels` to `warn`, once in a program, if kernels run interpreted.
+
+    Every program that opens the stages of a crawl calls this: each command, and a script that uses the Python API.
+    """
+    if not _told and (line := said_of_kernels()):
+        _told.append(line)
+        warn(line)
+
+
+_told: list[str] = []
 
 
 def said_of_kernels() -> str:

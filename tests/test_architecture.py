@@ -38,6 +38,7 @@ SHARED = {
     "printable",
     "user_patterns",
     "quick_exit",
+    "threads_needed",
     "config",
     "clock",
     "kernel_build",
@@ -99,6 +100,7 @@ AGAINST_LAYERS = {
 # objects.
 SHELL = {
     "orders/order_thread.py",
+    "threads_needed.py",
     "process/process.py",
     "process/live_services.py",
     "process/services/request_counts.py",

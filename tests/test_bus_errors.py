@@ -44,7 +44,19 @@ for number in range(200):
 """
 
 
-@pytest.mark.parametrize("program", [_RUN, _THREAD, pytest.param(_TABLE, id="table")])
+_GAPS = """
+import sys, os
+from pathlib import Path
+from crawler.storage.files import mapped_file
+path = Path(sys.argv[1], "gaps")
+memory = mapped_file(path, 1 << 16)
+os.truncate(path, 4096)
+print(path, flush=True)
+memory[50_000] = 1
+"""
+
+
+@pytest.mark.parametrize("program", [_RUN, _THREAD, _GAPS, pytest.param(_TABLE, id="table")])
 def test_a_mapping_that_cannot_be_read_ends_in_one_line(tmp_path: Path, program: str) -> None:
     """Before, SIGBUS ended every command silently. The line names the crawl's file, even if a copy of it was read."""
     if program is _TABLE:

@@ -24,7 +24,14 @@ def caused(error: Exception, number: int) -> Exception:
 
 @pytest.mark.parametrize(
     ("number", "code"),
-    [(errno.ENOSPC, 75), (errno.EMFILE, 75), (errno.ENFILE, 75), (errno.ENOMEM, 75), (errno.ENOENT, 3)],
+    [
+        (errno.ENOSPC, 75),
+        (errno.EROFS, 75),
+        (errno.EMFILE, 75),
+        (errno.ENFILE, 75),
+        (errno.ENOMEM, 75),
+        (errno.ENOENT, 3),
+    ],
 )
 def test_a_file_that_cannot_be_read_now_is_not_damaged(number: int, code: int) -> None:
     error = DamageError("a file cannot be read")

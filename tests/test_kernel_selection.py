@@ -2,6 +2,7 @@
 
 import ast
 import json
+import logging
 import os
 import re
 import shutil
@@ -12,8 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from crawler import kernel_selection
+from crawler import Crawl, kernel_selection
+from crawler.config import convert
 from tests.canned_refresh import canned
+from tests.end_to_end.web import SETTINGS, Web, page, run
 
 ROOT = Path(__file__).resolve().parent.parent
 ALL = len(kernel_selection.BOUND) + len(kernel_selection.ALONE)
@@ -158,3 +161,22 @@ def test_both_forms_give_the_same_results(tmp_path: Path) -> None:
     done = run_interpreted("-W", "error", "-m", "tests.canned_refresh", str(tmp_path / "source"))
     assert done.returncode == 0 and not done.stderr, done
     assert json.loads(done.stdout) == canned(tmp_path / "here")
+
+
+async def test_every_program_that_opens_a_crawl_names_missing_kernels(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Each command says it once, and the status of a running crawl, also as JSON, contains it."""
+    said = "1 of 2 kernels run interpreted"
+    monkeypatch.setattr(kernel_selection, "said_of_kernels", lambda: said)
+    monkeypatch.setattr(logging.getLogger("crawler"), "propagate", True)
+    with Web({"/": page()}) as web:
+        monkeypatch.setattr(kernel_selection, "_told", [])
+        async with Crawl(convert(SETTINGS), directory=tmp_path, seeds=[web.url()]) as crawl:
+            await crawl.run()
+            assert said in [each["message"] for each in crawl.status().plain()["errors"]]
+    for words in (("status",), ("status", "--json"), ("check",), ("why", "http://a.org/")):
+        caplog.clear()
+        monkeypatch.setattr(kernel_selection, "_told", [])
+        assert run(*words, "--dir", tmp_path).code == 0
+        assert caplog.text.count(said) == 1, words

@@ -11,6 +11,7 @@ import os
 import socket
 import sys
 from collections.abc import Awaitable, Callable, Generator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -100,7 +101,8 @@ class ControlServer:
     async def close(self) -> None:
         if self._server is not None:
             self._server.close()
-            (self._folder / SOCKET).unlink(missing_ok=True)
+            with suppress(OSError):  # the disk fails; the next server replaces the socket
+                (self._folder / SOCKET).unlink(missing_ok=True)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

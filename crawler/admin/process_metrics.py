@@ -5,9 +5,11 @@ import os
 import resource
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from typing import Any
+
+import msgspec
 
 # Bounds of the histograms, in seconds. A synced commit takes 0.2 ms on a fast disk and about 10 ms on a slow
 # one. A flush takes longer, since it merges runs.
@@ -89,16 +91,25 @@ class LastMinute:
         return {"span": now - then} | {name: n - before.get(name, 0) for name, n in counts.items()}
 
 
+class Warnings(msgspec.Struct, frozen=True):
+    """The latest warnings and errors of a process, oldest first, and the number of all of them by level."""
+
+    messages: list[dict[str, Any]] = []
+    counts: dict[str, int] = {}
+
+
 class RecentErrors(logging.Handler):
     """The latest warnings and errors of the log, for the dashboard.
 
     Python shows warnings on standard error as long as no logger has a handler. `RecentErrors` shows nothing,
     but because it is a handler, Python would show no more warnings. So in a script that has not configured
-    logging, it passes messages on to Python's last-resort handler.
+    logging, it passes messages on to Python's last-resort handler. `noted` is called after each message, in
+    the thread that logged it.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, noted: Callable[[], object] = lambda: None) -> None:
         super().__init__(logging.WARNING)
+        self._noted = noted
         self._kept: deque[dict[str, Any]] = deque(maxlen=ERRORS_KEPT)
         self.counts = {"warning": 0, "error": 0}
 
@@ -108,6 +119,7 @@ class RecentErrors(logging.Handler):
         text = record.getMessage()[:_ERROR_CHARS_MAX]
         kept = {"at": record.created, "level": level, "message": text}
         self._kept.append(kept | DIED if hasattr(record, "died") else kept)
+        self._noted()
         if self._is_only_handler() and logging.lastResort is not None:
             logging.lastResort.handle(record)
 
@@ -119,3 +131,7 @@ class RecentErrors(logging.Handler):
     def plain(self) -> list[dict[str, Any]]:
         """Return the messages, oldest first."""
         return list(self._kept)
+
+    def warnings(self) -> Warnings:
+        """Return the messages and their numbers, for another process that shows them."""
+        return Warnings(self.plain(), dict(self.counts))

@@ -8,7 +8,6 @@ from typing import Any, Protocol
 import msgspec
 
 from crawler.admin.control_client import ANSWER_BYTES_MAX, RESTART_WAIT, SOCKET
-from crawler.admin.process_metrics import RecentErrors
 from crawler.admin.status import Status, resting
 from crawler.errors import CrawlerError, UsageError
 from crawler.unix_sockets import short_path
@@ -58,18 +57,14 @@ class Supervision(Protocol):
     def ending(self) -> bool:
         """True if the processes have been told to end. Then a process that does not answer counts as ended."""
 
-    @property
-    def errors(self) -> RecentErrors:
-        """The parent's own errors, such as the death of a process."""
-
 
 class SiblingProcesses:
     """The processes that answer on the control sockets in `folders`; `supervision` is what their parent knows.
 
     The last status of each process is kept. If a process does not answer, its last status is used instead.
-    The errors of the parent are added to the status of the first process. `_missing` contains each process
-    that did not answer when it was last asked. Several requests may run at the same time, so `_missing` does
-    not show which processes answered a particular request. `Answers.missing` shows this.
+    `_missing` contains each process that did not answer when it was last asked. Several requests may run at
+    the same time, so `_missing` does not show which processes answered a particular request. `Answers.missing`
+    shows this.
     """
 
     def __init__(self, folders: Mapping[str, Path], supervision: Supervision | None = None) -> None:
@@ -98,8 +93,6 @@ class SiblingProcesses:
             self._last |= answers
             answers |= {name: self._resting(name) for name in missing}
         made = Answers(answers[name] for name in names if name in answers)
-        if request["command"] == "status" and self._supervision is not None:
-            made[0] = _with_errors(made[0], self._supervision.errors)
         made.missing = missing
         return made
 
@@ -146,12 +139,3 @@ def _silent(found: Mapping[str, Any]) -> list[str]:
         for name, answer in found.items()
         if isinstance(answer, BaseException) and not isinstance(answer, CrawlerError)
     ]
-
-
-def _with_errors(status: Mapping[str, Any], errors: RecentErrors) -> dict[str, Any]:
-    counts = status["log"]
-    return {
-        **status,
-        "errors": [*status["errors"], *errors.plain()],
-        "log": {name: counts.get(name, 0) + n for name, n in errors.counts.items()},
-    }

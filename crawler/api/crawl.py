@@ -59,6 +59,7 @@ from crawler.crawl.topology import check_processes, topology
 from crawler.errors import NoSeedError, StoreError, UsageError, blame_of_system
 from crawler.export.archives import opened
 from crawler.forked_children import ForkedChild
+from crawler.kernel_selection import tell_of_kernels
 from crawler.pages.withdrawals import RuleFile
 from crawler.process.answering.commands import CHANGING
 from crawler.process.exchange.exchange import Member
@@ -265,6 +266,8 @@ class Crawl:
         await self.process.exchange.start()
         self.live = LiveServices(self.process)
         await self.live.start()
+        if not self._supervised:
+            tell_of_kernels(log.warning)  # here, where the status of the crawl keeps warnings
         self._control = ControlServer(self.stages.directory, self.command)
         await self._control.start()
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from crawler import early_signals
 from crawler.cli.command_table import COMMANDS, END_WITH_READER, IN_ORDER
-from crawler.errors import CrawlerError, StoreError, UsageError, blame_of_system, exit_code_of, system_failed
+from crawler.errors import CrawlerError, UsageError, blame_of_system, exit_code_of, system_failed
 from crawler.printable import discard, printable_output
 from crawler.process.lifecycle.garbage_collection import collect_rarely, settings_kept, uncollected
 
@@ -121,7 +121,8 @@ def _run(name: str, arguments: list[str]) -> int:
 def _guarded(name: str, call: Callable[[], int], arguments: Sequence[str] = ()) -> int:
     """Return the exit code of `call`, or that of an expected error after printing the error.
 
-    An OSError is expected if it is about a path that `arguments` contain, or about a file below it.
+    An OSError about a path that `arguments` contain, or about a file below it, is a mistake of the user, unless the
+    disk fails. Other errors of the system are not (`blame_of_system`).
     """
     try:
         code = call()
@@ -137,16 +138,14 @@ def _guarded(name: str, call: Callable[[], int], arguments: Sequence[str] = ()) 
         return 0
     except KeyboardInterrupt:
         return early_signals.interrupted() if name in IN_ORDER else early_signals.AT_ONCE
-    except OSError as error:
-        if system_failed(error):
-            _discard_output()
-            return _fail(f"{error.filename or 'the disk'}: {error.strerror}", StoreError.exit_code)
-        if not _is_given(error.filename, arguments):
-            raise
-        return _fail(f"{error.filename}: {error.strerror}", UsageError.exit_code)
-    except (MemoryError, RuntimeError) as error:
+    except (OSError, MemoryError, RuntimeError) as error:
         if (expected := blame_of_system(error)) is None:
             raise
+        if isinstance(error, OSError):
+            if system_failed(error):
+                _discard_output()
+            elif _is_given(error.filename, arguments):
+                return _fail(str(expected), UsageError.exit_code)
         return _fail(str(expected), expected.exit_code)
     finally:
         gc.enable()

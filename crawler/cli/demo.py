@@ -14,7 +14,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from crawler import kernel_selection
 from crawler.cli import options
 from crawler.cli.parsing import quoted
 from crawler.config import Config, Layers
@@ -34,9 +33,6 @@ WITHOUT_BROWSER = (
     "on Debian: apt-get install chromium-headless-shell"
 )
 
-INTERPRETED = (
-    "The kernels run interpreted here. For real crawls, compile them (Debian: gcc, python3-dev): scripts/setup",
-)
 STATIC: dict[str, Any] = {"render": {"when": "never"}}
 REFRESH_SECONDS = 12.0
 REFRESH: dict[str, Any] = {
@@ -173,6 +169,5 @@ def _closing(directory: Path, url: str, rendered: str) -> str:
             f"  crawler get {url} --dir {where} --headers",
             f"  crawler export --dir {where} --format cdxj",
             *((static,) if rendered else ()),
-            *INTERPRETED[: kernel_selection.are_interpreted()],
         ]
     )

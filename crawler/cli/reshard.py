@@ -13,7 +13,7 @@ from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.journal import Journal, end_journal, keep_journal
 from crawler.errors import DirectoryError, UsageError
 from crawler.storage.files import Lock
-from crawler.upgrade.ready import opened, ready
+from crawler.upgrade.ready import opened
 from crawler.wording import several
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def _reshard(argv: list[str]) -> int:
         "reshard",
         "Divide a crawl that is not running among another number of processes, or by another bucket table. DIR must\n"
         "contain the folders of all its processes. The new folders are verified before they replace the old ones.\n"
-        "If a reshard was interrupted, run it again to finish it.",
+        "If a reshard is interrupted while it replaces them, the next command on DIR finishes it.",
         "crawler reshard --dir example --to 4",
         settings=True,
     )
@@ -39,12 +39,9 @@ def _reshard(argv: list[str]) -> int:
     )
     args = parser.parse_args(argv)
     from crawler.clock import SystemClock
-    from crawler.upkeep.reshard import Resharding, finish
+    from crawler.upkeep.reshard import Resharding
 
-    directory = opened(args.dir, "reshard")
-    if finish(directory):
-        _say(args, "finished the reshard that was interrupted")
-    ready(directory)
+    directory = opened(args.dir)
     options.set_up_log(args, directory.log_file)
     config, target = _target(args, directory)
     Resharding(directory, config, target, SystemClock(), lambda text: _say(args, text)).run()

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from crawler import early_signals, kernel_selection
+from crawler import early_signals
 from crawler.cli import options
 from crawler.cli.parsing import quoted
 from crawler.cli.summary import incomplete, summary
@@ -57,8 +57,6 @@ def run(
 
     If `saved` is given, the directory keeps these settings instead of `config`.
     """
-    if line := kernel_selection.said_of_kernels():
-        log.warning("%s", line)
     try:
         processes = config.crawl.processes
         report = (

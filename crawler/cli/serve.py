@@ -18,6 +18,7 @@ from crawler.pages.withdrawals import rules_changed_at
 from crawler.process.lifecycle.garbage_collection import collect_briefly, frozen
 from crawler.serve.host_check import parse_address
 from crawler.serve.listening_socket import listen, origin
+from crawler.threads_needed import check_threads
 
 if TYPE_CHECKING:
     from crawler.admin.control import ControlServer, Handler
@@ -58,6 +59,7 @@ def main(command: str, argv: list[str]) -> int:
         if not args.quiet:
             print(f"opening {args.dir}, to be served on {origin(listening)}", file=sys.stderr, flush=True)
         stages, said = _opened(directory, stack)
+        check_threads()
         import uvloop
 
         collect_briefly()

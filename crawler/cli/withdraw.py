@@ -2,7 +2,8 @@
 
 import argparse
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
@@ -107,10 +108,33 @@ def _carry_out(directory: CrawlDirectory, order: TakeDown) -> Withdrawn:
         return _lead(directory, order, at_rest)
     withdrawal.refuse_shipped(directory.path)
     with Lock(directory.path / "supervisor.lock", COMMAND):
+        _refuse_in_use(directory)
+        with _journal(directory, order):
+            return _lead(directory, order, at_rest)
+
+
+def _refuse_in_use(directory: CrawlDirectory) -> None:
+    """Raise BusyError if another command uses a process, so that the erasure does not stop between two states."""
+    for name in directory.process_names():
+        Lock(directory.process(name) / "node.lock", COMMAND, brief=True).release()
+
+
+@contextmanager
+def _journal(directory: CrawlDirectory, order: TakeDown) -> Iterator[None]:
+    """Keep the journal of an erasure during the block, and also after it if the block fails between two states.
+
+    If the block fails before any rule is in force, for example because the disk is full, nothing is between two
+    states, and other commands may open the directory.
+    """
+    before, is_begun = load_rules(directory.path), load_journal(directory.path) is not None
+    try:
         keep_journal(directory.path, Journal(COMMAND, facts=msgspec.to_builtins(order)))
-        result = _lead(directory, order, at_rest)
-        _end_journal(directory)
-    return result
+        yield
+    except BaseException:
+        if not is_begun and load_rules(directory.path) == before:
+            end_journal(directory.path)
+        raise
+    _end_journal(directory)
 
 
 def _end_journal(directory: CrawlDirectory) -> None:

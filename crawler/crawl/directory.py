@@ -189,6 +189,8 @@ class CrawlDirectory:
         except OSError as error:
             raise DirectoryError(f"{self.path}: cannot be created: {error.strerror}") from error
         if not os.access(self.path, os.W_OK):
+            if os.statvfs(self.path).f_flag & os.ST_RDONLY:
+                raise StoreError(f"{self.path}: {os.strerror(errno.EROFS)}")
             raise DirectoryError(f"{self.path}: no permission to write there")
         if not self.exists():
             self._write_seed(seed or os.urandom(SEED_BYTES))

@@ -7,7 +7,8 @@ The journal makes it safe to kill such a command at any moment.
 Four commands use the journal: `check --repair`, `recover`, `reshard` and `withdraw --erase`. Each of these
 commands durably records in the journal what it is about to do, and removes the journal when everything is
 done. So after a kill, every command can see that the crawl is between two states. The interrupted command
-continues where it stopped, and all other commands refuse the directory. (An upgrade needs no journal:
+continues where it stopped, and all other commands refuse the directory. A reshard has only to complete its
+switch, so every command continues it (`switch.py`). (An upgrade needs no journal:
 `DIR/format` records its progress.)
 
 A reshard builds the new folders in `DIR/.reshard` before it writes the journal. If `DIR/.reshard` exists
@@ -24,7 +25,7 @@ from typing import Any
 import msgspec
 
 from crawler.errors import BusyError, DamageError, DirectoryError, StoreError, reason_of
-from crawler.storage.files import Lock, atomic_write, sync_directory
+from crawler.storage.files import Lock, atomic_write, in_use, is_held, sync_directory
 
 log = logging.getLogger("crawler")
 
@@ -37,7 +38,6 @@ _REMEDIES = {
     "repair": "`crawler check --repair` continues it",
     "recover": "`crawler recover {subject}` continues it",
     "withdraw": "`crawler withdraw` continues it",
-    "reshard": "`crawler reshard` with the same --to finishes it",
 }
 
 
@@ -90,16 +90,17 @@ def refuse_cut_off(directory: Path, finishing: str = "", subject: str = "") -> N
     """Refuse a crawl with an interrupted command, unless `finishing` and `subject` name that command and its subject.
 
     Raises:
-        DirectoryError: the command is in progress or was interrupted.
+        BusyError: the command is in progress.
+        DirectoryError: the command was interrupted.
     """
     journal = load_journal(directory)
     if journal is None or (journal.command, journal.subject) == (finishing, subject):
         return
     name = f"{journal.command} {journal.subject}".strip()
+    if is_held(directory / "supervisor.lock"):
+        raise BusyError(f"{directory}: a {name} is in progress; {in_use(directory / 'supervisor.lock')}")
     remedy = _REMEDIES.get(journal.command, "the crawler that started it continues it")
-    raise DirectoryError(
-        f"{directory}: a {name} is in progress or was interrupted; {remedy.format(subject=journal.subject)}"
-    )
+    raise DirectoryError(f"{directory}: a {name} was interrupted; {remedy.format(subject=journal.subject)}")
 
 
 def drop_unfinished(directory: Path) -> None:

@@ -14,6 +14,7 @@ from crawler.config.schema import RenderWhen
 from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import UsageError
 from crawler.records import UNDECODABLE
+from crawler.storage.files import Lock
 
 LIVE = (
     "politeness.delay",
@@ -90,7 +91,8 @@ def _is_part(table: Mapping[str, Any]) -> bool:
 
 def record(directory: CrawlDirectory, settings: Mapping[str, str]) -> None:
     """Save the settings in crawl.toml, so that they apply when the crawl is continued."""
-    directory.settings.save(changed(directory.settings.config(), settings))
+    with Lock(directory.path / "settings.lock", "set", brief=True):
+        directory.settings.save(changed(directory.settings.config(), settings))
 
 
 def with_live_changes(config: Config, before: Mapping[str, Any], saved: Mapping[str, Any]) -> Config:

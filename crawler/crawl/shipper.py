@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from crawler.config import PagesConfig
-from crawler.errors import CrawlerError
+from crawler.errors import CrawlerError, blame_of_system
 from crawler.pages import shipping
 from crawler.storage.object_store import ObjectStore
 from crawler.wording import several
@@ -90,13 +90,15 @@ class Shipper:
             self._ended.set()
 
     def _ship(self, before: float | None = None) -> bool:
-        """Ship the waiting segments; return False if the storage failed."""
+        """Ship the waiting segments; return False if the storage or this machine failed."""
         try:
             ship_waiting(self._directory, self._config, self._now, before=before, transfers=self._transfers)
-        except CrawlerError as error:
-            if str(error) != self._failed and not self._ending.is_set():  # `end` logs the last failure
-                log.warning("shipping: %s; it is tried again", error)
-            self._failed = str(error)
+        except Exception as error:
+            if (expected := blame_of_system(error)) is None:
+                raise
+            if str(expected) != self._failed and not self._ending.is_set():  # `end` logs the last failure
+                log.warning("shipping: %s; it is tried again", expected)
+            self._failed = str(expected)
             return False
         self._failed = ""
         return True

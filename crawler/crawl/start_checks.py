@@ -23,6 +23,7 @@ from crawler.splitter.peers import tls_contexts
 from crawler.splitter.secret import read_secret
 from crawler.storage.engines import chosen
 from crawler.storage.object_store import ObjectStore
+from crawler.threads_needed import check_threads
 
 # Descriptors of a process for logs, WARC segments, runs, pipes, listeners and peers. A crawl of 600 pages used 30.
 _OTHER_DESCRIPTORS = 96
@@ -39,7 +40,7 @@ def check_start(config: Config, directory: Path | None = None) -> None:
 
     Raises:
         ConfigError: a value is meaningless, or it names something that does not exist or cannot be read.
-        StoreError: the system allows too few open files for a crawl in `directory`.
+        StoreError: the system allows too few open files or threads for a crawl in `directory`.
     """
     check_values(config)
     named_fetchers(FETCHERS, config)
@@ -48,6 +49,7 @@ def check_start(config: Config, directory: Path | None = None) -> None:
             _try(key, use, value)
     if directory is not None:
         _check_descriptors(config)
+        check_threads()
         if config.identity.signature != OFF:
             read_keys(key_path(config, directory))
     splitter = config.splitter

@@ -107,7 +107,11 @@ class SourceTurns:
         return turn
 
     def _check(self) -> None:
-        for evidence in (np.asarray(self.right_told), np.asarray(self.right_silent), np.asarray(self.worthless)):
+        for evidence in (
+            np.asarray(self.right_told),
+            np.asarray(self.right_silent),
+            np.asarray(self.worthless),
+        ):
             assert (evidence[: self.size] >= 0.0).all()
         assert (np.asarray(self.worthless)[: self.size] < _BOUND).all()
 

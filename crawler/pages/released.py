@@ -22,7 +22,7 @@ from crawler.pages.segment_writers import SegmentWriters
 from crawler.pages.shipping import NOTE
 from crawler.storage import keys
 from crawler.storage.faults import reach
-from crawler.storage.files import opened, sync_directory
+from crawler.storage.files import opened, share, sync_directory, unlock
 from crawler.storage.kv import Batch, KeyValue, scan_prefix, seal
 
 
@@ -44,8 +44,8 @@ def reading(folder: Path) -> Iterator[None]:
     """
     with ExitStack() as stack:
         with suppress(FileNotFoundError):
-            descriptor = stack.enter_context(_locked(folder))
-            fcntl.flock(descriptor, fcntl.LOCK_SH)
+            descriptor = stack.enter_context(_unlocked_at_end(folder))
+            share(descriptor)
         yield
 
 
@@ -55,7 +55,7 @@ def delete(folder: Path, segments: Iterable[str]) -> bool:
     Raises:
         OSError: the disk failed.
     """
-    with _locked(folder) as descriptor:
+    with _unlocked_at_end(folder) as descriptor:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
@@ -69,14 +69,13 @@ def delete(folder: Path, segments: Iterable[str]) -> bool:
 
 
 @contextmanager
-def _locked(folder: Path) -> Iterator[int]:
+def _unlocked_at_end(folder: Path) -> Iterator[int]:
     """Open a folder for a lock, and release the lock at the end."""
     with opened(folder, os.O_RDONLY) as descriptor:
         try:
             yield descriptor
         finally:
-            # a forked child may still have a copy of the descriptor, so closing it does not release the lock
-            fcntl.flock(descriptor, fcntl.LOCK_UN)
+            unlock(descriptor)
 
 
 def finish(folder: Path, store: KeyValue) -> list[str]:

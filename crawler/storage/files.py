@@ -31,11 +31,16 @@ import time
 import weakref
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from typing import IO
 
+from crawler import bus_errors
 from crawler.errors import BusyError, DamageError, DirectoryError, StoreError, UsageError
 
+# the errors of `flock` on a file system that has no locks, and of a network file system without a lock server
+_NO_LOCKS = frozenset({errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP})
+_LOCKS_NEEDED = "; a crawl needs a file system with locks (flock)"
 BRIEF_MAX = 30.0  # seconds to wait for a lock that its holder will release soon
 _LOOK_AGAIN = 0.05  # seconds between two attempts to get the lock
 
@@ -90,6 +95,7 @@ def mapped_file(path: Path, size: int) -> mmap.mmap:
 
     A kill of the process loses no byte that was written to the map. A power cut may lose any of them.
     """
+    bus_errors.install()
     with store_errors(path, "map"), opened(path, os.O_RDWR | os.O_CREAT) as descriptor:
         length = os.lseek(descriptor, 0, os.SEEK_END)
         write_all(descriptor, bytes(max(0, size - length)))
@@ -106,26 +112,68 @@ def new_file(
 ) -> Iterator[IO[bytes]]:
     """Open a file for writing that durably replaces `path` when the block ends. If this fails, `path` is unchanged.
 
-    If the program is killed, `NAME~` stays on the disk. The next writer of the same file overwrites it.
+    If the program is killed, `NAME~` stays on the disk. The next writer of the same file overwrites it. If
+    another program is writing the file, wait for that up to `BRIEF_MAX` seconds.
     `reached` is called with the name of each step, so that tests can crash there.
+
+    Raises:
+        BusyError: another program is still writing the file.
     """
     draft = path.with_name(path.name + UNFINISHED)
-    with store_errors(path, "write"):
+    with store_errors(path, "write"), open(_own_draft(draft, mode), "wb") as file:
         try:
-            descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, mode)
-            with open(descriptor, "wb") as file:
-                yield file
-                file.flush()
-                reached("written")
-                os.fsync(file.fileno())
+            yield file
+            file.flush()
+            reached("written")
+            os.fsync(file.fileno())
             reached("synced")
             os.rename(draft, path)
         except BaseException:
             draft.unlink(missing_ok=True)
             raise
+        finally:
+            unlock(file.fileno())
     reached("renamed")
     sync_directory(path.parent)
     reached("named")
+
+
+def _own_draft(draft: Path, mode: int) -> int:
+    """Open an empty draft that no other writer uses.
+
+    Otherwise, a writer could give the final name to what another writer has half written.
+    """
+    give_up = time.monotonic() + BRIEF_MAX
+    while True:
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, mode)
+        with closed_on_error(partial(os.close, descriptor)):
+            if _lock_now(descriptor) and _is_named(descriptor, draft):
+                os.ftruncate(descriptor, 0)
+                return descriptor
+        os.close(descriptor)
+        if time.monotonic() > give_up:
+            raise BusyError(f"{draft}: another program is writing it; try again when that program has ended")
+        time.sleep(_LOOK_AGAIN)
+
+
+def _lock_now(descriptor: int) -> bool:
+    """Take an exclusive lock and return True, or return False if another writer has it."""
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+    return True
+
+
+def _is_named(descriptor: int, path: Path) -> bool:
+    """Return whether `path` still names the open file: its former writer may have renamed or removed it."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 @contextmanager
@@ -380,15 +428,15 @@ class Lock:
         except BlockingIOError:
             raise BusyError(in_use(self.path)) from None
         except OSError as error:
-            raise DirectoryError(f"{self.path}: cannot lock: {error.strerror}") from error
+            need = _LOCKS_NEEDED if error.errno in _NO_LOCKS else ""
+            raise DirectoryError(f"{self.path}: cannot lock: {error.strerror}{need}") from error
         return descriptor
 
     def release(self) -> None:
         """Release the lock. A second call does nothing."""
         _held.discard(self)
-        # closing the descriptor is not enough: a child that has not called exec yet still has a copy of it
         if self._descriptor >= 0:
-            fcntl.flock(self._descriptor, fcntl.LOCK_UN)
+            unlock(self._descriptor)
         self._close()
 
     def _close(self) -> None:
@@ -406,6 +454,25 @@ class Lock:
         return f"Lock({self.path}, {'held' if self._descriptor >= 0 else 'released'})"
 
 
+def share(descriptor: int, *, wait: bool = True) -> None:
+    """Take a shared lock. On a file system without locks, do nothing: no crawl can run there.
+
+    Raises:
+        BlockingIOError: `wait` is false, and another descriptor has an exclusive lock.
+    """
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | (0 if wait else fcntl.LOCK_NB))
+    except OSError as error:
+        if error.errno not in _NO_LOCKS:
+            raise
+
+
+def unlock(descriptor: int) -> None:
+    """Release a lock at once. Closing the descriptor is not enough: a forked child may have a copy of it."""
+    with suppress(OSError):  # nothing was locked: the file system has no locks
+        fcntl.flock(descriptor, fcntl.LOCK_UN)
+
+
 def is_held(path: Path, boot_id: str = "") -> bool:
     """Return whether a process holds the lock at `path` now; if `boot_id` is given, a process with this id."""
     try:
@@ -413,7 +480,7 @@ def is_held(path: Path, boot_id: str = "") -> bool:
     except OSError:
         return False
     try:
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        share(descriptor, wait=False)
     except BlockingIOError:
         return not boot_id or boot_id in (_words(path) or ())
     finally:

@@ -12,7 +12,7 @@ import bisect
 import errno
 import os
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 
@@ -26,6 +26,12 @@ VALUE_VERSION = 1
 SEAL_BYTES = 5  # number of bytes of the version and the checksum, which precede a sealed payload
 REMEDY = "`crawler check --repair` rebuilds it from its readable parts"
 _SHORTAGES = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EMFILE, errno.ENFILE, errno.ENOMEM)
+# Errors of a file system that fails, or that cannot do what an engine needs, such as map a file. Readers can still
+# use a copy of the store on another disk.
+_DISK_UNABLE = (
+    *(errno.EIO, errno.EROFS, errno.ENODEV, errno.ENXIO, errno.ESTALE, errno.ETIMEDOUT, errno.ENOTCONN),
+    *(errno.ENOSYS, errno.EOPNOTSUPP, errno.EXDEV, errno.EEXIST),
+)
 
 T = TypeVar("T")
 
@@ -290,7 +296,7 @@ class DiskStore(KeyValue):
             return StoreError(
                 f"{what}; make room; `crawler check --repair` frees the ballast if there is one"
             )
-        if is_shortage(said) or os.strerror(errno.EIO) in said:
+        if is_shortage(said) or _names(said, _DISK_UNABLE):
             return StoreError(what)
         return DirectoryError(what)
 
@@ -306,7 +312,12 @@ def is_shortage(said: str) -> bool:
 
     Nothing is wrong with the files then, and a repair could not write. Engines report no error numbers.
     """
-    return any(os.strerror(number) in said for number in _SHORTAGES)
+    return _names(said, _SHORTAGES)
+
+
+def _names(said: str, numbers: Iterable[int]) -> bool:
+    """Return whether an engine's message contains the text of one of these error numbers."""
+    return any(os.strerror(number) in said for number in numbers)
 
 
 def not_rebuilt(path: Path, said: str) -> CrawlerError:

@@ -5,11 +5,12 @@
 FD is one end of a socket pair. Each message is one JSON object on a line. The first message of the supervisor
 is `Start`. Its later messages are {"addresses": {name: port}} whenever ports become known, {"ended": true}
 when a process has found that the crawl has ended, {"paused": true or false} when the user has paused or
-resumed the crawl, and {"stop": reason} when the child should stop. The child first writes {"port": n}, then
-{"status": ...} at the interval given in `Start`, {"paused": true or false} when it receives such a command,
-and finally {"report": ...} or, after an error, {"failure": message}. The child ends after the supervisor has
-answered this last message with {"reported": true}. If the stream from the supervisor ends, the supervisor has
-ended. The child also watches the process of the supervisor (`parent.py`).
+resumed the crawl, {"warnings": ...} to the first child when the supervisor has logged a warning, so that every
+view of the crawl's status shows it, and {"stop": reason} when the child should stop. The child first writes
+{"port": n}, then {"status": ...} at the interval given in `Start`, {"paused": true or false} when it receives
+such a command, and finally {"report": ...} or, after an error, {"failure": message}. The child ends after the
+supervisor has answered this last message with {"reported": true}. If the stream from the supervisor ends, the
+supervisor has ended. The child also watches the process of the supervisor (`parent.py`).
 """
 
 import asyncio
@@ -23,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from crawler import early_signals
+from crawler.admin.process_metrics import Warnings
 from crawler.config import convert
 from crawler.crawl.seeds import SeedFile
 from crawler.errors import blame_of_system, exit_code_of
@@ -229,6 +231,8 @@ class _Child:
             self._exchange.learn_end()
         if "paused" in message:
             crawl.live.commands.set_paused(message["paused"])
+        if "warnings" in message:
+            crawl.live.vital_signs.parents = msgspec.convert(message["warnings"], Warnings)
         if reason := message.get("stop"):
             crawl.stop(reason)
 

@@ -3,9 +3,11 @@
 0, or a stop of the crawl  not restarted
 2, 3 (usage, directory)    not restarted, as it would fail again: the crawl fails
 75 (disk, memory)          restarted once; if it ends with 75 again within `WRITES_AGAIN`, the crawl fails
+SIGABRT (memory)           restarted once; if it ends with 75 or SIGABRT again within `LASTED`, the crawl fails
 anything else              restarted, after a growing delay if it failed soon; after `RESTARTS_MAX` the crawl fails
 """
 
+import signal
 from enum import Enum
 
 from crawler.errors import StoreError
@@ -17,6 +19,8 @@ HOPELESS = (2, 3)
 # A process on a full disk may run for a minute until it ends, because flushes of the DUE are tried again. So a
 # restart after exit code 75 has helped only if the process runs for this number of seconds.
 WRITES_AGAIN = 300.0
+# A library, for example libuv, aborts the process if it gets no memory or no thread.
+ABORTED = -signal.SIGABRT
 
 
 class Next(Enum):
@@ -45,7 +49,8 @@ class Restarts:
         if code == 0 or stopping:
             return Next.NOTHING
         self._failures = 0 if lasted >= LASTED else self._failures + 1
-        unable = code == self._last == StoreError.exit_code and lasted < WRITES_AGAIN
+        again = {code, self._last} <= {StoreError.exit_code, ABORTED}
+        unable = again and lasted < (LASTED if ABORTED in (code, self._last) else WRITES_AGAIN)
         self._last = code
         return Next.FAIL if code in HOPELESS or unable or self._failures > RESTARTS_MAX else Next.START
 

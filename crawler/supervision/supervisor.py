@@ -43,13 +43,14 @@ from crawler.crawl.start_checks import check_start
 from crawler.crawl.topology import check_processes, topology
 from crawler.errors import CrawlerError, NoSeedError, StoreError
 from crawler.forked_children import ForkedChild, can_fork, cannot_start, fork_children
+from crawler.kernel_selection import tell_of_kernels
 from crawler.process.lifecycle.limits import STOP_GRACE
 from crawler.process.lifecycle.shutdown import within
 from crawler.records import SplitterCounts
 from crawler.storage.files import Lock
 from crawler.storage.kv import DiskStore
 from crawler.supervision.child import MESSAGE_BYTES_MAX, Start, warm_up, work
-from crawler.supervision.restarts import RESTART_DELAY, Next, Restarts
+from crawler.supervision.restarts import ABORTED, RESTART_DELAY, Next, Restarts
 from crawler.upgrade.ready import ready
 
 log = logging.getLogger("crawler")
@@ -104,7 +105,8 @@ class Supervisor:
         crawl = config.crawl
         self._stop_limit = STOP_GRACE + crawl.drain_max + SHUTDOWN_STEPS * crawl.shutdown_step_max
         self._stopping: asyncio.TimerHandle | None = None
-        self.errors = RecentErrors()
+        self.errors = RecentErrors(self._on_warning)
+        self._loop: asyncio.AbstractEventLoop | None = None  # the loop of `run`
         self._children = [_Child(self, name) for name in process_names(config)]
 
     def fork(self) -> None:
@@ -144,7 +146,9 @@ class Supervisor:
         self._seed_file.write(self._seeds)
         shipper = Shipper(self.directory.path, self._config.pages, self.clock.now)
         shipper.start()
+        self._loop = asyncio.get_running_loop()
         logging.getLogger("crawler").addHandler(self.errors)
+        tell_of_kernels(log.warning)
         try:
             await self._run_children()
         finally:
@@ -237,6 +241,15 @@ class Supervisor:
         if paused != self.paused:
             self.paused = paused
             self._tell({"paused": paused})
+
+    def _on_warning(self) -> None:
+        if self._loop is not None and not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(self.tell_warnings)
+
+    def tell_warnings(self) -> None:
+        """Tell the first child the supervisor's latest warnings, which appear in the child's status."""
+        if any(self.errors.counts.values()):
+            self._children[0].tell({"warnings": msgspec.to_builtins(self.errors.warnings())})
 
     def stop(self, reason: str = "stopped") -> None:
         """Ask all children to start no new work, to commit, and to end within the time limit."""
@@ -343,6 +356,7 @@ class _Child:
         self._writer.write(msgspec.json.encode(self._supervisor.start_of(self.name)) + b"\n")
         if self._supervisor.stopped_by:
             self.tell({"stop": self._supervisor.stopped_by})
+        self._supervisor.tell_warnings()
         with contextlib.suppress(ConnectionError):
             await self._listen(reader)
         code = await process.wait()
@@ -422,6 +436,8 @@ def _cause(code: int) -> str:
 
 def _failure(name: str, code: int, said: str) -> CrawlerError:
     """Return the error with which the whole crawl ends after a process failed; `said` is that process's message."""
+    if code == ABORTED:
+        return StoreError(f"{name}: {_cause(code)}; start again when the cause is removed")
     if code == StoreError.exit_code:
         cause = f" ({said})" if said else ""
         return StoreError(f"{name}: the store failed{cause}; start again when the cause is removed")

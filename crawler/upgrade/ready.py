@@ -15,7 +15,7 @@ from pathlib import Path
 import msgspec
 
 from crawler.crawl.directory import FORMAT, CrawlDirectory
-from crawler.crawl.journal import Journal, drop_unfinished, keep_journal, refuse_cut_off
+from crawler.crawl.journal import Journal, drop_unfinished, keep_journal, load_journal, refuse_cut_off
 from crawler.errors import BusyError, DirectoryError, StoreError
 from crawler.storage.files import Lock, sync_directory
 
@@ -40,8 +40,8 @@ def opened(path: Path, finishing: str = "", subject: str = "") -> CrawlDirectory
 def ready(directory: CrawlDirectory, finishing: str = "", subject: str = "") -> None:
     """Upgrade the directory to the current format.
 
-    Refuse the directory while a command other than `finishing` is unfinished. A directory without a crawl
-    needs no upgrade.
+    Complete a reshard that was interrupted. Refuse the directory while another command than `finishing` is
+    unfinished. A directory without a crawl needs no upgrade.
 
     Raises:
         DirectoryError: a newer crawler wrote it, a change of it was interrupted, or it cannot be written.
@@ -54,11 +54,21 @@ def ready(directory: CrawlDirectory, finishing: str = "", subject: str = "") -> 
     number = directory.format()
     if number < FORMAT:
         _adopt_journal(directory)
+    _finish_switch(directory)
     refuse_cut_off(directory.path, finishing, subject)
     drop_unfinished(directory.path)
-    # an interrupted reshard must be completed before the upgrade
-    if number < FORMAT and finishing != "reshard":
+    if number < FORMAT:
         _upgrade(directory, number)
+
+
+def _finish_switch(directory: CrawlDirectory) -> None:
+    """Complete a reshard that was interrupted."""
+    journal = load_journal(directory.path)
+    if journal is not None and journal.command == "reshard":
+        from crawler.crawl.switch import finish  # imported only here, because the import is slow
+
+        if finish(directory):
+            log.warning("%s: finished a reshard that was interrupted", directory.path)
 
 
 def _upgrade(directory: CrawlDirectory, number: int) -> None:

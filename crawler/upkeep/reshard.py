@@ -6,9 +6,8 @@
     switch   the journal (`crawl/journal.py`) is written, which decides; then folders are renamed, old ones removed
 
 If a crash comes before the journal is written, nothing has changed, and the next command removes what was
-built (`journal.drop_unfinished`). If a crash comes after the journal is written, the next `reshard` completes
-the switch that the journal describes. Until the switch is complete, every other command refuses the
-directory.
+built (`journal.drop_unfinished`). If a crash comes after the journal is written, the next command completes
+the switch that the journal describes (`crawl/switch.py`).
 
 DIR/.reshard/<name>   new processes, being built
 DIR/.resharded/       old processes, until they are removed
@@ -25,31 +24,21 @@ from msgspec.structs import replace
 from crawler.clock import Clock
 from crawler.config import Config
 from crawler.crawl.directory import CrawlDirectory
-from crawler.crawl.journal import BUILT, REPLACED, Journal, end_journal, keep_journal, load_journal
+from crawler.crawl.journal import BUILT, REPLACED, Journal, keep_journal
 from crawler.crawl.process_names import process_names
-from crawler.crawl.topology import TABLE_FILE, Topology, topology
+from crawler.crawl.switch import COMMAND, Switch, complete
+from crawler.crawl.topology import Topology, topology
 from crawler.errors import DirectoryError, UsageError
 from crawler.process.opening.stages import at_rest
 from crawler.splitter.partition import Partition
 from crawler.storage.engines import open_store
 from crawler.storage.faults import reach
-from crawler.storage.files import Lock, atomic_write, sync_directory
+from crawler.storage.files import Lock, store_errors, sync_directory
 from crawler.storage.kv import DiskStore
 from crawler.upkeep.build import Build, keep_counts, open_source, problems_of
 from crawler.upkeep.deliver_pending import deliver_pending
 from crawler.urls.fingerprint import fingerprinter_of
 from crawler.wording import several
-
-COMMAND = "reshard"
-
-
-class Switch(msgspec.Struct, forbid_unknown_fields=True):
-    """The journal's entry for a switch: the old and the new processes, and the files that describe them."""
-
-    old: list[str]
-    new: list[str]
-    config: str
-    table: str
 
 
 class Resharding:
@@ -92,7 +81,7 @@ class Resharding:
 
         Raises:
             DirectoryError: a process is running, or the result is incomplete; the crawl is unchanged.
-            StoreError: the disk failed; the crawl is unchanged.
+            StoreError: the disk failed. Either the crawl is unchanged, or the next command completes the switch.
         """
         with Lock(self._directory.path / "supervisor.lock", "reshard"):
             self._settle()
@@ -173,7 +162,8 @@ class Resharding:
         )
         keep_journal(self._directory.path, Journal(COMMAND, facts=msgspec.to_builtins(switch)))
         reach("reshard decided")
-        finish(self._directory)
+        with store_errors(self._directory.path, "finish the reshard"):
+            complete(self._directory, switch)
 
 
 def _remove(left: Path) -> None:
@@ -184,33 +174,3 @@ def _remove(left: Path) -> None:
         pass
     except OSError as error:
         raise DirectoryError(f"{left}: cannot be removed: {error.strerror}; remove it yourself") from error
-
-
-def finish(directory: CrawlDirectory) -> bool:
-    """After a crash at any point, complete the switch that the journal describes. Return whether there was a switch."""
-    journal = load_journal(directory.path)
-    if journal is None or journal.command != COMMAND:
-        return False
-    switch = msgspec.convert(journal.facts, Switch)
-    built, replaced = directory.path / BUILT, directory.path / REPLACED
-    replaced.mkdir(exist_ok=True)
-    for name in switch.old:
-        switched = name in switch.new and not (built / name).exists()
-        if not switched and directory.process(name).exists():
-            directory.process(name).rename(replaced / name)
-            reach("reshard replaced")
-    for name in switch.new:
-        if (built / name).exists():
-            (built / name).rename(directory.process(name))
-            reach("reshard renamed")
-    for name in switch.new:
-        directory.note_state(name, 0)  # a new store starts with state 0
-    for name in set(switch.old) - set(switch.new):
-        directory.forget_begun(name)
-    atomic_write(directory.path / TABLE_FILE, switch.table.encode())
-    atomic_write(directory.settings.file, switch.config.encode())
-    sync_directory(directory.path)
-    shutil.rmtree(built, ignore_errors=True)
-    shutil.rmtree(replaced, ignore_errors=True)
-    end_journal(directory.path)
-    return True

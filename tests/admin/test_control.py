@@ -1,6 +1,7 @@
 """Test the control socket, which exists only while its server runs, and the results and errors of `ask`."""
 
 import asyncio
+import errno
 import logging
 import os
 import socket
@@ -37,6 +38,21 @@ async def nothing(_: dict[str, Any]) -> None: ...
 
 
 LOOPS = pytest.mark.parametrize("new_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+
+
+async def test_a_socket_that_cannot_be_deleted_does_not_fail_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file system has become read-only. The next server replaces the socket."""
+
+    def unlink(*_: object, **__: object) -> None:
+        raise OSError(errno.EROFS, "Read-only file system")
+
+    with monkeypatch.context() as context:
+        async with serving(tmp_path, nothing):
+            context.setattr(Path, "unlink", unlink)
+    async with serving(tmp_path, echo):
+        assert await asyncio.to_thread(ask, tmp_path, "hello") == {"command": "hello"}
 
 
 @LOOPS

@@ -1,7 +1,6 @@
 """Test the answers of several processes over real control sockets."""
 
 import asyncio
-import logging
 from pathlib import Path
 
 import msgspec
@@ -51,15 +50,14 @@ async def test_requests_at_the_same_time_do_not_mix_up_who_answered(tmp_path: Pa
     await server.wait_closed()
 
 
-async def test_the_parent_adds_its_errors_and_knows_which_processes_have_ended(tmp_path: Path) -> None:
+async def test_the_parent_knows_which_processes_have_ended(tmp_path: Path) -> None:
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readline()
-        running = Status(name="a", members=[MemberStatus("a", "running")], log={"error": 2})
+        running = Status(name="a", members=[MemberStatus("a", "running")])
         writer.write(msgspec.json.encode({"ok": True, "result": running.plain()}) + b"\n")
         writer.close()
 
     parent = Supervisor(convert({"crawl": {"processes": 2}}), tmp_path, [])
-    parent.errors.handle(logging.makeLogRecord({"levelno": logging.ERROR, "msg": "b: ended with signal 9"}))
     for name in "ab":
         (tmp_path / name).mkdir()
     server = await asyncio.start_unix_server(answer, tmp_path / "a" / "control.sock")
@@ -67,7 +65,5 @@ async def test_the_parent_adds_its_errors_and_knows_which_processes_have_ended(t
     for parent.ended, state in ((False, "missing"), (True, "ended")):
         status = whole([Status.of(part) for part in await source.ask({"command": "status"})])
         assert [member.state for member in status.members] == ["running", state]
-        assert [each["message"] for each in status.errors] == ["b: ended with signal 9"]
-        assert status.log == {"warning": 0, "error": 3}
     server.close()
     await server.wait_closed()

@@ -63,18 +63,31 @@ def test_exit_codes_of_external_errors(
 
 
 def test_a_bug_is_shown_with_its_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An `OSError` that is not a disk failure, and not about a path that the user gave, is a bug.
+    """An `OSError` without a number does not come from the system."""
+    for bug in (OSError("what"), RuntimeError("what"), KeyError("what")):
 
-    Its traceback is shown.
-    """
+        def main(*_: Any, bug: Exception = bug) -> int:
+            raise bug
+
+        monkeypatch.setattr(
+            cli.importlib, "import_module", lambda name, main=main: SimpleNamespace(main=main)
+        )
+        with pytest.raises(type(bug)):
+            cli._run("crawl", [])
+
+
+@pytest.mark.parametrize("arguments", [[], ["/"], ["."], ["/x/st"], ["--dir=/y"], ["--dir", ""]])
+def test_an_error_of_the_system_that_no_code_expects_is_one_line(
+    arguments: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The exit code is 75, as for a crawl (`blame_of_system`), unless the user gave the path."""
 
     def main(*_: Any) -> int:
-        raise FileNotFoundError(errno.ENOENT, "No such file", "/x/state")
+        raise OSError(errno.ESTALE, "Stale file handle", "/x/state")
 
     monkeypatch.setattr(cli.importlib, "import_module", lambda name: SimpleNamespace(main=main))
-    for arguments in ([], ["/"], ["."], ["/x/st"], ["--dir=/y"], ["--dir", ""]):
-        with pytest.raises(FileNotFoundError):
-            cli._run("crawl", arguments)
+    assert cli._run("crawl", arguments) == 75
+    assert capsys.readouterr().err == "crawler: /x/state: Stale file handle\n"
 
 
 @pytest.mark.parametrize("arguments", [["/x/y"], ["--out", "/x"], ["--out=/x/"], ["a", "/x/y/"]])

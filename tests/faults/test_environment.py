@@ -56,7 +56,7 @@ def test_a_directory_that_vanishes_ends_the_crawl(
         assert found.lost == found.unstored == found.stored_twice == 0, found
 
 
-@pytest.mark.parametrize(("mebibytes", "processes"), [(250, 1), (300, 1), (300, 3)])
+@pytest.mark.parametrize(("mebibytes", "processes"), [(250, 1), (300, 1), (300, 3), (400, 3)])
 def test_too_little_memory_is_not_reported_as_a_bug(
     web: TreeWeb, tmp_path: Path, mebibytes: int, processes: int
 ) -> None:

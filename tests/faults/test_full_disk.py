@@ -12,6 +12,8 @@ from urllib.request import urlopen
 import pytest
 
 from crawler.crawl.journal import load_journal
+from crawler.pages.withdrawals import load_rules
+from tests.end_to_end.test_many_processes import command
 from tests.end_to_end.web import run
 from tests.faults.harness import TreeWeb, crawl, judge, settings, several
 
@@ -164,6 +166,48 @@ def test_a_reshard_on_a_full_disk_leaves_the_crawl_as_it_was(tmp_path: Path, dis
         assert crawl(directory, web.seed, *BARE).code == 0
         found = judge(web, directory)
     assert found.lost == found.unstored == found.stored_twice == found.torn == 0, found
+
+
+def test_a_reshard_that_meets_a_full_disk_after_its_decision_is_finished_by_any_command(
+    tmp_path: Path, disk: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    directory = disk / "crawl"
+    with TreeWeb(tmp_path, PAGES) as web:
+        assert crawl(directory, web.seed, *BARE, "--max-pages", "40").code == 0
+        monkeypatch.setenv("CRAWLER_FAULT", "reshard decided:1")
+        assert command(directory, "reshard", "--to", "3").code < 0
+        monkeypatch.delenv("CRAWLER_FAULT")
+        fill(disk, 0)
+        full = run("status", "--dir", directory)
+        assert full.code == 75 and "No space left" in full.err and len(full.err.splitlines()) == 1, full
+        (disk / "filler").unlink()
+        assert run("status", "--dir", directory).code == 0 and is_untouched(directory)
+        assert crawl(directory, web.seed, *BARE).code == 0
+        found = judge(web, directory, processes=3)
+    assert found.lost == found.unstored == found.stored_twice == found.torn == 0, found
+
+
+@pytest.mark.parametrize("left", [0, 4, 8, 12, 40])
+def test_an_erasure_on_a_full_disk_is_undone_or_named_by_other_commands(
+    tmp_path: Path, disk: Path, left: int
+) -> None:
+    """If no rule was in force when the disk was full, the crawl is as it was."""
+    directory = disk / "crawl"
+    with TreeWeb(tmp_path, PAGES) as web:
+        assert crawl(directory, web.seed, *BARE, "--max-pages", "40").code == 0
+        fill(disk, left)
+        full = run("withdraw", web.seed, "--erase", "--dir", directory)
+        (disk / "filler").unlink()
+        if full.code:
+            assert full.code == 75 and "No space left" in full.err, full
+            begun = bool(load_rules(directory))
+            assert is_untouched(directory) is not begun
+            if begun:
+                refused = run("status", "--dir", directory)
+                assert refused.code == 3 and "`crawler withdraw` continues it" in refused.err, refused
+                assert run("withdraw", "--dir", directory).code == 0
+        assert run("get", web.seed, "--dir", directory).code == (4 if load_rules(directory) else 0)
+        assert crawl(directory, web.seed, *BARE).code == 0
 
 
 @pytest.mark.parametrize("left", [0, 8])

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from crawler.errors import BusyError, DamageError, DirectoryError, StoreError
+from crawler.pages import released
 from crawler.storage import files
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -51,6 +52,23 @@ def test_a_partial_write_is_continued(tmp_path: Path, monkeypatch: pytest.Monkey
     log = files.AppendFile(tmp_path / "log")
     log.append(b"0123456789")
     assert (tmp_path / "log").read_bytes() == b"0123456789"
+
+
+@pytest.mark.parametrize("number", [errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP])
+def test_a_file_system_without_locks_can_be_read_but_not_crawled(
+    tmp_path: Path, number: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No crawl can run there, so a reader needs no lock."""
+
+    def flock(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    (tmp_path / "lock").touch()
+    monkeypatch.setattr(files.fcntl, "flock", flock)
+    with released.reading(tmp_path):
+        assert not files.is_held(tmp_path / "lock")
+    with pytest.raises(DirectoryError, match=r"cannot lock: .*; a crawl needs a file system with locks"):
+        files.Lock(tmp_path / "lock", "p0")
 
 
 @pytest.mark.parametrize("call", ["write", "fdatasync"])
@@ -98,6 +116,37 @@ def test_atomic_write_replaces_a_file_or_leaves_it_unchanged(
     with pytest.raises(StoreError, match="list"):
         files.atomic_write(path, b"newer")
     assert path.read_bytes() == b"new"
+
+
+def test_two_writers_of_a_file_do_not_mix_their_bytes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The second writer waits for the first one, and gives up after a while. A draft of a dead writer is replaced."""
+    path, draft = tmp_path / "list", tmp_path / "list~"
+    draft.write_bytes(b"longer than what the next writer writes")
+    second = threading.Thread(target=files.atomic_write, args=(path, b"second"))
+    with files.new_file(path) as file:
+        file.write(b"first")
+        second.start()
+        with monkeypatch.context() as context, pytest.raises(BusyError, match="is writing it"):
+            context.setattr(files, "BRIEF_MAX", 0.0)
+            files.atomic_write(path, b"third")
+        assert not path.exists()
+    second.join()
+    assert path.read_bytes() == b"second" and not draft.exists()
+
+
+def test_a_writer_whose_draft_was_renamed_in_the_meantime_begins_a_new_one(tmp_path: Path) -> None:
+    """Otherwise, it would write into the file of the writer before it."""
+    path = tmp_path / "list"
+    (tmp_path / "list~").touch()
+    descriptor = os.open(tmp_path / "list~", os.O_WRONLY)
+    assert files._is_named(descriptor, tmp_path / "list~")
+    (tmp_path / "list~").rename(path)
+    assert not files._is_named(descriptor, tmp_path / "list~")
+    (tmp_path / "list~").touch()
+    assert not files._is_named(descriptor, tmp_path / "list~")
+    os.close(descriptor)
 
 
 def test_cut_returns_the_number_of_dropped_bytes(tmp_path: Path) -> None:

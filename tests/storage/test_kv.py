@@ -198,6 +198,17 @@ def test_a_shortage_is_not_reported_as_damage(tmp_path: Path, engine: str, numbe
     assert type(not_rebuilt(tmp_path, said)) is StoreError
 
 
+@pytest.mark.parametrize("number", [errno.EROFS, errno.ENODEV, errno.EOPNOTSUPP, errno.ESTALE, errno.EXDEV])
+def test_a_file_system_that_cannot_do_what_an_engine_needs_is_not_damage(
+    tmp_path: Path, engine: str, number: int
+) -> None:
+    """Readers then use a copy of the store on another disk."""
+    store = open_store(tmp_path, engine)
+    store.close()
+    said = f"IO error: {tmp_path}/000005.ldb: {os.strerror(number)}"
+    assert type(store._unopened(said, damaged=False)) is StoreError
+
+
 def test_a_disk_that_fails_may_be_repaired_but_not_opened(tmp_path: Path, engine: str) -> None:
     """A repair keeps what the disk can still read. A store that cannot be opened ends the command with code 75."""
     said = f"IO error: {tmp_path}/000005.ldb: {os.strerror(errno.EIO)}"

@@ -185,6 +185,18 @@ def test_a_signal_stops_a_child_even_if_it_came_early(parent: Parent, early: boo
     assert parent.handed_over() == "signal"
 
 
+def test_the_status_of_a_child_contains_the_warnings_of_the_supervisor(parent: Parent) -> None:
+    """A later list replaces the former one."""
+    parent.start()
+    parent.hear("port")
+    for deaths in (1, 2):
+        error = {"at": 1.0, "level": "error", "message": f"p0: ended {deaths} times", "died": True}
+        parent.say(warnings={"messages": [error], "counts": {"error": deaths}})
+        while (status := ask(parent.folder / "p1", "status"))["log"]["error"] != deaths:
+            assert parent.process.poll() is None
+        assert status["errors"][-1] == error and len(status["errors"]) == status["log"]["warning"] + 1
+
+
 def test_a_child_is_paused_by_the_user_or_the_supervisor(parent: Parent) -> None:
     """The child reports a command of the user to the supervisor, but not a command of the supervisor."""
     parent.start(paused=True)

@@ -5,7 +5,15 @@ import itertools
 import pytest
 
 from crawler.errors import ConfigError, CrawlerError, DamageError, DirectoryError, StoreError, UsageError
-from crawler.supervision.restarts import LASTED, RESTART_DELAY_MAX, RESTARTS_MAX, WRITES_AGAIN, Next, Restarts
+from crawler.supervision.restarts import (
+    ABORTED,
+    LASTED,
+    RESTART_DELAY_MAX,
+    RESTARTS_MAX,
+    WRITES_AGAIN,
+    Next,
+    Restarts,
+)
 
 
 @pytest.mark.parametrize(("code", "stopping"), [(0, False), (0, True), (1, True), (-9, True), (2, True)])
@@ -66,6 +74,15 @@ def test_a_second_full_disk_in_a_row_ends_the_crawl(lasted: float) -> None:
     assert restarts.ended(FULL, 0.0, stopping=False) is Next.START
     assert restarts.delay == 0.2
     assert restarts.ended(FULL, lasted, stopping=False) is Next.FAIL
+
+
+@pytest.mark.parametrize(("first", "second"), [(ABORTED, ABORTED), (ABORTED, FULL), (FULL, ABORTED)])
+def test_a_second_abort_in_a_row_ends_the_crawl(first: int, second: int) -> None:
+    """Libraries abort if they get no memory; after a start that lasted, the abort may have another cause."""
+    for lasted, then in ((LASTED - 1, Next.FAIL), (LASTED, Next.START)):
+        restarts = Restarts()
+        assert restarts.ended(first, 0.0, stopping=False) is Next.START
+        assert restarts.ended(second, lasted, stopping=False) is then
 
 
 @pytest.mark.parametrize(("between", "lasted"), [(FULL, WRITES_AGAIN), (-9, 0.0)])

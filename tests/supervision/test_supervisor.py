@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from crawler.admin.control_client import NOBODY, ask
 from crawler.admin.status import Status
 from crawler.config import convert
 from crawler.errors import CrawlerError, NoSeedError, StoreError, UsageError
@@ -26,6 +27,8 @@ from tests.waiting import WAIT_MAX
 TWO = {"crawl": {"processes": 2}, "identity": {"contact": "x@example.org"}}
 
 KILLED = "p0: ended with signal 9 (SIGKILL, perhaps by the kernel because memory ran out)"
+
+ABORTED = "p0: ended with signal 6 (SIGABRT, perhaps because memory ran out)"
 
 
 class Two:
@@ -249,10 +252,24 @@ def test_settings_that_no_process_accepts_are_not_saved(tmp_path: Path, web: Web
     assert settings.file.read_bytes() == before and not settings.credentials_file.exists()
 
 
+async def deaths(folder: Path) -> set[str]:
+    """Return the processes whose deaths are in the status that the process in `folder` gives."""
+    answer = await asyncio.to_thread(ask, folder, "status")
+    if answer is NOBODY:
+        return set()
+    status = Status.of(answer)
+    died = {each["message"].partition(":")[0] for each in status.errors if each.get("died")}
+    assert ("deaths" in {problem.rule for problem in status.health.problems}) == bool(died)
+    return died
+
+
 def test_a_killed_process_is_restarted_without_the_planted_fault(
     tmp_path: Path, web: Web, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Each process is killed at its first start only. A stop then ends the crawl in time."""
+    """Each process is killed at its first start only. A stop then ends the crawl in time.
+
+    The deaths are in the status that a process gives to `crawler status` and to all other views.
+    """
     monkeypatch.setenv("CRAWLER_FAULT", "committed:1")
     monkeypatch.setattr(logging.getLogger("crawler"), "propagate", True)
 
@@ -261,6 +278,9 @@ def test_a_killed_process_is_restarted_without_the_planted_fault(
             while os.getsid(crawl.pids["p0"]) == os.getsid(0):  # the process is between fork and setsid
                 await asyncio.sleep(0.01)
         assert os.readlink(f"/proc/{crawl.pids['p0']}/fd/0") == "/dev/null"
+        async with asyncio.timeout(WAIT_MAX):
+            while await deaths(tmp_path / "crawl" / "p0") != {"p0", "p1"}:
+                await asyncio.sleep(0.01)
         crawl.supervisor.stop("signal")
 
     supervised = Supervised(tmp_path / "crawl", web.url("/x", "127.0.0.1"), act)
@@ -323,6 +343,7 @@ def test_an_impossible_crawl_is_rejected_before_it_creates_files(
         (128, "", "p0: ended with exit code 128", 1),
         (75, "disk full", "p0: the store failed (disk full); start again when the cause is removed", 75),
         (75, "", "p0: the store failed; start again when the cause is removed", 75),
+        (-6, "", f"{ABORTED}; start again when the cause is removed", 75),
     ],
 )
 def test_the_error_of_a_process_is_that_of_the_crawl(

@@ -16,10 +16,11 @@ from crawler.clock import VirtualClock
 from crawler.config import convert
 from crawler.crawl.directory import FORMAT, CrawlDirectory
 from crawler.crawl.immutable_settings import load_immutable
-from crawler.crawl.journal import Journal, keep_journal, load_journal
+from crawler.crawl.journal import BUILT, Journal, keep_journal, load_journal
 from crawler.errors import BusyError, ConfigError, DamageError, DirectoryError
 from crawler.pages.captures import unpack_record
 from crawler.process.opening.stages import at_rest
+from crawler.splitter.partition import Partition
 from crawler.storage.commit import load_counters
 from crawler.storage.engines import open_store
 from crawler.storage.files import Lock
@@ -268,15 +269,24 @@ def test_a_crawl_running_under_an_earlier_version_is_not_upgraded(tmp_path: Path
 
 
 def test_an_interrupted_reshard_is_completed_before_the_upgrade(tmp_path: Path) -> None:
-    """The journal is copied to its current name, and `reshard` completes it before the upgrade."""
+    """A reshard of that version was killed after it had decided. Its journal has a former name."""
     directory = CrawlDirectory(unpacked("2026-11-22-1b5de44", tmp_path))
-    facts = {"old": ["p0"], "new": ["p0"], "config": "", "table": ""}
+    (directory.path / BUILT).mkdir()
+    directory.process("p0").rename(directory.path / BUILT / "p0")
+    table = Partition.equal_ranges(("p0",), epoch=1).encode().decode()
+    facts = {"old": ["p0"], "new": ["p0"], "config": directory.settings.file.read_text(), "table": table}
     (directory.path / FORMER_JOURNAL).write_bytes(msgspec.json.encode(facts))
-    with pytest.raises(DirectoryError, match="`crawler reshard` with the same --to finishes it"):
+    ready(directory)
+    assert directory.format() == FORMAT and load_journal(directory.path) is None
+    assert directory.process_names() == ["p0"] and not (directory.path / BUILT).exists()
+
+
+def test_the_journal_of_a_reshard_that_cannot_be_read_is_damage(tmp_path: Path) -> None:
+    directory = CrawlDirectory(tmp_path / "crawl")
+    directory.create()
+    keep_journal(directory.path, Journal("reshard"))
+    with pytest.raises(DamageError, match="journal.json: cannot be read"):
         ready(directory)
-    assert load_journal(directory.path) == Journal("reshard", facts=facts)
-    ready(directory, "reshard")
-    assert directory.format() == 0
 
 
 @pytest.mark.parametrize(
@@ -284,17 +294,22 @@ def test_an_interrupted_reshard_is_completed_before_the_upgrade(tmp_path: Path) 
     [
         (Journal("repair", facts={"p0": True}), "check --repair` continues"),
         (Journal("recover", "p1"), "crawler recover p1` continues"),
-        (Journal("reshard"), "crawler reshard` with the same --to"),
+        (Journal("withdraw"), "crawler withdraw` continues"),
     ],
 )
 def test_only_the_interrupted_command_may_continue(tmp_path: Path, journal: Journal, remedy: str) -> None:
     directory = CrawlDirectory(tmp_path / "crawl")
     directory.create()
     keep_journal(directory.path, journal)
-    with pytest.raises(DirectoryError, match=f"in progress or was interrupted; .*{remedy}"):
+    with pytest.raises(DirectoryError, match=f"was interrupted; .*{remedy}"):
         ready(directory)
     with pytest.raises(DirectoryError):
         ready(directory, journal.command, "p7")
+    with (
+        Lock(directory.path / "supervisor.lock", journal.command),
+        pytest.raises(BusyError, match=f"in progress; .* in use by process {journal.command} "),
+    ):
+        ready(directory)
     ready(directory, journal.command, journal.subject)
 
 

@@ -32,6 +32,7 @@ from crawler.crawl.immutable_settings import keep_immutable, refreshes
 from crawler.crawl.lost_processes import check_for_loss
 from crawler.crawl.topology import Topology, keep_topology, topology
 from crawler.errors import DamageError, DirectoryError, StoreError, system_failed
+from crawler.kernel_selection import tell_of_kernels
 from crawler.pages import released
 from crawler.pages.captures import record_key
 from crawler.process.committing.commits import Commits
@@ -396,6 +397,7 @@ def _named(text: str, copies: Sequence[Path], folder: Path) -> str:
 
 
 def _stages(config: Config, directory: CrawlDirectory, name: str, clock: Clock, **how: Any) -> Stages:
+    tell_of_kernels(log.warning)
     # A reader does not crawl, so it has no trace.
     config = replace(config, crawl=replace(config.crawl, trace=False))
     folder, seed = directory.process(name), directory.seed()

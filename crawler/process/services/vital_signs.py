@@ -21,7 +21,11 @@ _GROWTH_LOOKS = 20  # number of lag measurements between two samples of the coun
 
 
 class VitalSigns:
-    """Measures a process while it runs. `errors` collects its warnings for the dashboard."""
+    """Measures a process while it runs. `errors` collects its warnings.
+
+    `parents` are the warnings of the supervisor, such as the death of a process, if this process shows them
+    (`supervision/child.py`).
+    """
 
     def __init__(self, process: "Process", stages: "Stages") -> None:
         self._process, self._name = process, stages.name
@@ -31,6 +35,7 @@ class VitalSigns:
         self._waits = WaitLog()
         self._recent = process_metrics.LastMinute()
         self.errors = process_metrics.RecentErrors()
+        self.parents = process_metrics.Warnings()
         self.timings = {"commit": process_metrics.Histogram(), "flush": process_metrics.Histogram()}
 
     def start(self) -> None:
@@ -63,8 +68,8 @@ class VitalSigns:
             "timings": {name: histogram.plain() for name, histogram in self.timings.items()},
             "waited": self._frontier.views.why_slow(self._now()),
             "paused": list(self._frontier.pauses.reasons),
-            "errors": self.errors.plain(),
-            "log": dict(self.errors.counts),
+            "errors": [*self.errors.plain(), *self.parents.messages],
+            "log": {level: n + self.parents.counts.get(level, 0) for level, n in self.errors.counts.items()},
         }
 
     def _grown(self, counter: str) -> int:

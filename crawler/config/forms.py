@@ -10,11 +10,15 @@ import re
 from collections.abc import Callable, Iterable
 from urllib.parse import SplitResult, urlsplit
 
+from crawler.config.units import shown
 from crawler.errors import ConfigError, UsageError
 from crawler.user_patterns import compiled
+from crawler.wording import not_one_of
 
 Address = tuple[str, int]
 
+# The uses of a page that a site can allow or refuse (`consent/README.md`), by their names in settings and messages.
+USE_NAMES = {"search": "search", "ai-input": "ai_input", "train-ai": "train_ai", "tdm": "tdm"}
 _PROXY = re.compile(r"(?:https?|socks4a?|socks5h?)://[^/\s]")
 _FIELD_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _HOST = re.compile(r"[^\s/@\[\]]+")
@@ -72,6 +76,14 @@ def field_value(text: str) -> None:
 
 def _may_be_sent(value: str) -> bool:
     return not any(byte in value for byte in "\r\n\0")
+
+
+def use_of(text: str) -> str:
+    """Return the use that a name such as "train-ai" stands for. Case does not matter, and `_` is the same as `-`."""
+    use = USE_NAMES.get(text.strip().lower().replace("_", "-"))
+    if use is None:
+        raise ConfigError(not_one_of(shown(text), USE_NAMES))
+    return use
 
 
 def host_port(text: str) -> Address:

@@ -8,7 +8,7 @@ The source of each value is recorded for `crawler config show`.
 import os
 import re
 import tomllib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -23,6 +23,19 @@ from crawler.errors import ConfigError
 from crawler.input_files import read_bytes
 
 _DECIMAL = re.compile(r"[+-]?(?:[0-9]{1,99}\.?[0-9]{0,99}|\.[0-9]{1,99})")
+# Lists whose entries may contain commas. A text is one entry of such a list. For other lists, commas separate the
+# entries of a text.
+_WITH_COMMAS = frozenset(
+    {
+        "crawl.surts",
+        "crawl.answers_from",
+        "identity.headers",
+        "filter.include",
+        "filter.exclude",
+        "pages.ignore",
+        "serve.websub",
+    }
+)
 
 
 def read_file(path: Path) -> dict[str, Any]:
@@ -81,19 +94,43 @@ def _field_type(section: str, key: str) -> Any:
     return str if get_origin(kind) is Literal else kind
 
 
-def _from_text(text: str, kind: Any) -> Any:
+def _from_text(text: str, path: str, kind: Any) -> Any:
     """Convert `text`, which is in TOML syntax, or plain if the type is text, to a value of type `kind`.
 
-    Numbers may also be written as `.5`, `5.` and `05`, which TOML does not allow.
+    Blanks around the text are ignored. Numbers may also be written as `.5`, `5.` and `05`, which TOML does not allow.
     """
+    text = text.strip()
     if kind is str:
         return text
-    if kind == tuple[str, ...] and not text.lstrip().startswith("["):
-        return [part.strip() for part in text.split(",")] if text else []
+    if kind == tuple[str, ...]:
+        return _entries(text, path)
+    return _from_toml(text)
+
+
+def _from_toml(text: str) -> Any:
     try:
         return tomllib.loads(f"v = {text}")["v"]
     except (ValueError, RecursionError):
         return _decimal(text) if _DECIMAL.fullmatch(text) else text
+
+
+def _entries(text: str, path: str) -> list[Any]:
+    """Return the entries of the list at the key `path` that a text describes: a list in TOML, or plain text.
+
+    In a list whose entries may contain commas, a text such as `[0-9]` is an entry, because it is not a list of texts.
+    """
+    one = path in _WITH_COMMAS
+    found = _from_toml(text) if text.startswith("[") else None
+    if isinstance(found, list) and (not one or all(isinstance(each, str) for each in found)):
+        return found
+    if not text:
+        return []
+    return [text] if one else [part.strip() for part in text.split(",")]
+
+
+def list_of_texts(path: str, texts: Iterable[str]) -> list[Any]:
+    """Return the list that the values of a repeated flag give for the key `path`. An empty value stays an entry."""
+    return [entry for text in texts for entry in (_entries(text.strip(), path) or [""])]
 
 
 def _decimal(text: str) -> int | float:
@@ -106,7 +143,7 @@ def set_key(tree: dict[str, Any], path: str, value: object) -> None:
     if not dot:
         section, key = "", section
     if isinstance(value, str):
-        value = _from_text(value, _field_type(section, key))
+        value = _from_text(value, path, _field_type(section, key))
     target = tree.setdefault(section, {}) if section else tree
     if not isinstance(target, dict):
         raise ConfigError(f"configuration: {section} is not a section")

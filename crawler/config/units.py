@@ -60,6 +60,8 @@ class ByteCount(int):
 
 def whole_number(text: str) -> int:
     """Return the whole number in `text`, which may be written as 1e6; raise ValueError if there is none."""
+    if not text.isascii():  # Python also reads the digits of other scripts
+        raise ValueError(f"not a whole number: {text!r}")
     try:
         return int(text)
     except ValueError:

@@ -132,7 +132,7 @@ async def test_each_readable_address_is_served(watched: Watched) -> None:
         ("/static/", 404),
         ("/admin-token", 404),
         ("/why", 400),
-        ("/why?url=%ff", 400),
+        ("/why?url=", 400),
         ("/hosts/", 400),
         ("/hosts/%00", 400),
         ("/bot/ledger", 400),

@@ -79,9 +79,12 @@ def _whole(text: str) -> int:
 
 
 def _any(text: str) -> float:
-    if not text.isascii():  # Python also reads the digits of other scripts
-        raise ValueError(text)
-    return float(text)
+    from crawler.config.units import number  # imported here because it loads slowly
+
+    try:
+        return float(number(text))
+    except OverflowError:
+        raise ValueError(text) from None
 
 
 READERS: dict[type, Callable[[str], Any]] = {int: _whole, float: _any}

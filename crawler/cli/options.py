@@ -101,7 +101,19 @@ def _folder(argument: str) -> Path:
 
 
 def add_set(group: argparse._ActionsContainer) -> None:
-    add_option(group, "--set", [], "override one setting; repeatable", metavar="SECTION.KEY=VALUE")
+    add_option(
+        group,
+        "--set",
+        [],
+        "override one setting; repeatable",
+        metavar="SECTION.KEY=VALUE",
+        type=_setting,
+    )
+
+
+def _setting(argument: str) -> str:
+    """Return the argument of `--set`. The check of its key also says if it is not UTF-8 text."""
+    return argument
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:

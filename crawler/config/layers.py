@@ -19,10 +19,10 @@ import msgspec
 from crawler.config.checks import convert
 from crawler.config.key_words import fields, keys
 from crawler.config.schema import Config
+from crawler.config.units import from_toml
 from crawler.errors import ConfigError
 from crawler.input_files import read_bytes
 
-_DECIMAL = re.compile(r"[+-]?(?:[0-9]{1,99}\.?[0-9]{0,99}|\.[0-9]{1,99})")
 # Lists whose entries may contain commas. A text is one entry of such a list. For other lists, commas separate the
 # entries of a text.
 _WITH_COMMAS = frozenset(
@@ -97,21 +97,14 @@ def _field_type(section: str, key: str) -> Any:
 def _from_text(text: str, path: str, kind: Any) -> Any:
     """Convert `text`, which is in TOML syntax, or plain if the type is text, to a value of type `kind`.
 
-    Blanks around the text are ignored. Numbers may also be written as `.5`, `5.` and `05`, which TOML does not allow.
+    Blanks around the text are ignored.
     """
     text = text.strip()
     if kind is str:
         return text
     if kind == tuple[str, ...]:
         return _entries(text, path)
-    return _from_toml(text)
-
-
-def _from_toml(text: str) -> Any:
-    try:
-        return tomllib.loads(f"v = {text}")["v"]
-    except (ValueError, RecursionError):
-        return _decimal(text) if _DECIMAL.fullmatch(text) else text
+    return from_toml(text)
 
 
 def _entries(text: str, path: str) -> list[Any]:
@@ -120,7 +113,7 @@ def _entries(text: str, path: str) -> list[Any]:
     In a list whose entries may contain commas, a text such as `[0-9]` is an entry, because it is not a list of texts.
     """
     one = path in _WITH_COMMAS
-    found = _from_toml(text) if text.startswith("[") else None
+    found = from_toml(text) if text.startswith("[") else None
     if isinstance(found, list) and (not one or all(isinstance(each, str) for each in found)):
         return found
     if not text:
@@ -131,10 +124,6 @@ def _entries(text: str, path: str) -> list[Any]:
 def list_of_texts(path: str, texts: Iterable[str]) -> list[Any]:
     """Return the list that the values of a repeated flag give for the key `path`. An empty value stays an entry."""
     return [entry for text in texts for entry in (_entries(text.strip(), path) or [""])]
-
-
-def _decimal(text: str) -> int | float:
-    return float(text) if "." in text else int(text)
 
 
 def set_key(tree: dict[str, Any], path: str, value: object) -> None:

@@ -304,8 +304,9 @@ class Commands:
         from crawler.export.consent_columns import stored_uses
 
         within("pages", pages, 0)
-        summary = Summary()
-        for number, (url, uses) in enumerate(islice(stored_uses(self._pages), pages)):
+        summary, partition, me = Summary(), self._context.topology.partition, self._context.name
+        stored = stored_uses(self._pages, lambda fingerprint: partition.owner(fingerprint) == me)
+        for number, (url, uses) in enumerate(islice(stored, pages)):
             summary.add(hostname(url), uses)
             if not number % HOSTS_AT_ONCE:
                 yield

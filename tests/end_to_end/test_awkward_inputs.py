@@ -134,12 +134,13 @@ def asked(port: int, target: str) -> tuple[bool, str]:
 
 
 def changed(running: Running, text: str, **request: Any) -> tuple[bool, str]:
-    """Send a change over HTTP, whose body cannot contain bytes that are not UTF-8."""
+    """Send a change over HTTP. Return whether it is accepted, and what is said."""
     status, said = do(running, **request)
     return (status == 200, said["said"] if status == 200 else said["why"])
 
 
 def is_json(text: str) -> bool:
+    """Return whether a text can be in JSON, which contains only UTF-8."""
     return not any("\ud800" <= each <= "\udfff" for each in text)
 
 

@@ -137,6 +137,11 @@ async def test_each_readable_address_is_served(watched: Watched) -> None:
         ("/hosts/%00", 400),
         ("/bot/ledger", 400),
         ("/bot/ledger?host=../../etc/passwd", 400),
+        ("/bot/ledger?host=a.example&format=csv", 400),
+        ("/consent?format=csv", 400),
+        ("/log?level=INFO", 400),
+        ("/hosts?limit=-1", 400),
+        ("/hosts?limit=100000", 400),
         ("/do", 405),
     ],
 )

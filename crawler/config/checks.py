@@ -97,7 +97,7 @@ def _readable(message: str, tree: Mapping[str, Any]) -> str:
         what = "the value is empty"
     for kind, name in _NAMES.items():
         what = re.sub(rf"`{kind}(?: \| null)?`", name, what)
-    what = what.replace("`array`", "a list").replace("`object`", "a section")
+    what = what.replace(" | null`", "`").replace("`array`", "a list").replace("`object`", "a section")
     return f"{path}: {what[:1].lower()}{what[1:]}" if path else what
 
 

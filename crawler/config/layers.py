@@ -18,11 +18,12 @@ import msgspec
 
 from crawler.config.checks import convert
 from crawler.config.key_words import fields, keys
-from crawler.config.schema import Config
+from crawler.config.schema import Config, Override
 from crawler.config.units import from_toml
 from crawler.errors import ConfigError
 from crawler.input_files import read_bytes
 
+_TABLES = "override"
 # Lists whose entries may contain commas. A text is one entry of such a list. For other lists, commas separate the
 # entries of a text.
 _WITH_COMMAS = frozenset(
@@ -30,6 +31,8 @@ _WITH_COMMAS = frozenset(
         "crawl.surts",
         "crawl.answers_from",
         "identity.headers",
+        "override.headers",
+        "override.ignore",
         "filter.include",
         "filter.exclude",
         "pages.ignore",
@@ -44,7 +47,9 @@ def read_file(path: Path) -> dict[str, Any]:
         return _copy(_parsed(read_bytes(path).decode()))  # type: ignore[no-any-return]
     except OSError as error:
         raise ConfigError(f"configuration {path}: {error.strerror}") from error
-    except ValueError as error:  # invalid TOML, invalid UTF-8, or a number with thousands of digits
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"configuration {path}: the file is not UTF-8 text") from error
+    except ValueError as error:  # invalid TOML, or a number with thousands of digits
         raise ConfigError(f"configuration {path}: {error}") from error
     except RecursionError:
         raise ConfigError(f"configuration {path}: too deeply nested") from None
@@ -66,8 +71,8 @@ def _copy(value: Any) -> Any:
 def environment_settings(environ: Mapping[str, str] = os.environ) -> Iterator[tuple[str, str, str]]:
     """Yield the environment variables `CRAWLER_SECTION__KEY=value`, each as (variable, "section.key", value)."""
     for variable, value in environ.items():
-        if variable.startswith("CRAWLER_") and "__" in variable:
-            section, key = variable[len("CRAWLER_") :].lower().split("__", 1)
+        section, underscores, key = variable.removeprefix("CRAWLER_").lower().partition("__")
+        if variable.startswith("CRAWLER_") and underscores:
             yield variable, f"{section}.{key}", value
         elif right := _with_two_underscores(variable):
             raise ConfigError(f"{variable}: use two underscores after the section: {right}")
@@ -84,11 +89,13 @@ def _field_type(section: str, key: str) -> Any:
     """Return the type of `section.key`, without the range that an annotation adds; None if there is no such key."""
     types = {field.name: field.type for field in fields(Config)}
     if section:
-        kind = types.get(section)
+        kind = Override if section == _TABLES else types.get(section)
         if not (isinstance(kind, type) and issubclass(kind, msgspec.Struct)):
             return None
         types = {field.name: field.type for field in fields(kind)}
     kind = types.get(key)
+    if type(None) in get_args(kind):  # a key of [[override]], which need not be set
+        kind = get_args(kind)[0]
     if get_origin(kind) is Annotated:
         kind = get_args(kind)[0]
     return str if get_origin(kind) is Literal else kind
@@ -126,11 +133,28 @@ def list_of_texts(path: str, texts: Iterable[str]) -> list[Any]:
     return [entry for text in texts for entry in (_entries(text.strip(), path) or [""])]
 
 
+def _tables(tables: object) -> object:
+    """Return `[[override]]` tables in which each text is converted to the type of its key, as in a section."""
+    if not isinstance(tables, list | tuple) or not all(isinstance(table, Mapping) for table in tables):
+        return tables
+    return [
+        {
+            key: _from_text(value, f"{_TABLES}.{key}", _field_type(_TABLES, key))
+            if isinstance(value, str)
+            else value
+            for key, value in table.items()
+        }
+        for table in tables
+    ]
+
+
 def set_key(tree: dict[str, Any], path: str, value: object) -> None:
     """Set the key "section.key" of `tree` to `value`. A value that is text is converted to the key's type."""
     section, dot, key = path.partition(".")
     if not dot:
         section, key = "", section
+    if section == _TABLES:
+        raise ConfigError(f"configuration: {path}: give [[override]] tables in a file of settings", path)
     if isinstance(value, str):
         value = _from_text(value, path, _field_type(section, key))
     target = tree.setdefault(section, {}) if section else tree
@@ -164,6 +188,7 @@ class Layers:
                 for key, inner in value.items():
                     self.set(source, f"{section}.{key}", inner)
             else:
+                value = _tables(value) if section == _TABLES else value
                 self.tree[section] = self._saved[section] = value
                 self.sources[section] = source
 

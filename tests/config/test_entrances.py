@@ -100,6 +100,9 @@ VALUES = [
     Bad("[[override]]\nmatch = 'a.org'\n[[override]]\nmatch = 'B.org'", 4, "override[1].match: 'B.org' matches no URL"),
     Bad("[[override]]\nmatch = 'a.org'\n[[override]]\ndepth = 2", 3, "override[1].match: missing"),
     Bad("[[override]]\nmatch = 'a'\n[[override]]\nmatch = 'b'\nmin_age = 9\nmax_age = 3", 6, "override[1].max_age"),
+    Bad("[[override]]\nmatch = '::1'", 2, "override[0].match: '::1' matches no URL; did you mean '[::1]'?"),
+    Bad(f"[[override]]\nmatch = '{'x' * 9000}'", 2, f"override[0].match: '{'x' * 40}'... matches no URL; give a host"),
+    Bad("[[override]]\nmatch = 'a.org'\nignore = 1", 3, "override[0].ignore: expected a list, got a whole number"),
     Bad("[crawl]\nsurts = ['http://(example.org)/']", 2, "crawl.surts: 'http://(example.org)/' is not a SURT prefix"),
     Bad("[[override]]\nmatch = 'a.org'\n[[override]]\nmatch = 'b.org'\ndepth = 'x'", 5, "override[1].depth: expected"),
 ]  # fmt: skip
@@ -351,6 +354,45 @@ def test_a_text_is_one_entry_of_a_list_whose_entries_may_contain_commas() -> Non
     assert value_of("identity", "headers", "Accept: a, b") == ("Accept: a, b",)
     assert value_of("network", "dns_servers", "9.9.9.9, [::1]:53") == ("9.9.9.9", "[::1]:53")
     assert value_of("network", "dns_servers", "[::1]:53") == ("[::1]:53",)
+
+
+def test_a_text_in_an_override_is_read_as_in_a_section() -> None:
+    """`depth = "3"` was once refused in a table only."""
+    table = {
+        "match": " a.org ",
+        "depth": "3",
+        "ignore": "a{1,3}",
+        "headers": "X-A: 1, 2",
+        "delay": "5 min",
+        "render": " never",
+    }
+    (made,) = crawler.configure({"override": [table]}).override
+    assert (made.match, made.depth, made.ignore, made.headers) == ("a.org", 3, ("a{1,3}",), ("X-A: 1, 2",))
+    assert (made.delay, made.render, made.pages) == (300.0, "never", None)
+
+
+def test_overrides_are_given_in_files_only(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = "override.delay: give [[override]] tables in a file of settings\n"
+    assert cli.main(["config", "check", "--set", "override.delay=5"]) == 2
+    assert capsys.readouterr().err == f"crawler: --set: {said}"
+    monkeypatch.setenv("CRAWLER_OVERRIDE__DELAY", "5")
+    assert cli.main(["config", "check"]) == 2
+    assert capsys.readouterr().err == f"crawler: CRAWLER_OVERRIDE__DELAY: {said}"
+
+
+def test_a_variable_without_a_section_is_no_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It once gave a traceback."""
+    monkeypatch.setenv("CRAWLER__X", "5")
+    assert cli.main(["config", "check"]) == 0
+
+
+def test_a_file_that_is_not_utf_8_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "own.toml"
+    file.write_bytes(b"[crawl]\nscope = '\xff'")
+    assert cli.main(["config", "check", str(file)]) == 2
+    assert capsys.readouterr().err == f"crawler: configuration {file}: the file is not UTF-8 text\n"
 
 
 def test_a_secret_that_is_not_utf_8_is_not_shown() -> None:

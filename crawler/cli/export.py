@@ -119,7 +119,7 @@ def _bytes(text: str) -> int:
     try:
         return ByteCount.parse(text)
     except ValueError as error:
-        raise argparse.ArgumentTypeError(f"expected bytes such as 64M, got {text!r}") from error
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def _say(line: str) -> None:

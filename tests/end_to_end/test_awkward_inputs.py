@@ -258,6 +258,14 @@ def test_numbers_and_lengths_of_time(running: Running) -> None:
             "setting": command("config", "check", "--set", f"politeness.backoff_max={text}", "--dir", "none"),
         }
         assert {taken for taken, _ in times.values()} == {is_time}, (text, times)
+    for text in ("64M", " 64 mib ", "1_0", "0x10", "-1", "64 M iB", "６４", "1e400", "0.5"):
+        sizes = (
+            command("export", "--format", "jsonl", "--part-size", text, "--dir", "none"),
+            command("config", "check", "--set", f"fetch.bytes_per_second={text}", "--dir", "none"),
+        )
+        said = [why.partition("; ")[0].rpartition(": ")[2].replace("'", "") for _, why in sizes]
+        assert ("needs -o FOLDER" in said[0]) == sizes[1][0], (text, sizes)
+        assert sizes[1][0] or said[0] == said[1], (text, sizes)
 
 
 def test_commands_of_python(web: Web, running: Running, tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 import pytest
 
+from crawler.config.forms import USE_NAMES
+from crawler.consent.statements import USES
 from crawler.export.consent_columns import stored_uses
 from tests.pages.formats.test_newest import archive_of, url_of
 
@@ -19,3 +21,7 @@ def test_a_page_counts_at_its_owner_only(processes: int) -> None:
         for url, _ in stored_uses(archive, lambda page, number=number: page % processes == number)
     ]
     assert sorted(counted) == [url_of(page) for page in pages]
+
+
+def test_settings_name_the_uses_about_which_sites_make_statements() -> None:
+    assert tuple(USE_NAMES.values()) == USES

@@ -22,6 +22,7 @@ from typing import Any, TextIO
 # C0 and C1 controls, DEL; bidi and line controls (UAX #9, section 2; UAX #14); surrogates, which cannot be encoded.
 _HIDDEN = "\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u206f\ufff9-\ufffb\ud800-\udfff"
 _IN_TEXT = re.compile(f"[{_HIDDEN}]")
+_SURROGATE = re.compile("[\ud800-\udfff]")
 _IN_LINE = re.compile(f"[\t\n{_HIDDEN}]")
 # Characters that start a formula in spreadsheets, including their full-width and small forms.
 _FORMULA = re.compile("\\s*[=+\\-@\uff1d\uff0b\uff0d\uff20\ufe66\ufe62\ufe63\ufe6b]|[\t\r\n]")
@@ -32,6 +33,11 @@ _NUMBER = re.compile(r"[-+]?[0-9 .,:/()%-]*")
 def printable(value: object) -> str:
     """Return `value` as one line of text, with hidden characters escaped."""
     return _IN_LINE.sub(_escape, str(value))
+
+
+def is_unicode(text: str) -> bool:
+    """Return whether a text can be encoded: it has no lone surrogates, which stand for bytes that were not UTF-8."""
+    return _SURROGATE.search(text) is None
 
 
 def printable_text(text: str) -> str:

@@ -19,5 +19,7 @@ def compiled(pattern: AnyStr, flags: int = 0) -> re.Pattern[AnyStr]:
     try:
         return re.compile(pattern, flags)
     except (re.error, OverflowError, RecursionError) as error:
+        from crawler.config.units import shown  # imported here because it is rarely needed
+
         text = pattern if isinstance(pattern, str) else pattern.decode("utf-8")
-        raise ConfigError(f"{text!r} is not a regular expression: {error}") from None
+        raise ConfigError(f"{shown(text)} is not a regular expression: {error}") from None

@@ -3,6 +3,7 @@
 `several(1, "page", "have")` is "1 page has", and `several(2, "page", "have")` is "2 pages have".
 """
 
+import re
 from collections.abc import Iterable, Mapping
 
 # Outcomes of fetches, and causes of waits, whose names need an explanation; other names are shown as words.
@@ -61,6 +62,36 @@ def not_one_of(given: str, choices: Iterable[str], further: str = "") -> str:
     `given` is the value as the message shows it.
     """
     return f"{given} is not one of {', '.join(choices)}{further}"
+
+
+_KINDS = {
+    "str": "text",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "an object",
+    "null": "null",
+}
+_OTHER_KIND = re.compile(r"Expected `(\w+)(?: \| null)?`, got `(\w+)`")
+
+
+def wrong_field(message: str) -> str:
+    """Rewrite the message of a `msgspec.ValidationError` about a request. The result begins with the field, if any.
+
+    >>> wrong_field("Expected `str`, got `int` - at `$.urls[0]`")
+    'urls[0]: expected text, got a whole number'
+    >>> wrong_field("Object contains unknown field `prefx`")
+    "there is no field 'prefx'"
+    """
+    what, _, where = message.partition(" - at `$")
+    if named := re.fullmatch(r"Object (contains unknown|missing required) field `(.*)`", what):
+        what = f"there is no field {named[2]!r}" if named[1].endswith("unknown") else f"{named[2]} is missing"
+    elif kinds := _OTHER_KIND.fullmatch(what):
+        expected, got = (_KINDS.get(kind, kind) for kind in kinds.groups())
+        what = f"expected {expected}, got {got}"
+    field = where.removesuffix("`").removeprefix(".")
+    return f"{field}: {what}" if field else what
 
 
 def to_install(extra: str) -> str:

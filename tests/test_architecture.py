@@ -32,6 +32,7 @@ SHARED = {
     "shadow_roots",
     "content_codings",
     "turn_share",
+    "typed_number",
     "typed_time",
     "unix_sockets",
     "errors",

@@ -8,7 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crawler.admin.withdrawal import TakeDown
+from crawler.clock import iso_time
 from crawler.errors import UsageError
+from crawler.pages.formats.where import compile_where
 from crawler.serve.http_error import HttpError
 from crawler.serve.request_parsing import parse
 from crawler.typed_time import typed_period
@@ -71,13 +73,18 @@ def test_all_interfaces_read_a_time_in_the_same_way(text: str) -> None:
         ("before", lambda: msgspec.convert({"before": text, "host": "a.example"}, TakeDown).rule(9.0).before),
         ("at", lambda: parse(f"/page?url=http://a.example/&at={escaped}").at),
         ("view", lambda: parse(f"/view?url=http://a.example/&at={escaped}").at),
+        ("where", lambda: compile_where(f"fetched_at == {text!r}", {"fetched_at": str})),
     ):
         try:
             said[name] = read()
         except (HttpError, UsageError) as error:
-            said[name] = str(error).removeprefix("400 bad_request: ")
+            said[name] = str(error).removeprefix("400 bad_request: ").removeprefix("--where: fetched_at: ")
     if text in PERIODS:
         first, last = PERIODS[text]
+        test = said.pop("where").test
+        assert [test({"fetched_at": iso_time(at)}) for at in (first - 1.0, first, last, last + 1.0)] == [
+            False, True, True, False,
+        ]  # fmt: skip
         assert said == {"before": first, "at": last, "view": last}
     elif text:
         assert len({*said.values()}) == 1 and repr(text)[:30] in said["at"], said

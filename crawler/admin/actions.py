@@ -15,11 +15,13 @@ from typing import Any
 
 import msgspec
 
+from crawler.config.units import shown
 from crawler.errors import DirectoryError
 from crawler.records import UNDECODABLE
 from crawler.serve.host_check import check_same_site
 from crawler.serve.http_error import HttpError
 from crawler.storage.files import atomic_write
+from crawler.wording import not_one_of, wrong_field
 
 TOKEN_FILE = "admin-token"
 TOKEN_FIELD = "X-Admin-Token"
@@ -29,22 +31,33 @@ _TOKEN = re.compile(r"[0-9a-f]{32}")
 WITHDRAW = "withdraw"  # the arguments of this command are the fields of `withdrawal.TakeDown`
 # command -> (name and type of its argument); all commands go to every process, except `seed`, which goes to
 # one
-COMMANDS: dict[str, tuple[str, type]] = {
+COMMANDS: dict[str, tuple[str, Any]] = {
     "pause": ("", str),
     "resume": ("", str),
     "stop": ("", str),
     "block": ("host", str),
     "unblock": ("host", str),
     "retire": ("pattern", str),
-    "seed": ("urls", list),
-    "set": ("settings", dict),
+    "seed": ("urls", list[str]),
+    "set": ("settings", dict[str, Any]),
 }
 TO_ONE = frozenset({"seed"})
 # if a process does not answer one of these commands, the client gets an error, because this process has
 # missed the change; settings and pauses are stored instead, so a process reads them at its next start
 TO_OWNERS = frozenset({"block", "unblock", "retire"})
 # optional arguments of `seed`; the command line has them as --render and --set
-_SEED_OPTIONS = ("render", "settings")
+_SEED_OPTIONS = (("render", str | None, None), ("settings", dict[str, str] | None, None))
+
+
+def _form(command: str) -> type[msgspec.Struct]:
+    """Return the struct whose fields are the arguments of a command. It has no other fields."""
+    argument, kind = COMMANDS[command]
+    fields = [("command", str), *([(argument, kind)] if argument else [])]
+    more = _SEED_OPTIONS if command == "seed" else ()
+    return msgspec.defstruct(command, [*fields, *more], forbid_unknown_fields=True)
+
+
+_FORMS = {command: _form(command) for command in COMMANDS}
 
 
 def token(directory: Path) -> str:
@@ -110,16 +123,15 @@ def parse(body: bytes) -> dict[str, Any]:
     if name == WITHDRAW:
         return request
     if not isinstance(name, str) or name not in COMMANDS:
-        raise HttpError(400, "bad_request", f"the command must be one of {', '.join((*COMMANDS, WITHDRAW))}")
-    argument, kind = COMMANDS[name]
-    if not argument:
-        return {"command": name}
-    value = request.get(argument)
-    if not isinstance(value, kind) or not value:
-        raise HttpError(400, "bad_request", f"{name} needs {argument}")
-    if isinstance(value, list) and (len(value) > URLS_MAX or not all(isinstance(url, str) for url in value)):
-        raise HttpError(400, "bad_request", f"{name} takes at most {URLS_MAX} texts")
-    more = _SEED_OPTIONS if name == "seed" else ()
-    return {"command": name, argument: value} | {
-        option: request[option] for option in more if request.get(option) is not None
-    }
+        given = shown(request.get("command"))
+        raise HttpError(400, "bad_request", f"command: {not_one_of(given, (*COMMANDS, WITHDRAW))}")
+    try:
+        msgspec.convert(request, _FORMS[name])
+    except msgspec.ValidationError as error:
+        raise HttpError(400, "bad_request", f"{name}: {wrong_field(str(error))}") from None
+    argument, _ = COMMANDS[name]
+    if argument and not request[argument]:
+        raise HttpError(400, "bad_request", f"{name}: {argument} is empty")
+    if len(request.get("urls", ())) > URLS_MAX:
+        raise HttpError(400, "bad_request", f"{name}: at most {URLS_MAX:,} urls at once")
+    return {field: value for field, value in request.items() if value is not None}

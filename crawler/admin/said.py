@@ -6,6 +6,7 @@ Signals have their own words (`change_signals.Signalled.in_words`), and so have 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from crawler.urls.typed_url import cut
 from crawler.wording import several
 
 _SAID = {
@@ -21,7 +22,7 @@ def said(request: Mapping[str, Any], answers: Sequence[Any]) -> str:
     """Return what the processes have done, given the request and their answers."""
     command = request["command"]
     if command == "seed":
-        refused = [f"refused: {each['url']}: {each['why']}" for each in answers[0]["refused"]]
+        refused = [f"refused: {cut(each['url'])}: {each['why']}" for each in answers[0]["refused"]]
         return "\n".join([f"{answers[0]['queued']} queued", *refused])
     if command == "signal":
         return str(answers[0]["said"])

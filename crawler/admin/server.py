@@ -7,7 +7,7 @@ loopback only. A `StatusSource` supplies the data; this module imports no stage.
 import asyncio
 import logging
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from importlib import resources
 from pathlib import Path
@@ -23,6 +23,7 @@ from crawler.admin.sampling import Sampler
 from crawler.admin.status_source import Answers, StatusSource
 from crawler.config import Config
 from crawler.config.forms import http_origin
+from crawler.config.units import shown
 from crawler.consent.summary import merged, total
 from crawler.crawl import rendered_parts, safe_settings
 from crawler.crawl.directory import CrawlDirectory
@@ -42,12 +43,15 @@ from crawler.serve.http_server import (
 from crawler.serve.query import query_fields
 from crawler.serve.reply import Reply
 from crawler.serve.request_reader import ServedRequest
-from crawler.urls.typed_url import typed_host
+from crawler.typed_number import number_of
+from crawler.urls.typed_url import host_of
+from crawler.wording import not_one_of, wrong_field
 
 log = logging.getLogger("crawler")
 
 Search = Callable[[str], Mapping[str, str]]
 
+ROWS_MAX = 99_999  # maximum number of rows of an answer
 WATCHERS_MAX = 16  # simultaneous event streams
 BODY_BYTES_MAX = 1 << 20
 BEAT = 1.5  # after this many seconds without a sample, an event stream sends a sign of life
@@ -168,7 +172,7 @@ class AdminServer:
         if path in self._files:
             return _reply(*self._files[path])
         if path.startswith(HOST):
-            return await self._host(unquote(path[len(HOST) :]))
+            return await self._host(unquote(path[len(HOST) :], errors="surrogateescape"))
         read = _READS[path]
         fields = query_fields(query, path, read.parameters)
         return await getattr(self, read.answer)({name: value for name, value in fields.items() if value})
@@ -218,15 +222,15 @@ class AdminServer:
         return _reply(bot.page(self._config), "text/html")
 
     async def _ledger(self, fields: dict[str, str]) -> Reply:
-        host = typed_host(fields.get("host", ""))
-        if not host:
+        if not fields.get("host"):
             raise HttpError(400, "bad_request", "name the host: /bot/ledger?host=NAME")
+        host, form = host_of(fields["host"]), _choice(fields, "format", ("json", "html"))
         path = self._files_of.pages_file
         made = await asyncio.to_thread(lambda: ledger.of_host(ledger.tail_lines(path), host))
         found = await self._source.ask({"command": "host", "host": host})
         robots = [each for answer in found for each in answer.get("robots", [])]
         made |= {"robots": robots, "missing": list(found.missing)}
-        return _reply(ledger_page.page(made), "text/html") if fields.get("format") == "html" else _json(made)
+        return _reply(ledger_page.page(made), "text/html") if form == "html" else _json(made)
 
     async def _hosts(self, fields: dict[str, str]) -> Reply:
         limit = _number(fields, "limit", 100)
@@ -236,9 +240,10 @@ class AdminServer:
         return _json(host_pages.merged(answers, limit, answers.missing))
 
     async def _consent(self, fields: dict[str, str]) -> Reply:
+        form = _choice(fields, "format", ("html", "json"))
         answers = await self._source.ask({"command": "consent"})
         rows, missing = merged(answers), list(answers.missing)
-        if fields.get("format") == "json":
+        if form == "json":
             return _json({"all": total(rows), "hosts": rows, "missing": missing})
         return _reply(consent_page.page(rows, missing), "text/html")
 
@@ -250,16 +255,12 @@ class AdminServer:
 
     async def _log(self, fields: dict[str, str]) -> Reply:
         path, limit = self._files_of.log_file, _number(fields, "limit", 100)
-        level, text = fields.get("level", "debug"), fields.get("text", "")
-        if level not in tails.LEVELS:
-            raise HttpError(400, "bad_request", f"the level must be one of {', '.join(tails.LEVELS)}")
+        level, text = _choice(fields, "level", tuple(tails.LEVELS)), fields.get("text", "")
         rows = await asyncio.to_thread(tails.log_lines, path, level=level, text=text, limit=limit)
         return _json({"rows": rows})
 
     async def _host(self, text: str) -> Reply:
-        host = typed_host(text)
-        if not host:
-            raise HttpError(400, "bad_request", "this is not a host name")
+        host = host_of(text)
         answers = await self._source.ask({"command": "host", "host": host})
         known = [each for each in answers if each.get("state") != "unknown"]
         if not known and answers.missing:
@@ -305,7 +306,7 @@ class AdminServer:
                 {name: value for name, value in command.items() if name != "command"}, withdrawal.TakeDown
             )
         except msgspec.ValidationError as error:
-            raise HttpError(400, "bad_request", f"withdraw: {error}") from None
+            raise HttpError(400, "bad_request", f"withdraw: {wrong_field(str(error))}") from None
         rules = RuleFile(self._files_of.path, self._config.pages.withdrawals_max)
         steps = withdrawal.conduct(order, rules, self._now())
         try:
@@ -391,9 +392,15 @@ def _absent(who: str, answers: Answers) -> HttpError:
 
 def _number(fields: dict[str, str], name: str, default: int) -> int:
     text = fields.get(name, "")
-    if text and not (text.isascii() and text.isdigit() and len(text) < 6):
-        raise HttpError(400, "bad_request", f"{name} must be a number below 100,000")
-    return int(text) if text else default
+    return number_of(name, text, int, 0, ROWS_MAX) if text else default
+
+
+def _choice(fields: dict[str, str], name: str, choices: Sequence[str]) -> str:
+    """Return the value of a parameter, which must be one of `choices`; the default is the first."""
+    value = fields.get(name, choices[0])
+    if value not in choices:
+        raise HttpError(400, "bad_request", f"{name}: {not_one_of(shown(value), choices)}")
+    return value
 
 
 def _static_files() -> dict[str, tuple[bytes, str]]:

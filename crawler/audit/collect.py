@@ -27,6 +27,7 @@ from crawler.export.worker_pool import WorkerPool, batches
 from crawler.export.writing import PIECE_PAGES
 from crawler.extract.sitemap import read_sitemap
 from crawler.frontier.waiting_urls import waiting_urls
+from crawler.input_files import read_bytes
 from crawler.pages.formats.mirror import redirect_target
 from crawler.pages.formats.rows import Known, known_rows, url_finder
 from crawler.pages.formats.selection import Say, Selection
@@ -141,7 +142,7 @@ def _fates(crawled: Crawled) -> Iterator[tuple[str, PageFate]]:
 
 def _from_file(path: Path) -> Audit:
     try:
-        return decode(path.read_bytes())
+        return decode(read_bytes(path))
     except (OSError, msgspec.MsgspecError) as error:
         why = reason_of(error)
         raise UsageError(

@@ -1,13 +1,14 @@
 """`crawler report --consent` counts the stored pages by host and use, and by whether the site allows the use."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import msgspec
 
 from crawler.consent.statements import USES
 from crawler.consent.summary import ANSWERS, Row, Summary, total
-from crawler.export.archives import opened
+from crawler.export.archives import Crawled, opened
 from crawler.export.consent_columns import stored_uses
 from crawler.printable import csv_line, printable
 from crawler.urls.canonical import hostname
@@ -20,10 +21,15 @@ def summary(path: Path) -> list[Row]:
     """Return one row per host. Hosts with the most pages come first. The crawl may be running."""
     counted = Summary()
     with opened(path) as crawled:
-        for archive in crawled.archives:
-            for url, uses in stored_uses(archive):
+        for number, archive in enumerate(crawled.archives):
+            for url, uses in stored_uses(archive, partial(_owns, crawled, number)):
                 counted.add(hostname(url), uses)
     return counted.rows()
+
+
+def _owns(crawled: Crawled, number: int, fingerprint: int) -> bool:
+    """Return whether the process at a position among the archives owns a URL, or no process among them does."""
+    return crawled.owner(fingerprint) in (number, -1)
 
 
 def text(rows: Sequence[Row], limit: int) -> str:

@@ -34,10 +34,11 @@ from crawler.bench.planning import (
     plan,
 )
 from crawler.bench.sample_crawl import facts
-from crawler.cli.parsing import OptionParser, Parser, PlainHelp, within
+from crawler.cli.parsing import OptionParser, Parser, PlainHelp
 from crawler.config import PolitenessConfig
 from crawler.errors import UsageError
 from crawler.input_files import read_bytes
+from crawler.typed_number import within
 
 POLITENESS = PolitenessConfig()
 Scale = tuple[tuple[float, str], ...]  # pairs (size of a unit, its name), the largest unit first

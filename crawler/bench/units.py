@@ -52,12 +52,13 @@ from crawler.bench.planning import (
     UnitCosts,
     page_cpu,
 )
-from crawler.cli.parsing import OptionParser, result_file, within
+from crawler.cli.parsing import OptionParser, result_file
 from crawler.errors import CrawlerError
 from crawler.pages.reading import RECORD_BYTES_MAX, parse_http, parse_record
 from crawler.pages.segments import contents
 from crawler.storage.engines import open_store
 from crawler.storage.files import atomic_write
+from crawler.typed_number import within
 
 HOSTS, HOSTS_MAX = 50, 2000
 # Links per page. With fewer links per page, a web is so deep that its crawl must often wait until new pages

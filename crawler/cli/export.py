@@ -8,7 +8,7 @@ from pathlib import Path
 from crawler.cli import options
 from crawler.cli.work_progress import CountProgress
 from crawler.clock import SystemClock
-from crawler.consent.use_rule import USE_NAMES
+from crawler.config.forms import USE_NAMES
 from crawler.errors import DamageError
 from crawler.export.uploading import output_place
 from crawler.export.worker_pool import PROCESSES_MAX, processes
@@ -90,6 +90,7 @@ def _parse(argv: list[str]) -> argparse.Namespace:
         "",
         "export only copies that may be used for USE by their consent receipts: " + ", ".join(USE_NAMES),
         metavar="USE",
+        type=options.use,
     )
     parser.option(
         "--unknown",
@@ -118,7 +119,7 @@ def _bytes(text: str) -> int:
     try:
         return ByteCount.parse(text)
     except ValueError as error:
-        raise argparse.ArgumentTypeError(f"expected bytes such as 64M, got {text!r}") from error
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def _say(line: str) -> None:

@@ -422,7 +422,13 @@ def _arguments_of_get(argv: list[str]) -> argparse.Namespace:
         "--screenshot", False, "print the picture (PNG) that a browser took of the page (render.screenshot)"
     )
     options.add_output(parser)
-    parser.option("--allow", "", "only a copy that may be used for USE, such as train-ai", metavar="USE")
+    parser.option(
+        "--allow",
+        "",
+        "only a copy that may be used for USE, such as train-ai",
+        metavar="USE",
+        type=options.use,
+    )
     args = parser.parse_args(argv)
     if args.screenshot and (args.headers or args.static):
         raise UsageError("--screenshot prints a picture, without --headers and --static")

@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any
 from crawler.cli.flags import as_flags, flag_of
 from crawler.cli.parsing import Parser, PlainHelp, add_option
 from crawler.config import Config, Layers, LogsConfig, read_file
+from crawler.config.layers import list_of_texts
+from crawler.config.units import shown
 from crawler.crawl.directory import CrawlDirectory
-from crawler.errors import UsageError
+from crawler.errors import ConfigError, UsageError
 from crawler.printable import printable, printable_text, printing
 from crawler.storage.object_store import local_folder
 from crawler.upgrade.former_settings import renewed
@@ -34,6 +36,18 @@ def url(argument: str) -> str:
     from crawler.urls.typed_url import percent_encoded  # imported here because it loads slowly
 
     return percent_encoded(argument)
+
+
+def use(argument: str) -> str:
+    """Return the argument, the name of a use of pages such as `train-ai`. This is the type of an option."""
+    from crawler.config.forms import use_of  # imported here because it loads slowly
+
+    try:
+        if argument:  # an argument that is given is not empty, only the default is
+            use_of(argument)
+    except ConfigError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+    return argument
 
 
 def parser(
@@ -87,7 +101,19 @@ def _folder(argument: str) -> Path:
 
 
 def add_set(group: argparse._ActionsContainer) -> None:
-    add_option(group, "--set", [], "override one setting; repeatable", metavar="SECTION.KEY=VALUE")
+    add_option(
+        group,
+        "--set",
+        [],
+        "override one setting; repeatable",
+        metavar="SECTION.KEY=VALUE",
+        type=_setting,
+    )
+
+
+def _setting(argument: str) -> str:
+    """Return the argument of `--set`. The check of its key also says if it is not UTF-8 text."""
+    return argument
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:
@@ -128,11 +154,12 @@ def layers(
     for text in args.set:
         path, equals, value = text.partition("=")
         if not equals or "." not in path:
-            raise UsageError(f"--set {text!r}: expected section.key=value")
+            raise UsageError(f"--set {shown(text)}: expected section.key=value")
         made.set("--set", path.strip(), value.strip())
     for path, value in vars(args).items():
         if "." in path and value is not None:
-            made.set(flag_of(path) or "flag", path, value)
+            given = list_of_texts(path, value) if isinstance(value, list) else value
+            made.set(flag_of(path) or "flag", path, given)
     return made
 
 

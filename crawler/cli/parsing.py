@@ -13,13 +13,14 @@ import shlex
 from collections.abc import Callable, Collection, Iterable
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import Any, NoReturn
 
 from crawler.errors import UsageError
+from crawler.printable import is_unicode
+from crawler.typed_number import KINDS, READERS, Number, not_a_number, number_of, out_of_range
 from crawler.wording import not_one_of
 
 _wanted: ContextVar[bool] = ContextVar("wanted", default=False)
-Number = TypeVar("Number", int, float)
 
 
 class _Made(Exception):
@@ -80,40 +81,6 @@ def some_of(option: str, text: str, choices: Collection[str]) -> list[str]:
     return names
 
 
-def within(
-    option: str, value: float, least: float = -math.inf, most: float = math.inf, *, above: float = -math.inf
-) -> None:
-    """Check the number given for an option.
-
-    Raises:
-        UsageError: the number is not finite, less than `least`, greater than `most`, or not greater than `above`.
-    """
-    if expected := _out_of_range(value, least, most, above):
-        raise UsageError(f"{option}: {expected}")
-
-
-def number_of(
-    option: str,
-    text: str,
-    kind: type[Number],
-    least: float = -math.inf,
-    most: float = math.inf,
-    *,
-    above: float = -math.inf,
-) -> Number:
-    """Return the number that is the value of an option, or a part of it.
-
-    Raises:
-        UsageError: the text is not a number, or `within` rejects the number.
-    """
-    try:
-        value = _READERS[kind](text)
-    except ValueError:
-        raise UsageError(f"{option}: {_not_a_number(kind, text)}") from None
-    within(option, value, least, most, above=above)
-    return value
-
-
 def numbers(
     option: str,
     text: str,
@@ -130,31 +97,6 @@ def numbers(
     """
     words = listed([text]) or [text]
     return list(dict.fromkeys(number_of(option, word, kind, least, most, above=above) for word in words))
-
-
-def _not_a_number(kind: type[int] | type[float], text: str) -> str:
-    return f"{_EXPECTED[kind.__name__]} {text!r}"
-
-
-def _out_of_range(
-    value: float, least: float = -math.inf, most: float = math.inf, above: float = -math.inf
-) -> str:
-    """Return which number was expected instead of `value`; "" if `value` is finite and within the bounds."""
-    bounds = (
-        ("", math.isfinite(value)),
-        (f" > {_written(above)}", value > above),
-        (f" >= {_written(least)}", value >= least),
-        (f" <= {_written(most)}", value <= most),
-    )
-    wanted = next((bound for bound, holds in bounds if not holds), None)
-    if wanted is None:
-        return ""
-    kind = "a whole number" if isinstance(value, int) else "a number" if wanted else "a finite number"
-    return f"expected {kind}{wanted}, got {_written(value)}"
-
-
-def _written(value: float) -> str:
-    return f"{value:,}" if isinstance(value, int) else f"{value:,.15g}"
 
 
 class UnknownFlag(UsageError):
@@ -176,17 +118,7 @@ class UnknownFlag(UsageError):
 _INVALID = re.compile(r"invalid (\w+) value:")
 _CHOICE = re.compile(r"invalid choice: '(.*?)' \(choose from (.*)\)", re.DOTALL)
 _QUOTED = re.compile(r"'([^']*)'")
-_KINDS = {int: "whole number", float: "number"}
-
-
-def _whole(text: str) -> int:
-    from crawler.config.units import whole_number  # imported here because it loads slowly
-
-    return whole_number(text)
-
-
-_READERS: dict[type, Callable[[str], Any]] = {int: _whole, float: float}
-_EXPECTED = {kind.__name__: f"expected a {name}, got" for kind, name in _KINDS.items()}
+_EXPECTED = {kind.__name__: f"expected a {name}, got" for kind, name in KINDS.items()}
 
 
 def positive_count(most: float = math.inf) -> Callable[[str], float]:
@@ -204,10 +136,10 @@ def number(kind: type[int] | type[float], least: float, most: float = math.inf) 
 
     def read(argument: str) -> float:
         try:
-            value = _READERS[kind](argument)
+            value = READERS[kind](argument)
         except ValueError:
-            raise argparse.ArgumentTypeError(_not_a_number(kind, argument)) from None
-        if expected := _out_of_range(value, least, most):
+            raise argparse.ArgumentTypeError(not_a_number(kind, argument)) from None
+        if expected := out_of_range(value, least, most):
             raise argparse.ArgumentTypeError(expected)
         return value
 
@@ -291,7 +223,7 @@ def add_option(
             text += f" ({default:{',' if large else 'g' if kind in (int, float) else ''}})"
     if "choices" not in more:
         more.setdefault("metavar", _METAVARS.get(kind))
-    read = number(kind, least) if kind in _KINDS else kind
+    read = number(kind, least) if kind in KINDS else kind
     group.add_argument(flag, **{"type": read, **more}, help=text.strip())
 
 
@@ -304,10 +236,12 @@ class OptionParser(argparse.ArgumentParser):
         """Convert the arguments of an action, of which none may be empty, unless the type is `maybe_empty`.
 
         An argument is usually empty because a shell variable is not set. Many options would take it for their
-        default, or, as a path, for the current folder.
+        default, or, as a path, for the current folder. An argument that is text must be UTF-8; a path need not be.
         """
         if "" in arg_strings and action.type is not maybe_empty:
             raise argparse.ArgumentError(action, "the value is empty")
+        if action.type in (None, str) and not all(is_unicode(each) for each in arg_strings or ()):
+            raise argparse.ArgumentError(action, "the value is not UTF-8 text")
         return super()._get_values(action, arg_strings)
 
 

@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from crawler.cli import options
-from crawler.cli.parsing import within
 from crawler.config import Config
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.journal import Journal, end_journal, keep_journal
 from crawler.errors import DirectoryError, UsageError
 from crawler.storage.files import Lock
+from crawler.typed_number import within
 from crawler.upgrade.ready import opened
 from crawler.wording import several
 

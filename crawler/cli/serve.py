@@ -48,7 +48,13 @@ def main(command: str, argv: list[str]) -> int:
         metavar="ADDRESS:PORT",
         help=f"address to listen on ({DEFAULT_ADDRESS})",
     )
-    parser.option("--allow", "", "serve only copies that may be used for USE (serve.allow)", metavar="USE")
+    parser.option(
+        "--allow",
+        "",
+        "serve only copies that may be used for USE (serve.allow)",
+        metavar="USE",
+        type=options.use,
+    )
     args = parser.parse_args(argv)
     options.set_up_log(args)
     directory = CrawlDirectory(args.dir)

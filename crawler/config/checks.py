@@ -20,6 +20,7 @@ from crawler.config.schema import (
 )
 from crawler.config.units import ENDLESS, ByteCount, Seconds, shown, whole_numbers
 from crawler.errors import ConfigError, bad_setting
+from crawler.printable import is_unicode
 from crawler.wording import not_one_of
 
 LINK_BYTES_MAX = 16 << 10  # maximum size of a link (URL and metadata) that is sent to another process
@@ -38,6 +39,7 @@ def convert(tree: Mapping[str, Any]) -> Config:
     Raises:
         ConfigError: an unknown key, a wrong type or a bad unit; the message gives the key's path.
     """
+    _check_text(tree)
     tree = whole_numbers(tree)
     try:
         config = msgspec.convert(tree, Config, dec_hook=_decode_hook, str_keys=True)
@@ -45,6 +47,23 @@ def convert(tree: Mapping[str, Any]) -> Config:
         raise _as_setting(_readable(str(error), tree)) from error
     check_values(config)
     return config
+
+
+def _check_text(value: object, path: str = "") -> None:
+    """Raise ConfigError for a text with bytes that were not UTF-8, which no file of settings can contain.
+
+    The command line and the environment decode such bytes to lone surrogates (PEP 383).
+    """
+    if isinstance(value, str) and not value.isascii() and not is_unicode(value):
+        raise bad_setting(path, "the value is not UTF-8 text")
+    if isinstance(value, Mapping):
+        for key, each in value.items():
+            name = f"{path}.{key}" if path else str(key)
+            _check_text(key, name)
+            _check_text(each, name)
+    elif isinstance(value, list | tuple):
+        for number, each in enumerate(value):
+            _check_text(each, f"{path}[{number}]")
 
 
 def _as_setting(readable: str) -> ConfigError:
@@ -74,9 +93,11 @@ def _readable(message: str, tree: Mapping[str, Any]) -> str:
         *first, last = ("a number", *choices)
         expected_number = f"expected {', '.join(first)} or {last}, got {given}"
         what = expected_number if accepts_number(path) else not_one_of(given, choices)
+    if what == "Expected `str` of length >= 1":
+        what = "the value is empty"
     for kind, name in _NAMES.items():
         what = re.sub(rf"`{kind}(?: \| null)?`", name, what)
-    what = what.replace("`array`", "a list").replace("`object`", "a section")
+    what = what.replace(" | null`", "`").replace("`array`", "a list").replace("`object`", "a section")
     return f"{path}: {what[:1].lower()}{what[1:]}" if path else what
 
 
@@ -140,6 +161,7 @@ _FORMS: dict[str, Callable[[Any], object]] = {
     "splitter.peers": forms.named_addresses,
     "splitter.listen": forms.host_port,
     "serve.address": forms.listen_at,
+    "serve.allow": forms.use_of,
     "serve.bot_listen": forms.listen_at,
     "serve.peers": forms.named_addresses,
     "serve.websub": _each(forms.feed_and_hub),

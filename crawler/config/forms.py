@@ -10,11 +10,15 @@ import re
 from collections.abc import Callable, Iterable
 from urllib.parse import SplitResult, urlsplit
 
+from crawler.config.units import shown
 from crawler.errors import ConfigError, UsageError
 from crawler.user_patterns import compiled
+from crawler.wording import not_one_of
 
 Address = tuple[str, int]
 
+# The uses of a page that a site can allow or refuse (`consent/README.md`), by their names in settings and messages.
+USE_NAMES = {"search": "search", "ai-input": "ai_input", "train-ai": "train_ai", "tdm": "tdm"}
 _PROXY = re.compile(r"(?:https?|socks4a?|socks5h?)://[^/\s]")
 _FIELD_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")
 _HOST = re.compile(r"[^\s/@\[\]]+")
@@ -27,7 +31,7 @@ def _matching(pattern: str, wrong: str) -> Callable[[str], str]:
 
     def read(text: str) -> str:
         if not form.fullmatch(text):
-            raise ConfigError(f"{text!r}{wrong}")
+            raise ConfigError(f"{shown(text)}{wrong}")
         return text
 
     return read
@@ -57,9 +61,9 @@ def header_field(line: str) -> tuple[str, str]:
     name, colon, value = line.partition(":")
     value = value.strip(" \t")
     if not colon or not _FIELD_NAME.fullmatch(name):
-        raise ConfigError(f'{re.split("[: =]", line, maxsplit=1)[0]!r}: expected "Name: value"')
+        raise ConfigError(f'{shown(re.split("[: =]", line, maxsplit=1)[0])}: expected "Name: value"')
     if not _may_be_sent(value):
-        raise ConfigError(f"{name!r}: its value contains a line break or a zero byte")
+        raise ConfigError(f"{shown(name)}: its value contains a line break or a zero byte")
     return name, value
 
 
@@ -73,11 +77,19 @@ def _may_be_sent(value: str) -> bool:
     return not any(byte in value for byte in "\r\n\0")
 
 
+def use_of(text: str) -> str:
+    """Return the use that a name such as "train-ai" stands for. Case does not matter, and `_` is the same as `-`."""
+    use = USE_NAMES.get(text.strip().lower().replace("_", "-"))
+    if use is None:
+        raise ConfigError(not_one_of(shown(text), USE_NAMES))
+    return use
+
+
 def host_port(text: str) -> Address:
     """Return (host, port) of a text "host:port" or "[address]:port"."""
     host, colon, port = text.rpartition(":")
     if not colon or not port.isascii() or not port.isdigit() or int(port) > 65_535:
-        raise ConfigError(f"expected host:port, got {text!r}")
+        raise ConfigError(f"expected host:port, got {shown(text)}")
     return host.removeprefix("[").removesuffix("]"), int(port)
 
 
@@ -90,7 +102,7 @@ def listen_at(text: str) -> Address:
     """Return (host, port) of an address such as "127.0.0.1:8080". A port alone means a port on the loopback address."""
     match = _LISTEN.fullmatch(text if ":" in text else f"127.0.0.1:{text}")
     if match is None or int(match[2]) > 65_535 or not match[1]:
-        raise ConfigError(f"{text!r} is not ADDRESS:PORT such as 127.0.0.1:8080")
+        raise ConfigError(f"{shown(text)} is not ADDRESS:PORT such as 127.0.0.1:8080")
     return match[1], int(match[2])
 
 
@@ -100,10 +112,10 @@ def named_addresses(entries: Iterable[str]) -> dict[str, Address]:
     for text in entries:
         name, equals, address = text.partition("=")
         if not equals or process_name(name) in found:
-            raise ConfigError(f"expected name=host:port entries with different names, got {text!r}")
+            raise ConfigError(f"expected name=host:port entries with different names, got {shown(text)}")
         found[name] = host_port(address)
         if not _HOST.fullmatch(found[name][0]):
-            raise ConfigError(f"expected name=host:port, got {text!r}")
+            raise ConfigError(f"expected name=host:port, got {shown(text)}")
     return found
 
 
@@ -118,8 +130,8 @@ def proxy_url(text: str) -> tuple[SplitResult, Address]:
     except ValueError:  # the port is not a number up to 65535, or a bracket is missing
         host = ""
     if not host or not _PROXY.match(text):
-        shown = repr(re.sub(r"//.*@", "//", text))
-        raise ConfigError(f"{shown} is not a URL such as http://proxy:3128 or socks5://proxy:1080")
+        without_login = shown(re.sub(r"//.*@", "//", text))
+        raise ConfigError(f"{without_login} is not a URL such as http://proxy:3128 or socks5://proxy:1080")
     return parts, (host, port or (443 if parts.scheme == "https" else 80))
 
 
@@ -134,7 +146,9 @@ def name_server(text: str) -> None:
         if int(port or "53") not in range(1, 65536):
             raise ValueError
     except ValueError:
-        raise ConfigError(f"{text!r} is not an IP address, with or without a port (9.9.9.9:53)") from None
+        raise ConfigError(
+            f"{shown(text)} is not an IP address, with or without a port (9.9.9.9:53)"
+        ) from None
 
 
 def ip_network(text: str) -> None:
@@ -143,8 +157,8 @@ def ip_network(text: str) -> None:
 
     try:
         ipaddress.ip_network(text, strict=False)
-    except ValueError as error:
-        raise ConfigError(str(error)) from None
+    except ValueError:
+        raise ConfigError(f"{shown(text)} is not an IP network such as 10.0.0.0/8") from None
 
 
 def regular_expression(text: str) -> None:
@@ -167,7 +181,7 @@ def seed_url(text: str) -> None:
 
     plain, login = split_login(text)
     if login:
-        raise ConfigError(f"{plain!r}: {LOGIN_REFUSED}")
+        raise ConfigError(f"{shown(plain)}: {LOGIN_REFUSED}")
     try:
         crawled(text)
     except UsageError as error:
@@ -179,7 +193,7 @@ def scope_prefix(text: str) -> None:
     from crawler.urls.surt_prefix import surt_prefix  # imported here because it loads slowly
 
     if not surt_prefix(text):
-        raise ConfigError(f"{text!r} is not a SURT prefix such as http://(org,example,)/docs/")
+        raise ConfigError(f"{shown(text)} is not a SURT prefix such as http://(org,example,)/docs/")
 
 
 def override_match(text: str) -> None:
@@ -195,4 +209,4 @@ def feed_and_hub(text: str) -> None:
 
     urls = [canonical(each) for each in text.split()]
     if len(urls) != 2 or None in urls:
-        raise ConfigError(f"{text!r}: expected the URL of a feed and the URL of its hub")
+        raise ConfigError(f"{shown(text)}: expected the URL of a feed and the URL of its hub")

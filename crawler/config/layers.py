@@ -8,7 +8,7 @@ The source of each value is recorded for `crawler config show`.
 import os
 import re
 import tomllib
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -18,11 +18,27 @@ import msgspec
 
 from crawler.config.checks import convert
 from crawler.config.key_words import fields, keys
-from crawler.config.schema import Config
+from crawler.config.schema import Config, Override
+from crawler.config.units import from_toml
 from crawler.errors import ConfigError
 from crawler.input_files import read_bytes
 
-_DECIMAL = re.compile(r"[+-]?(?:[0-9]{1,99}\.?[0-9]{0,99}|\.[0-9]{1,99})")
+_TABLES = "override"
+# Lists whose entries may contain commas. A text is one entry of such a list. For other lists, commas separate the
+# entries of a text.
+_WITH_COMMAS = frozenset(
+    {
+        "crawl.surts",
+        "crawl.answers_from",
+        "identity.headers",
+        "override.headers",
+        "override.ignore",
+        "filter.include",
+        "filter.exclude",
+        "pages.ignore",
+        "serve.websub",
+    }
+)
 
 
 def read_file(path: Path) -> dict[str, Any]:
@@ -31,7 +47,9 @@ def read_file(path: Path) -> dict[str, Any]:
         return _copy(_parsed(read_bytes(path).decode()))  # type: ignore[no-any-return]
     except OSError as error:
         raise ConfigError(f"configuration {path}: {error.strerror}") from error
-    except ValueError as error:  # invalid TOML, invalid UTF-8, or a number with thousands of digits
+    except UnicodeDecodeError as error:
+        raise ConfigError(f"configuration {path}: the file is not UTF-8 text") from error
+    except ValueError as error:  # invalid TOML, or a number with thousands of digits
         raise ConfigError(f"configuration {path}: {error}") from error
     except RecursionError:
         raise ConfigError(f"configuration {path}: too deeply nested") from None
@@ -53,8 +71,8 @@ def _copy(value: Any) -> Any:
 def environment_settings(environ: Mapping[str, str] = os.environ) -> Iterator[tuple[str, str, str]]:
     """Yield the environment variables `CRAWLER_SECTION__KEY=value`, each as (variable, "section.key", value)."""
     for variable, value in environ.items():
-        if variable.startswith("CRAWLER_") and "__" in variable:
-            section, key = variable[len("CRAWLER_") :].lower().split("__", 1)
+        section, underscores, key = variable.removeprefix("CRAWLER_").lower().partition("__")
+        if variable.startswith("CRAWLER_") and underscores:
             yield variable, f"{section}.{key}", value
         elif right := _with_two_underscores(variable):
             raise ConfigError(f"{variable}: use two underscores after the section: {right}")
@@ -71,33 +89,63 @@ def _field_type(section: str, key: str) -> Any:
     """Return the type of `section.key`, without the range that an annotation adds; None if there is no such key."""
     types = {field.name: field.type for field in fields(Config)}
     if section:
-        kind = types.get(section)
+        kind = Override if section == _TABLES else types.get(section)
         if not (isinstance(kind, type) and issubclass(kind, msgspec.Struct)):
             return None
         types = {field.name: field.type for field in fields(kind)}
     kind = types.get(key)
+    if type(None) in get_args(kind):  # a key of [[override]], which need not be set
+        kind = get_args(kind)[0]
     if get_origin(kind) is Annotated:
         kind = get_args(kind)[0]
     return str if get_origin(kind) is Literal else kind
 
 
-def _from_text(text: str, kind: Any) -> Any:
+def _from_text(text: str, path: str, kind: Any) -> Any:
     """Convert `text`, which is in TOML syntax, or plain if the type is text, to a value of type `kind`.
 
-    Numbers may also be written as `.5`, `5.` and `05`, which TOML does not allow.
+    Blanks around the text are ignored.
     """
+    text = text.strip()
     if kind is str:
         return text
-    if kind == tuple[str, ...] and not text.lstrip().startswith("["):
-        return [part.strip() for part in text.split(",")] if text else []
-    try:
-        return tomllib.loads(f"v = {text}")["v"]
-    except (ValueError, RecursionError):
-        return _decimal(text) if _DECIMAL.fullmatch(text) else text
+    if kind == tuple[str, ...]:
+        return _entries(text, path)
+    return from_toml(text)
 
 
-def _decimal(text: str) -> int | float:
-    return float(text) if "." in text else int(text)
+def _entries(text: str, path: str) -> list[Any]:
+    """Return the entries of the list at the key `path` that a text describes: a list in TOML, or plain text.
+
+    In a list whose entries may contain commas, a text such as `[0-9]` is an entry, because it is not a list of texts.
+    """
+    one = path in _WITH_COMMAS
+    found = from_toml(text) if text.startswith("[") else None
+    if isinstance(found, list) and (not one or all(isinstance(each, str) for each in found)):
+        return found
+    if not text:
+        return []
+    return [text] if one else [part.strip() for part in text.split(",")]
+
+
+def list_of_texts(path: str, texts: Iterable[str]) -> list[Any]:
+    """Return the list that the values of a repeated flag give for the key `path`. An empty value stays an entry."""
+    return [entry for text in texts for entry in (_entries(text.strip(), path) or [""])]
+
+
+def _tables(tables: object) -> object:
+    """Return `[[override]]` tables in which each text is converted to the type of its key, as in a section."""
+    if not isinstance(tables, list | tuple) or not all(isinstance(table, Mapping) for table in tables):
+        return tables
+    return [
+        {
+            key: _from_text(value, f"{_TABLES}.{key}", _field_type(_TABLES, key))
+            if isinstance(value, str)
+            else value
+            for key, value in table.items()
+        }
+        for table in tables
+    ]
 
 
 def set_key(tree: dict[str, Any], path: str, value: object) -> None:
@@ -105,8 +153,10 @@ def set_key(tree: dict[str, Any], path: str, value: object) -> None:
     section, dot, key = path.partition(".")
     if not dot:
         section, key = "", section
+    if section == _TABLES:
+        raise ConfigError(f"configuration: {path}: give [[override]] tables in a file of settings", path)
     if isinstance(value, str):
-        value = _from_text(value, _field_type(section, key))
+        value = _from_text(value, path, _field_type(section, key))
     target = tree.setdefault(section, {}) if section else tree
     if not isinstance(target, dict):
         raise ConfigError(f"configuration: {section} is not a section")
@@ -138,6 +188,7 @@ class Layers:
                 for key, inner in value.items():
                     self.set(source, f"{section}.{key}", inner)
             else:
+                value = _tables(value) if section == _TABLES else value
                 self.tree[section] = self._saved[section] = value
                 self.sources[section] = source
 

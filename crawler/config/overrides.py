@@ -6,10 +6,11 @@ from typing import Any
 import msgspec
 
 from crawler.config.schema import Override
+from crawler.config.units import shown
 from crawler.errors import ConfigError
 from crawler.urls.canonical import canonical, hostname
 from crawler.urls.surt_prefix import begins_url, surt_of, surt_prefix
-from crawler.urls.typed_url import typed_host
+from crawler.urls.typed_url import cut, typed_host
 
 _EVERYWHERE = "http://("  # the SURT prefix of all URLs
 
@@ -100,8 +101,8 @@ def check_match(match: str) -> None:
     if not match:
         raise ConfigError("missing; give a host, *.domain or URL prefix")
     if not _can_match(match):
-        meant = next((f"; did you mean {each!r}?" for each in _similar(match) if _can_match(each)), "")
-        raise ConfigError(f"{match!r} matches no URL{meant or '; give a host, *.domain or URL prefix'}")
+        meant = next((f"; did you mean {cut(each)!r}?" for each in _similar(match) if _can_match(each)), "")
+        raise ConfigError(f"{shown(match)} matches no URL{meant or '; give a host, *.domain or URL prefix'}")
 
 
 def _can_match(match: str) -> bool:
@@ -139,3 +140,5 @@ def _similar(match: str) -> Iterator[str]:
             yield hostname(url)
         else:
             yield surt_of(url) + end
+    elif name := typed_host(match):
+        yield name

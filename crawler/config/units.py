@@ -36,6 +36,7 @@ _SIZE_UNITS = {
 _QUANTITY = re.compile(r"\s*((?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:e[+-]?[0-9]+)?)\s*([a-z]*)\s*", re.IGNORECASE)
 
 
+_DECIMAL = re.compile(r"[+-]?(?:[0-9]{1,99}\.?[0-9]{0,99}|\.[0-9]{1,99})")
 _SHOWN_MAX = 40  # maximum number of characters of a wrong value that a message shows
 
 
@@ -58,13 +59,35 @@ class ByteCount(int):
         return cls(size)
 
 
+def from_toml(text: str) -> Any:
+    """Return the value that a text in TOML syntax has; the text itself if it has none.
+
+    Numbers may also be written as `.5`, `5.` and `05`, which TOML does not allow.
+    """
+    import tomllib  # imported here because commands without settings do not need it
+
+    try:
+        return text if "\n" in text else tomllib.loads(f"v = {text}")["v"]
+    except (ValueError, RecursionError):
+        return _decimal(text) if _DECIMAL.fullmatch(text) else text
+
+
+def _decimal(text: str) -> int | float:
+    return float(text) if "." in text else int(text)
+
+
+def number(text: str) -> int | float:
+    """Return the number that a text is, in the syntax of settings; raise ValueError if it is none."""
+    value = from_toml(text.strip())
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"not a number: {text!r}")
+    return value
+
+
 def whole_number(text: str) -> int:
     """Return the whole number in `text`, which may be written as 1e6; raise ValueError if there is none."""
-    try:
-        return int(text)
-    except ValueError:
-        value = float(text)
-    if not value.is_integer():
+    value = number(text)
+    if isinstance(value, float) and not value.is_integer():
         raise ValueError(f"not a whole number: {text!r}")
     return int(value)
 
@@ -85,6 +108,8 @@ Size = Annotated[ByteCount, Meta(extra={"least": 1})]  # a size that is useless 
 
 
 def _quantity(value: object, units: Mapping[str, float], wanted: str) -> float:
+    if isinstance(value, str):
+        value = _number_or_text(value)
     if isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value <= ENDLESS:
         return value
     match = _QUANTITY.fullmatch(value) if isinstance(value, str) else None
@@ -94,6 +119,13 @@ def _quantity(value: object, units: Mapping[str, float], wanted: str) -> float:
     if quantity > ENDLESS:
         raise ValueError(f"{shown(value)} is out of range")
     return quantity
+
+
+def _number_or_text(text: str) -> float | str:
+    try:
+        return number(text)
+    except ValueError:
+        return text
 
 
 def shown(value: object) -> str:

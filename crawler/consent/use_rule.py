@@ -9,15 +9,14 @@ that the site gives later does not.
 from typing import NamedTuple
 
 from crawler.config import ConsentConfig
+from crawler.config.forms import use_of
 from crawler.consent.receipts import Receipt, load
 from crawler.consent.resolving import Consent, UseDecision
-from crawler.consent.statements import ALLOW, REFUSE, USES
-from crawler.errors import DamageError, UsageError
+from crawler.consent.statements import ALLOW, REFUSE
+from crawler.errors import ConfigError, DamageError, UsageError
 from crawler.records import Capture, PageRecord
 from crawler.storage.kv import KeyValue
 
-# Maps the name of a use in Content-Usage and Content-Signal to our name.
-USE_NAMES = {use.replace("_", "-"): use for use in USES}
 USES_CACHED_MAX = 4096  # maximum number of receipts whose answers are cached; a host has a few receipts
 _NOTHING = Consent()
 _known: dict[bytes, Consent] = {}
@@ -46,9 +45,10 @@ class UseRule(NamedTuple):
         """
         if not name:
             return None
-        use = USE_NAMES.get(name.lower().replace("_", "-"))
-        if use is None:
-            raise UsageError(f"no use {name!r}; known uses: {', '.join(USE_NAMES)}")
+        try:
+            use = use_of(name)
+        except ConfigError as error:
+            raise UsageError(f"allow: {error}") from None
         return cls(use, (unknown or config.unknown) == "allow", config.retroactive)
 
     def refusal(

@@ -11,10 +11,12 @@ import msgspec
 
 from crawler.config import Config, convert, set_key
 from crawler.config.schema import RenderWhen
+from crawler.config.units import shown
 from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import UsageError
 from crawler.records import UNDECODABLE
 from crawler.storage.files import Lock
+from crawler.wording import not_one_of, wrong_field
 
 LIVE = (
     "politeness.delay",
@@ -38,14 +40,17 @@ def parse(texts: list[str]) -> dict[str, str]:
     """Parse KEY=VALUE texts: ["politeness.delay=5"] gives {"politeness.delay": "5"}.
 
     Raises:
-        UsageError: a text is not KEY=VALUE.
+        UsageError: a text is not KEY=VALUE, or a key is given twice.
     """
     settings = {}
     for text in texts:
         key, equals, value = text.partition("=")
-        if not equals:
-            raise UsageError(f"{text!r}: expected section.key=value")
-        settings[key.strip()] = value.strip()
+        key = key.strip()
+        if not equals or not key:
+            raise UsageError(f"{shown(text)}: expected section.key=value")
+        if key in settings:
+            raise UsageError(f"{key} is given twice")
+        settings[key] = value.strip()
     return settings
 
 
@@ -63,7 +68,7 @@ def changed(config: Config, settings: Mapping[str, str]) -> Config:
         elif key != LOG_LEVEL:
             set_key(tree, key, value)
         elif value not in LEVELS:
-            raise UsageError(f"{LOG_LEVEL}: must be one of {', '.join(LEVELS)}")
+            raise UsageError(f"{LOG_LEVEL}: {not_one_of(shown(value), LEVELS)}")
     made = convert(tree)
     for key in settings.keys() - {LOG_LEVEL, PARTS, *LIVE}:
         known = ", ".join((*LIVE, LOG_LEVEL))
@@ -75,7 +80,7 @@ def _decoded_parts(text: str) -> dict[str, Any]:
     try:
         return msgspec.json.decode(text, type=dict[str, RenderWhen])
     except UNDECODABLE as error:
-        raise UsageError(f"{PARTS}: {error}") from error
+        raise UsageError(f"{PARTS}: {wrong_field(str(error))}") from error
 
 
 def _with_parts(tables: Iterable[Mapping[str, Any]], parts: Mapping[str, Any]) -> list[Mapping[str, Any]]:

@@ -15,7 +15,7 @@ from crawler.crawl.identity import Contact
 from crawler.crawl.relaxed_settings import SeedPlaces
 from crawler.storage.files import new_file
 from crawler.urls.canonical import canonical, hostname
-from crawler.urls.typed_url import LOGIN_REFUSED, not_a_url, split_login
+from crawler.urls.typed_url import LOGIN_REFUSED, not_a_url, percent_encoded, split_login
 
 log = logging.getLogger("crawler")
 
@@ -55,7 +55,7 @@ class Seeds:
             self.note(self.places.names)
 
     def _accept(self, raw_url: str) -> str:
-        plain, login = split_login(raw_url)
+        plain, login = split_login(percent_encoded(raw_url))
         url = "" if login else canonical(plain) or ""
         if url:
             self._contact.check(hostname(url))

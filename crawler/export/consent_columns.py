@@ -1,6 +1,6 @@
 """Reads the consent receipts of stored pages, for exported rows and CDXJ lines and for counting pages by use."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from crawler.consent.describing import sources
@@ -38,14 +38,14 @@ def receipt_block(archive: Archive, fingerprint: int, capture: Capture) -> bytes
         return b""
 
 
-def stored_uses(archive: Archive) -> Iterator[tuple[str, Consent | None]]:
-    """Yield (URL, consent) for each page with a copy of its content.
+def stored_uses(archive: Archive, owns: Callable[[int], bool]) -> Iterator[tuple[str, Consent | None]]:
+    """Yield (URL, consent) for each page with a copy of its content, for the fingerprints that the process owns.
 
-    The consent tells which uses of the page are permitted. It is None if the copy has no receipt, or an
-    unreadable one.
+    Copies that other processes have of these pages do not count (`pages/holdings.py`), so a page counts once. The
+    consent tells which uses of the page are permitted. It is None if the copy has no receipt, or an unreadable one.
     """
     for fingerprint, capture in archive.newest_captures():
-        if shows_content(capture) and archive.record(fingerprint) is not None:
+        if shows_content(capture) and owns(fingerprint) and archive.record(fingerprint) is not None:
             try:
                 uses = uses_of(archive.store, fingerprint, capture.receipt) if capture.receipt else None
             except DamageError:

@@ -24,9 +24,9 @@ In such a crawl, if T were plain time, a single edit of all pages of a site woul
 site for years. So in such crawls, only a part of T, `plain_share`, is measured in plain time, and the rest on
 the clock.
 
-If the signals of a site have turned (`source_turns.py`), the next crawl of each of its pages teaches nothing about clocks,
-biases and the variation of rates. Before the turn, such a page was fetched, or not fetched, because of signals that were
-right, so the result of this crawl is not a fair sample.
+If the signals of a site have turned (`source_turns.py`), the next crawl of each of its pages teaches nothing about
+clocks, biases and the variation of rates. Until the turn, the signals were right, so an old page without a signal had
+hardly ever changed.
 
 While a site uses its weekly rhythm (`seasons.py`), T is measured on the clock of the rhythm. The mean speed of this
 clock is 1, so rates keep their unit.
@@ -53,8 +53,8 @@ from cython.cimports.crawler.freshness.rate_turns import RateTurns
 from cython.cimports.crawler.freshness.restless import Restless
 from cython.cimports.crawler.freshness.seasons import Seasons
 from cython.cimports.crawler.freshness.signal_evidence import SignalEvidence
-from cython.cimports.crawler.freshness.source_turns import RIGHT, SourceTurns
 from cython.cimports.crawler.freshness.signal_quality import SignalQuality
+from cython.cimports.crawler.freshness.source_turns import RIGHT, SourceTurns
 from cython.cimports.crawler.freshness.value_kernel import Parameters
 from cython.cimports.libc.math import exp, expm1, log1p
 

@@ -2,13 +2,12 @@
 # cython: language_level=3, cdivision=True, boundscheck=False, wraparound=False
 """Finds sites whose change signals have turned: they were right and are worthless now, or the reverse.
 
-    evidence that the signals are worthless now    0 ──► e ──► 20 nats: they are ignored, until crawls confirm them again
+    evidence that the signals are worthless now    0 ──► e ──► 20 nats: they are ignored until crawls confirm them again
     evidence that the signals are right now        0 ──► e ──► 20 nats: they are as unknown as those of a new site
-                                                   (of crawls of pages with signals 15 at most, and of others 15 at most)
 
 The quality of signals is learned by sums that fade slowly, and how a crawl counts depends on the quality learned so far
-(`signal_quality.py`). So if a sitemap that was right for a year begins to give all pages a new date each day, it would be
-believed for weeks. And if the sitemap becomes right again, it would be ignored for months.
+(`signal_quality.py`). So if a sitemap that was right for a year begins to give all pages a new date each day, it would
+be believed for weeks. And if the sitemap becomes right again, it would be ignored for months.
 
 So each crawl of a site with signals is also predicted by two fixed models of the signals:
 
@@ -20,13 +19,16 @@ The *evidence* for a model, in nats, compares its predictions with those of the 
 
     e += ln(P[z | model] / P[z | learned quality]),    at least 0; a crawl adds or subtracts at most 2
 
-If e reaches 20, the signals have turned. The evidence that they are right is the sum of two such sums, one of crawls of
-pages with signals, the other of pages without, and each counts as at most 15: if all pages of a site change at once, every
-page with a signal has changed, however wrong the signals are. Only a site that uses its signals has evidence that they are worthless, and only
-a site without a trusted source (`source_precision.py`) has evidence that they are right.
+If e reaches 20, the signals have turned. The evidence that they are right consists of two such sums: one of crawls of
+pages with signals, and one of other crawls. Each counts as at most 15. If all pages of a site change at once, every page
+with a signal has changed, however wrong the signals are. But then the pages without a signal have changed, too.
 
-All probabilities are for the time on the neighbourhood clock of predictions. So an event that changes many pages of a site
-is hardly evidence, because its first changes make this clock faster. The evidence is not stored: it lasts for few crawls.
+Only a site that uses its signals has evidence that they are worthless, and only a site without a trusted source
+(`source_precision.py`) has evidence that they are right.
+
+All probabilities are for the time on the neighbourhood clock of predictions. An event that changes many pages of a site
+is then hardly evidence, because its first changes make this clock faster. The evidence is not stored: it lasts for few
+crawls.
 
 Measured with `crawler lab worlds --regimes` (`lab/README.md`, "Measurements").
 """
@@ -87,7 +89,8 @@ class SourceTurns:
         """Learn from a crawl. Return 1 if the signals have turned right, -1 if they have become worthless, else 0.
 
         `learned`, `right` and `worthless` are the probabilities of the crawl's result by the learned quality and by
-        the two models. `told` says whether the page had a signal. `used` and `trusted` say whether the site uses its signals, and whether it trusts a source.
+        the two models. `told` is True if the page had a signal, `used` if the site uses its signals, and `trusted` if
+        it trusts a source.
         """
         if trusted:
             self.right_told[site] = self.right_silent[site] = 0.0

@@ -22,15 +22,16 @@ from urllib.parse import unquote
 import msgspec
 
 from crawler import http_dates
+from crawler.config.units import Seconds, shown
 from crawler.errors import UsageError
 from crawler.serve.http_error import HttpError
 from crawler.serve.query import query_fields
 from crawler.typed_time import typed_period
-from crawler.urls.typed_url import typed_url
+from crawler.urls.typed_url import looked_up
+from crawler.wording import not_one_of
 
 TARGET_CHARS_MAX = 16_384  # enough for a URL of 8,192 octets, half of which are escaped
 _ONLY_A_URL = re.compile(r"url=([-.0-9:A-Z_a-z~/]+)")  # a URL without escapes, so there is nothing to decode
-_SECONDS = re.compile(r"[0-9]{1,12}(?:\.[0-9]{1,9})?")
 # number of parsed targets that are cached, each of at most `_PARSED_CHARS` characters: 4 MB
 _PARSED_MAX = 4096
 _PARSED_CHARS = 512
@@ -60,7 +61,7 @@ _PARAMETERS = {Route.PAGE: _COPY_PARAMETERS, Route.HELD: _COPY_PARAMETERS, Route
 class ParsedRequest(msgspec.Struct, frozen=True):
     """A parsed request. `url` is the request form ("" if the endpoint needs none), `rest` the path after the endpoint.
 
-    `at` is a time, `max_stale` a number of seconds; each is None if the request does not give it.
+    `at` is a time, `max_stale` a length of time; each is None if the request does not give it.
     """
 
     door: Route
@@ -132,29 +133,35 @@ def _page(door: Route, query: str) -> ParsedRequest:
     if door is Route.VIEW:
         return ParsedRequest(door, url=_url(fields["url"]), at=at)
     stale = fields.get("max-stale")
-    if stale is not None and not _SECONDS.fullmatch(stale):
-        raise HttpError(400, "bad_request", "max-stale must be a number of seconds")
     return ParsedRequest(
         door,
         url=_url(fields["url"]),
         at=at,
-        max_stale=None if stale is None else float(stale),
+        max_stale=None if stale is None else _seconds("max-stale", stale),
         refresh=_flag(fields, "refresh"),
         rewrite=_flag(fields, "rewrite"),
         static=_flag(fields, "static"),
     )
 
 
+def _seconds(name: str, text: str) -> float:
+    """Return the time that a parameter gives, written as in the configuration."""
+    try:
+        return Seconds.parse(text)
+    except ValueError as error:
+        raise HttpError(400, "bad_request", f"{name}: {error}") from None
+
+
 def _flag(fields: dict[str, str], name: str) -> bool:
     value = fields.get(name, "0")
     if value not in ("0", "1"):
-        raise HttpError(400, "bad_request", f"{name} must be 1 or 0")
+        raise HttpError(400, "bad_request", f"{name}: {not_one_of(shown(value), ('0', '1'))}")
     return value == "1"
 
 
 def _embedded(text: str) -> str:
     """Return the URL that a path contains, either plain or percent-encoded as a whole."""
-    return text if "://" in text[:9] else unquote(text)
+    return text if "://" in text[:9] else unquote(text, errors="surrogateescape")
 
 
 def _url(text: str) -> str:
@@ -163,10 +170,10 @@ def _url(text: str) -> str:
     Raises:
         HttpError: 400, it is not a URL.
     """
-    url = typed_url(text)
-    if url is None:
-        raise HttpError(400, "bad_request", "this is not an http(s) URL that can be stored")
-    return url
+    try:
+        return looked_up(text)
+    except UsageError as error:
+        raise HttpError(400, "bad_request", str(error)) from None
 
 
 def _at(text: str) -> float:

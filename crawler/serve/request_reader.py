@@ -92,6 +92,7 @@ class RequestReader:
         # number of bytes, outside of bodies, that have arrived since the last complete header
         self._loose = 0
         self._line = b""  # the first of these bytes
+        self._body_bytes = 0  # number of bytes of bodies in the bytes that were added last
         self._unjudged = b""  # the first bytes of a request that do not show yet whether it has a method
 
     @property
@@ -111,8 +112,9 @@ class RequestReader:
         if self._unjudged:
             self._judge_method(self._unjudged + data)
             return []
-        rested, in_body = self.at_rest, self._current is not None
-        self._begun = []
+        rested, arriving = self.at_rest, self._current
+        in_body = arriving is not None
+        self._begun, self._body_bytes = [], 0
         try:
             self._parser.feed_data(data)
         # no other protocol is supported, so an Upgrade field in the request is ignored
@@ -123,6 +125,8 @@ class RequestReader:
                 self._refuse_bytes()
             elif not in_body and not self._begun:
                 self._judge_method(self._line + data)
+            elif arriving is not None and not self._begun and "Transfer-Encoding" not in arriving.headers:
+                self._judge_method(data[self._body_bytes :])
             # the line of the first request is at the start of the bytes, or has arrived earlier
             elif len(_LATER_LINE.findall(data)) > max(0, len(self._begun) - 1):
                 self._refuse_bytes(has_method=True)
@@ -207,6 +211,7 @@ class RequestReader:
             self._begun.append(self._current)
 
     def on_body(self, part: bytes) -> None:
+        self._body_bytes += len(part)
         if self._current is not None and self.refusal is None:
             self._current.add(part)
 

@@ -15,6 +15,7 @@ from crawler.errors import UsageError
 from crawler.records import UNDECODABLE
 from crawler.serve.http_error import HttpError
 from crawler.urls.typed_url import some_url
+from crawler.wording import wrong_field
 
 # Number of sources remembered. The source whose last signal is the oldest is forgotten first. The token
 # bucket that limits the rate of this source is full again at that time, so the source loses nothing.
@@ -97,7 +98,8 @@ def parse(body: bytes, urls_max: int) -> tuple[list[str], str]:
     try:
         request = msgspec.json.decode(body, type=_Posted)
     except UNDECODABLE as error:
-        raise HttpError(400, "bad_request", f'expected {{"urls": [...], "source": "..."}}: {error}') from None
+        why = f'expected {{"urls": [...], "source": "..."}}: {wrong_field(str(error))}'
+        raise HttpError(400, "bad_request", why) from None
     if len(request.urls) > urls_max:
         raise HttpError(422, "bad_request", f"send at most {urls_max} URLs at once")
     try:
@@ -107,6 +109,6 @@ def parse(body: bytes, urls_max: int) -> tuple[list[str], str]:
     return request.urls, f"signal:{request.source[:SOURCE_CHARS_MAX]}"
 
 
-class _Posted(msgspec.Struct):
+class _Posted(msgspec.Struct, forbid_unknown_fields=True):
     urls: list[str]
     source: str = ""

@@ -106,9 +106,13 @@ class Partition:
             ConfigError: the file cannot be read, or is not a bucket table.
         """
         try:
-            return cls.decode(read_bytes(path))
+            text = read_bytes(path)
         except OSError as error:
             raise ConfigError(f"splitter: bucket table {path}: {error.strerror}") from error
+        try:
+            return cls.decode(text)
+        except ConfigError as error:
+            raise ConfigError(f"{path}: {error}") from None
 
     def encode(self) -> bytes:
         """Return the table as JSON, one range per line."""

@@ -27,6 +27,9 @@ _SHOWN_MAX = 200  # maximum number of characters of a wrong URL that a message s
 _NO_HOST = re.compile(r"/|(?!localhost\b)[^.:/?#\[]*(?:[/?#]|:(?!\d)|\Z)|[^/?#]*@", re.IGNORECASE)
 
 
+_IPV6 = re.compile(r"(?=.*:.*:)[0-9A-Fa-f:.]+")
+# characters around a URL that its parser ignores: C0 controls and the space
+_AROUND = "".join(map(chr, range(0x21)))
 # a byte that was not UTF-8, as the error handler "surrogateescape" decodes it
 _BYTE = re.compile("[\udc80-\udcff]")
 
@@ -45,6 +48,7 @@ def typed_url(text: str) -> str | None:
     If the scheme is missing, it is taken to be http; a page has the same fingerprint under http and https. A path
     is not a URL. A word such as `page` is not a URL either; `http://page` is one.
     """
+    text = percent_encoded(text).strip(_AROUND)
     if (url := canonical(text)) is not None or "://" in text or _NO_HOST.match(text):
         return url
     return canonical(f"http://{text}")
@@ -70,7 +74,7 @@ def crawled(text: str) -> str:
     plain, _ = split_login(text)
     if why := not_a_url(plain):
         raise _no_url(plain, why)
-    return text
+    return percent_encoded(text)
 
 
 def some_url(texts: Sequence[str]) -> None:
@@ -84,9 +88,13 @@ def some_url(texts: Sequence[str]) -> None:
         crawled(texts[0])
 
 
+def cut(text: str) -> str:
+    """Return a wrong URL or host name for a message, which is cut if it is long."""
+    return text if len(text) <= _SHOWN_MAX else f"{text[:_SHOWN_MAX]}..."
+
+
 def _no_url(text: str, why: str) -> UsageError:
-    shown = repr(text[:_SHOWN_MAX])
-    return UsageError(f"{shown} is {why}" if why.startswith("not a") else f"{shown}: {why}")
+    return UsageError(f"{cut(text)!r} is {why}" if why.startswith("not a") else f"{cut(text)!r}: {why}")
 
 
 def typed_host(text: str) -> str:
@@ -95,8 +103,27 @@ def typed_host(text: str) -> str:
     return "" if url is None else hostname(url)
 
 
+def host_of(text: str) -> str:
+    """Return the same as `typed_host`.
+
+    Raises:
+        UsageError: the text names no host.
+    """
+    if not (name := typed_host(text)):
+        raise _no_host(text)
+    return name
+
+
+def _no_host(text: str) -> UsageError:
+    return UsageError(f"{cut(text)!r} is not a host name")
+
+
 def _url_of_host(text: str) -> str | None:
-    return typed_url(text) or (None if "/" in text else canonical(f"http://{text}"))
+    """Return the URL that a host name stands for. An IPv6 address may be written without its brackets."""
+    text = percent_encoded(text).strip(_AROUND)
+    if _IPV6.fullmatch(text):
+        text = f"[{text}]"
+    return typed_url(text) or (None if "/" in text or "@" in text else canonical(f"http://{text}"))
 
 
 def whole_host(text: str, order: str) -> str:
@@ -105,15 +132,11 @@ def whole_host(text: str, order: str) -> str:
     Raises:
         UsageError: the text names no host, all hosts of a domain (*.example.org), or also a port or a path.
     """
-    name = typed_host(text)
-    if not name:
-        raise UsageError(f"{text!r} is not a host name")
+    name = host_of(text)
     if "*" in name:
-        raise UsageError(f"{text!r} is not a host name; {order} applies to one host")
+        raise UsageError(f"{_no_host(text)}; {order} applies to one host")
     if _url_of_host(text) not in (f"http://{name}/", f"https://{name}/"):
-        raise UsageError(
-            f"{text!r} is not a host name; {order} applies to all URLs of a host, such as {name}"
-        )
+        raise UsageError(f"{_no_host(text)}; {order} applies to all URLs of a host, such as {name}")
     return name
 
 

@@ -202,3 +202,11 @@ def test_fail_on_refuses_a_check_that_could_not_be_made(spidered: tuple[Path, Pa
         assert (ran.code == 2) is refused and ran.err.count("\n") == 1
         assert (f"report: --fail-on {word}: " in ran.err) is refused
     assert run("report", "--dir", after, "--fail-on", "warning").code == 0
+
+
+def test_a_report_that_is_too_large_is_refused(crawled: tuple[Path, Path, Web], tmp_path: Path) -> None:
+    """`--compare /dev/zero` once took all memory."""
+    with (tmp_path / "report.json").open("wb") as file:
+        file.truncate((64 << 20) + 1)
+    ran = run("report", "--dir", crawled[1], "--compare", tmp_path / "report.json")
+    assert ran.code == 2 and ran.err.endswith("report --format json`: longer than 64 MiB\n"), ran

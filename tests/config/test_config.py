@@ -304,7 +304,7 @@ MEANT = {
     "http://a.org/b/../c": "http://a.org/c", "http://a.org/b/.$": "http://a.org/b/$",
     "http://a.org/b c": "http://a.org/b%20c", "https://(org,a,)/": "http://(org,a,)/", "org,a)/b": "http://(org,a,)/b",
     "http://(1,0,0,127,)/": "http://(127.0.0.1)/", "http://(org,a,)$": "http://(org,a,)/$",
-    "": "", "*": "", "*.": "", "a.*": "", " a.org": "", "ftp://a.org/": "", "http://": "", "http://(a.org)/": "",
+    "": "", "*": "", "*.": "", "a.*": "", " a.org": "a.org", "ftp://a.org/": "", "http://": "", "http://(a.org)/": "",
     "http://(org,a,)b": "", "http://(org,a,$": "",
 }  # fmt: skip
 

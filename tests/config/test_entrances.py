@@ -4,22 +4,30 @@
 `crawler config check` and `crawler crawl` also name the line of the configuration file.
 """
 
+import argparse
 import asyncio
 import json
 import textwrap
 import tomllib
+from collections.abc import Callable, Mapping
+from functools import cache
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import pytest
 
 import crawler
 from crawler import cli
+from crawler.cli import options
+from crawler.cli.completion import parsers
+from crawler.cli.flags import flag_of
 from crawler.config import convert
 from crawler.config.layers import line_of
 from crawler.crawl import safe_settings
 from crawler.crawl.directory import CrawlDirectory
 from crawler.errors import ConfigError
+from crawler.printable import is_unicode
 
 
 class Bad(NamedTuple):
@@ -56,7 +64,7 @@ VALUES = [
     Bad("[serve]\nwebsub = ['http://a.org/f ftp://h/']", 2, "serve.websub: 'http://a.org/f ftp://h/': expected"),
     Bad("[serve]\nwebsub = ['http://a.org/f http://h.org/']", 2, "serve.websub: hubs call back"),
     Bad("[serve]\nwebsub = ['http://a.org/f http://h.org/']\npublic_url = 'us.example:80'", 2, "serve.websub: hubs call"),
-    Bad("[network]\nallow_networks = ['10.0.0.0/99']", 2, "network.allow_networks: '10.0.0.0/99' does not appear"),
+    Bad("[network]\nallow_networks = ['10.0.0.0/99']", 2, "network.allow_networks: '10.0.0.0/99' is not an IP network"),
     Bad("[network]\nallow_ports = [99999]", 2, "network.allow_ports[0]: expected a whole number <= 65535, got 99999"),
     Bad("seeds = ['http://a.org/', 'htp:/x']", 1, "seeds: 'htp:/x' is not an http(s) URL"),
     Bad("seeds = ['a.org/b']", 1, "seeds: 'a.org/b' is not a URL; did you mean https://a.org/b ?"),
@@ -92,6 +100,9 @@ VALUES = [
     Bad("[[override]]\nmatch = 'a.org'\n[[override]]\nmatch = 'B.org'", 4, "override[1].match: 'B.org' matches no URL"),
     Bad("[[override]]\nmatch = 'a.org'\n[[override]]\ndepth = 2", 3, "override[1].match: missing"),
     Bad("[[override]]\nmatch = 'a'\n[[override]]\nmatch = 'b'\nmin_age = 9\nmax_age = 3", 6, "override[1].max_age"),
+    Bad("[[override]]\nmatch = '::1'", 2, "override[0].match: '::1' matches no URL; did you mean '[::1]'?"),
+    Bad(f"[[override]]\nmatch = '{'x' * 9000}'", 2, f"override[0].match: '{'x' * 40}'... matches no URL; give a host"),
+    Bad("[[override]]\nmatch = 'a.org'\nignore = 1", 3, "override[0].ignore: expected a list, got a whole number"),
     Bad("[crawl]\nsurts = ['http://(example.org)/']", 2, "crawl.surts: 'http://(example.org)/' is not a SURT prefix"),
     Bad("[[override]]\nmatch = 'a.org'\n[[override]]\nmatch = 'b.org'\ndepth = 'x'", 5, "override[1].depth: expected"),
 ]  # fmt: skip
@@ -228,6 +239,166 @@ def test_all_entrances_read_a_number_alike(
     for given in (text, float(text)):
         found = getattr(getattr(crawler.configure({section: {name: given}}), section), name)
         assert found == value and isinstance(found, type(value))
+
+
+# Texts that are hard to read, by the kind of the key.
+NUMBERS = (
+    "1", "1e2", "", "-1", "-1.0", "0", "-0", "1.5", "５", "NaN", "inf", "99999999999999999999", "1_000", "+5", "5.", ".5",
+    "05", "0x10", "1,000", "true", "[1]", "1e400", "10%", "' 1'", " 1 ", "1\nx = 2", "None", "1 # x",
+)  # fmt: skip
+SIZES = (
+    "64MiB", "64mib", " 64 MiB ", "1e6", "", "-1", "0", "1 GB", "６４", "NaN", "inf", "99999999999999999999", "1e400",
+    "1_000", "5.", "1e-4 kB", "1,000", "64 M iB", "-0", "1tb", "true", "[1]", "'64MiB'", "0.5", "4611686018427387905",
+)  # fmt: skip
+TIMES = (
+    "5 min", "5MIN", " 5s ", "1e2", "", "-1", "0", "1 hour", "５", "NaN", "99999999999999999999", "1h30m", "1:30",
+    "12:30:00", "-0", "1 w", "2026-11-24", "true", "[1]", "0.0001", "PT5M", "500ms", "1e400", ".5", "1_0",
+)  # fmt: skip
+WORDS = (
+    "",
+    "x",
+    "Host",
+    "ANY",
+    " any ",
+    "\t",
+    "ä",
+    "a\nb",
+    "x" * 70_000,
+    "'any'",
+    "[1]",
+    "true",
+    "a,b",
+    "\udcff",
+)
+LISTS = (
+    "", "a", " a ", "a,b", "a{1,3}", "[0-9]+", "[1]", "['a', 'b']", '["a,b"]', "['a", "(", "X-A: 1, 2", "x" * 70_000,
+    "http://(org,example,", "10.0.0.0/8, ::1/128", "[::1]:53", "p=h:1,q=h:2", "p", "\udcff", "\t", "a\nb",
+)  # fmt: skip
+AWKWARD = {
+    **dict.fromkeys(("crawl.max_pages", "crawl.rate", "crawl.depth", "refresh.share"), NUMBERS),
+    **dict.fromkeys(("crawl.max_bytes", "fetch.body_bytes_max"), SIZES),
+    **dict.fromkeys(("crawl.max_time", "politeness.delay", "fetch.connect_timeout"), TIMES),
+    **dict.fromkeys(("crawl.scope", "identity.contact", "order.name", "fetch.proxy"), WORDS),
+    **dict.fromkeys(("serve.allow", "crawl.trace"), WORDS),
+    **dict.fromkeys(("filter.include", "crawl.surts", "identity.headers"), LISTS),
+    **dict.fromkeys(("network.allow_networks", "network.dns_servers", "serve.peers"), LISTS),
+}  # fmt: skip
+
+
+@cache
+def parser_of_config() -> argparse.ArgumentParser:
+    return dict(parsers())["config"]
+
+
+def read_by_all(key: str, text: str, file: Path, patch: pytest.MonkeyPatch) -> dict[str, object]:
+    """Return, for each entrance, the value that it reads, or the message without the name of the entrance."""
+    section, _, name = key.partition(".")
+    variable, flag = f"CRAWLER_{section}__{name}".upper(), flag_of(key)
+
+    def layered(*words: str, environ: Mapping[str, str] = MappingProxyType({})) -> Any:
+        args = parser_of_config().parse_args(["show", *words])
+        with patch.context() as patched:
+            for each, value in environ.items():
+                patched.setenv(each, value)
+            return options.layers(args).config()
+
+    calls: dict[str, Callable[[], Any]] = {
+        "--set": lambda: layered("--set", f"{key}={text}"),
+        "environment": lambda: layered(environ={variable: text}),
+        "Python": lambda: crawler.configure({section: {name: text}}),
+    }
+    if flag and text.strip():  # an empty flag is an error of its own
+        calls["flag"] = lambda: layered(f"{flag}={text}")
+    if is_unicode(text):
+        file.write_text(f"[{section}]\n{name} = {json.dumps(text)}\n")
+        calls["file"] = lambda: layered("--config", str(file))
+    found: dict[str, object] = {}
+    for entrance, call in calls.items():
+        try:
+            found[entrance] = getattr(getattr(call(), section), name)
+        except ConfigError as error:
+            found[entrance] = said = str(error)[str(error).index(error.key) :]
+            assert error.key.startswith(key) or key == "politeness.delay", said
+            assert "\n" not in said and len(said) < 300, (key, text[:50], said)
+    return found
+
+
+@pytest.mark.parametrize("key", AWKWARD)
+def test_all_entrances_read_awkward_texts_alike(
+    key: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`--set` once divided a regular expression or a header at its commas; a byte that is not UTF-8 gave a traceback."""
+    monkeypatch.delenv("CRAWLER_ADMIN__ADDRESS")
+    for text in AWKWARD[key]:
+        found = read_by_all(key, text, tmp_path / "own.toml", monkeypatch)
+        assert len({repr(value) for value in found.values()}) == 1 and len(found) >= 3, (
+            key,
+            text[:50],
+            found,
+        )
+
+
+def test_a_text_is_one_entry_of_a_list_whose_entries_may_contain_commas() -> None:
+    def value_of(section: str, name: str, text: object) -> object:
+        return getattr(getattr(crawler.configure({section: {name: text}}), section), name)
+
+    for text, entries in (
+        ("a{1,3}", ("a{1,3}",)),
+        ("[0-9]+", ("[0-9]+",)),
+        ("[1]", ("[1]",)),
+        ('["a", "b{1,2}"]', ("a", "b{1,2}")),
+        (" a ", ("a",)),
+        ("", ()),
+    ):
+        assert value_of("filter", "include", text) == entries
+    assert value_of("identity", "headers", "Accept: a, b") == ("Accept: a, b",)
+    assert value_of("network", "dns_servers", "9.9.9.9, [::1]:53") == ("9.9.9.9", "[::1]:53")
+    assert value_of("network", "dns_servers", "[::1]:53") == ("[::1]:53",)
+
+
+def test_a_text_in_an_override_is_read_as_in_a_section() -> None:
+    """`depth = "3"` was once refused in a table only."""
+    table = {
+        "match": " a.org ",
+        "depth": "3",
+        "ignore": "a{1,3}",
+        "headers": "X-A: 1, 2",
+        "delay": "5 min",
+        "render": " never",
+    }
+    (made,) = crawler.configure({"override": [table]}).override
+    assert (made.match, made.depth, made.ignore, made.headers) == ("a.org", 3, ("a{1,3}",), ("X-A: 1, 2",))
+    assert (made.delay, made.render, made.pages) == (300.0, "never", None)
+
+
+def test_overrides_are_given_in_files_only(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    said = "override.delay: give [[override]] tables in a file of settings\n"
+    assert cli.main(["config", "check", "--set", "override.delay=5"]) == 2
+    assert capsys.readouterr().err == f"crawler: --set: {said}"
+    monkeypatch.setenv("CRAWLER_OVERRIDE__DELAY", "5")
+    assert cli.main(["config", "check"]) == 2
+    assert capsys.readouterr().err == f"crawler: CRAWLER_OVERRIDE__DELAY: {said}"
+
+
+def test_a_variable_without_a_section_is_no_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It once gave a traceback."""
+    monkeypatch.setenv("CRAWLER__X", "5")
+    assert cli.main(["config", "check"]) == 0
+
+
+def test_a_file_that_is_not_utf_8_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "own.toml"
+    file.write_bytes(b"[crawl]\nscope = '\xff'")
+    assert cli.main(["config", "check", str(file)]) == 2
+    assert capsys.readouterr().err == f"crawler: configuration {file}: the file is not UTF-8 text\n"
+
+
+def test_a_secret_that_is_not_utf_8_is_not_shown() -> None:
+    with pytest.raises(ConfigError, match="the value is not UTF-8 text") as raised:
+        crawler.configure({"identity": {"headers": ["Authorization: hunter2\udcff"]}})
+    assert "hunter2" not in str(raised.value) and raised.value.key == "identity.headers[0]"
 
 
 def test_possible_secrets_are_not_shown() -> None:

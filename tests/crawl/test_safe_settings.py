@@ -17,6 +17,10 @@ def test_settings_on_the_command_line_are_parsed() -> None:
     }
     with pytest.raises(UsageError, match=r"'crawl\.rate': expected section\.key=value"):
         parse(["politeness.delay=5", "crawl.rate"])
+    with pytest.raises(UsageError, match=r"'=5': expected section\.key=value"):
+        parse(["=5"])
+    with pytest.raises(UsageError, match=r"crawl\.rate is given twice"):
+        parse(["crawl.rate=1", "crawl.rate =1"])
 
 
 def test_only_the_given_settings_change() -> None:

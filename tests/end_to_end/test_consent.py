@@ -15,8 +15,8 @@ import pyarrow.parquet
 import pytest
 
 import crawler as api
+from crawler.config.forms import USE_NAMES
 from crawler.consent.receipts import DIGEST_BYTES, Receipt, load
-from crawler.consent.use_rule import USE_NAMES
 from crawler.export.archives import opened
 from crawler.pages import reading
 from crawler.pages.captures import fingerprint_of

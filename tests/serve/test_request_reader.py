@@ -141,6 +141,22 @@ def test_a_body_that_ends_too_early_is_broken() -> None:
 
 
 @pytest.mark.parametrize(
+    ("after", "status"),
+    [(b"BREW / HTTP/1.1\r\n\r\n", 501), (b"\r\nBREW / HTTP/1.1\r\n\r\n", 501), (b"nonsense\r\n\r\n", 400)],
+)
+@pytest.mark.parametrize("cut", range(1, 7))
+def test_a_method_behind_the_end_of_a_body_is_judged_from_its_first_byte(
+    after: bytes, status: int, cut: int
+) -> None:
+    """An unknown method that arrived together with the end of a body once got 400."""
+    reader = RequestReader(LIMIT)
+    (request,) = reader.feed(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 6\r\n\r\n" + b"a b\ncd"[:cut])
+    reader.feed(b"a b\ncd"[cut:] + after)
+    assert reader.refusal is not None and reader.refusal.status == status
+    assert request.complete and b"".join(request.take()) == b"a b\ncd"
+
+
+@pytest.mark.parametrize(
     ("data", "status"),
     [(b"BREW / HTTP/1.1\r\nHost: a\r\n\r\n", 501), (b"get / HTTP/1.1\r\n\r\n", 501), (b"GETT / HTTP/1.1\r\n\r\n", 501),
      (b"\r\nDESCRIBE / HTTP/1.1\r\n\r\n", 501), (b"A" * 60 + b" / HTTP/1.1\r\n\r\n", 501),

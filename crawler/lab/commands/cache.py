@@ -24,12 +24,10 @@ from numpy.typing import NDArray
 
 from crawler.cli.parsing import (
     OptionParser,
-    number_of,
     positive_count,
     result_file,
     result_folder,
     some_of,
-    within,
 )
 from crawler.clock import SystemClock
 from crawler.errors import UsageError
@@ -40,6 +38,7 @@ from crawler.lab.commands.trace import LINKS_MAX, add_synthetic, model_of
 from crawler.lab.figures import broder, drawing
 from crawler.lab.progress_line import ProgressLine
 from crawler.lab.refresh import pages_file
+from crawler.typed_number import number_of, within
 
 Rates = dict[str, NDArray[np.float64]]
 EXPONENT_MAX = 30  # the largest cache in --bits has 2^30 entries

@@ -22,7 +22,7 @@ from pathlib import Path
 
 import msgspec
 
-from crawler.cli.parsing import OptionParser, numbers, result_file, within
+from crawler.cli.parsing import OptionParser, numbers, result_file
 from crawler.clock import SystemClock
 from crawler.errors import UsageError
 from crawler.lab.cluster import curves, fault_plan
@@ -34,6 +34,7 @@ from crawler.lab.commands import synthetic
 from crawler.lab.figures import drawing
 from crawler.lab.progress_line import ProgressLine
 from crawler.lab.refresh import pages_file
+from crawler.typed_number import within
 
 DAY = 86_400.0
 COLUMNS = ("seed", "pages", "requests", "hours", "faults", "ends", "again", "fresh", "verdict", "digest")

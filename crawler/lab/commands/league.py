@@ -31,7 +31,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from crawler.cli.parsing import OptionParser, numbers, result_folder, some_of, within
+from crawler.cli.parsing import OptionParser, numbers, result_folder, some_of
 from crawler.clock import SystemClock
 from crawler.errors import UsageError
 from crawler.lab.figures import drawing
@@ -44,6 +44,7 @@ from crawler.lab.living import calibration
 from crawler.lab.parallel import PROCESSES_MAX, results
 from crawler.lab.progress_line import ProgressLine
 from crawler.lab.refresh import pages_file
+from crawler.typed_number import within
 from crawler.wording import several
 
 BUDGETS = "0.1,0.3,1,3,10"

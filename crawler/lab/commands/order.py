@@ -17,13 +17,14 @@ from pathlib import Path
 
 import numpy as np
 
-from crawler.cli.parsing import OptionParser, result_file, some_of, within
+from crawler.cli.parsing import OptionParser, result_file, some_of
 from crawler.clock import SystemClock
 from crawler.lab.order.link_graph import LinkGraph, of_folder, synthetic
 from crawler.lab.order.planted_quality import PLANTINGS, WORD, plant
 from crawler.lab.order.walk import found_after, walk
 from crawler.lab.progress_line import ProgressLine
 from crawler.lab.refresh import pages_file
+from crawler.typed_number import within
 
 ORDERS = ("oracle", "pagerank", "words", "opic", "depth", "breadth-first")
 SHARES = (0.05, 0.2, 0.5)

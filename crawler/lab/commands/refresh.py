@@ -14,13 +14,14 @@ from pathlib import Path
 
 import numpy as np
 
-from crawler.cli.parsing import OptionParser, listed, number_of, result_file, within
+from crawler.cli.parsing import OptionParser, listed, result_file
 from crawler.clock import SystemClock
 from crawler.errors import UsageError
 from crawler.freshness.params import Pages
 from crawler.lab.figures import drawing
 from crawler.lab.progress_line import ProgressLine
 from crawler.lab.refresh import pages_file, policies, simulate
+from crawler.typed_number import number_of, within
 
 SIZE_MAX = 5_000_000
 CRAWLS_MAX = 100_000_000  # maximum number of crawls per run; the instants of 100 million crawls take 3 GB

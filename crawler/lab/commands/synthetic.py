@@ -8,7 +8,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from crawler.cli.parsing import OptionParser, within
+from crawler.cli.parsing import OptionParser
 from crawler.errors import UsageError
 from crawler.lab.caches import link_locality
 from crawler.lab.caches.link_locality import LinkLocality
@@ -16,6 +16,7 @@ from crawler.lab.caches.traces import Trace
 from crawler.lab.cluster.page_changes import RealChanges
 from crawler.lab.commands.cache import trace_folder
 from crawler.lab.league import histories
+from crawler.typed_number import within
 
 
 def add_web(parser: OptionParser) -> None:

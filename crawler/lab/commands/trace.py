@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from crawler.cli.parsing import OptionParser, positive_count, result_folder, within
+from crawler.cli.parsing import OptionParser, positive_count, result_folder
 from crawler.clock import SystemClock
 from crawler.errors import UsageError
 from crawler.input_files import lines_of
@@ -29,6 +29,7 @@ from crawler.lab.caches import link_locality, traces
 from crawler.lab.caches.traces import Trace
 from crawler.lab.caches.url_caches import Stream
 from crawler.lab.progress_line import ProgressLine
+from crawler.typed_number import within
 from crawler.urls.trace import is_cross
 
 LINKS_MAX = 2**31 - 1

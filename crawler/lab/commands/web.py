@@ -21,7 +21,7 @@ from pathlib import Path
 import msgspec
 
 from crawler.cli.loopback import free_port
-from crawler.cli.parsing import OptionParser, result_file, within
+from crawler.cli.parsing import OptionParser, result_file
 from crawler.clock import SystemClock
 from crawler.errors import UsageError
 from crawler.lab.caches.link_locality import LinkLocality
@@ -29,6 +29,7 @@ from crawler.lab.cluster.serving import HOSTS_MAX, Served, WebServer, address, n
 from crawler.lab.cluster.synthetic_web import SyntheticWeb, WebSpec
 from crawler.lab.commands import synthetic
 from crawler.lab.refresh import pages_file
+from crawler.typed_number import within
 
 DAY = 86_400.0
 PAGES_MAX = 2_000_000

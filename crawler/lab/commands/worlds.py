@@ -38,7 +38,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from crawler.cli.parsing import OptionParser, one_of, result_folder, some_of, within
+from crawler.cli.parsing import OptionParser, one_of, result_folder, some_of
 from crawler.clock import SystemClock
 from crawler.errors import UsageError
 from crawler.lab.extras import require
@@ -51,6 +51,7 @@ from crawler.lab.living.worlds import QUICK, WORLDS
 from crawler.lab.parallel import PROCESSES_MAX, results
 from crawler.lab.progress_line import ProgressLine
 from crawler.lab.refresh import pages_file
+from crawler.typed_number import within
 
 SEEDS_MAX = 1000
 USUAL = "ncis,ncis-pooled,greedy"

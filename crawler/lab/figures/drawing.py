@@ -23,12 +23,13 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from crawler.cli.parsing import OptionParser, one_of, result_folder, within
+from crawler.cli.parsing import OptionParser, one_of, result_folder
 from crawler.clock import SystemClock
 from crawler.errors import UsageError
 from crawler.lab.extras import require
 from crawler.lab.progress_line import OnProgress, ProgressLine, silent
 from crawler.lab.refresh import pages_file
+from crawler.typed_number import within
 
 _NCIS = "crawler.lab.figures.ncis"
 _SCATTER = "crawler.lab.figures.rates"

@@ -22,11 +22,12 @@ from pathlib import Path
 import msgspec
 import numpy as np
 
-from crawler.cli.parsing import OptionParser, result_file, within
+from crawler.cli.parsing import OptionParser, result_file
 from crawler.errors import UsageError, reason_of
 from crawler.input_files import lines_of
 from crawler.lab.refresh import pages_file
 from crawler.lab.refresh.estimate import rate_of
+from crawler.typed_number import within
 
 IMPORTANCE, HISTORY, TRUSTED = (
     "urlid_imp.txt",

@@ -2,9 +2,9 @@
 
 Names are fields of a row. Values are text in quotes, numbers, `true`, `false`, and lists of these. There are
 comparisons (`==  !=  <  <=  >  >=  in  not in`), `and`, `or`, `not`, parentheses, `len(field)` and
-`matches(field, "regular expression")`. Times are ISO 8601 text, so `fetched_at >= "2026-11-01"` works as
-expected. Text that is not written so is refused as a time, because a comparison with it would be wrong.
-A missing field is neither equal to any value, nor less, nor greater.
+`matches(field, "regular expression")`. A time is compared with a period, written as for all commands (`typed_time.py`):
+`fetched_at == "2026-11"` is any time in November, and `fetched_at > "2026-11-28"` is after that day. Other texts are
+refused as times. A missing field is neither equal to any value, nor less, nor greater.
 
 Python's parser parses the text. The tree is compiled to closures, and never evaluated as Python. Anything not
 listed above is rejected with a one-line message.
@@ -14,10 +14,11 @@ import ast
 import difflib
 import operator
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from crawler.errors import ConfigError, UsageError
+from crawler.typed_time import iso_prefix
 from crawler.user_patterns import compiled
 
 LENGTH_MAX = 4_000  # maximum length of an expression in characters; this also limits the depth of its tree
@@ -25,7 +26,8 @@ _DEPTH_MAX = 100
 
 Row = Mapping[str, Any]
 _Value = Callable[[Row], Any]
-_COMPARISONS: dict[type[ast.cmpop], Callable[[Any, Any], bool]] = {
+Compare = Callable[[Any, Any], bool]
+_COMPARISONS: dict[type[ast.cmpop], Compare] = {
     ast.Eq: operator.eq,
     ast.NotEq: operator.ne,
     ast.Lt: operator.lt,
@@ -49,7 +51,6 @@ _ALIASES = {"mime": "content_type", "type": "content_type", "lang": "language", 
 )
 # Fields whose text is a time in ISO 8601
 TIMES = frozenset({"fetched_at", "changed_at", "published", "modified"})
-_TIME = re.compile(r"\d{4}(-\d\d(-\d\d(T\d\d(:\d\d(:\d\d(\.\d+)?)?)?Z?)?)?)?", re.ASCII)
 _WORDS = {"true": True, "false": False}
 _NAMES = {str: "text", int: "a number", float: "a number", bool: "true or false"}
 
@@ -125,8 +126,7 @@ class _Compiler:
                 raise UsageError("--where: `is` is not supported; use ==")
             left, right = values[place], values[place + 1]
             _check_kinds(sign, left.kind, right.kind, operands[place], operands[place + 1])
-            if not isinstance(sign, ast.In | ast.NotIn):
-                _check_times(operands[place], operands[place + 1])
+            left, right, compare = _with_periods(sign, compare, left, right, operands[place : place + 2])
             tests.append(
                 _comparing(compare, left.value, right.value, isinstance(sign, ast.NotEq | ast.NotIn))
             )
@@ -219,20 +219,50 @@ def _check_kinds(sign: ast.cmpop, left: type | None, right: type | None, a: ast.
         )
 
 
-def _check_times(a: ast.expr, b: ast.expr) -> None:
-    """Raise UsageError if a field with a time is compared with text that is not a time."""
-    for field, other in ((a, b), (b, a)):
-        is_time = isinstance(field, ast.Name) and field.id in TIMES
-        if is_time and isinstance(other, ast.Constant) and not _TIME.fullmatch(str(other.value)):
-            raise UsageError(
-                f"--where: {_shown(field)} is a time in UTC, but {_shown(other)} is not; "
-                'write it as "2026-11", "2026-11-28" or "2026-11-28T10:00"'
-            )
+def _with_periods(
+    sign: ast.cmpop, compare: Compare, left: _Part, right: _Part, operands: Sequence[ast.expr]
+) -> tuple[_Part, _Part, Compare]:
+    """Return both sides of a comparison and its function. If one side is a time, a text on the other is a period."""
+    of_left, of_right = map(_time, operands)
+    if isinstance(sign, ast.In | ast.NotIn):
+        if not of_left or right.kind is not None:
+            return left, right, compare
+        return left, right, _within_some(of_left, right.value({}), wanted=isinstance(sign, ast.In))
+    if of_left and not isinstance(operands[1], ast.Name):
+        return *_cut(of_left, left, right), compare
+    if of_right and not isinstance(operands[0], ast.Name):
+        time, period = _cut(of_right, right, left)
+        return period, time, compare
+    return left, right, compare
 
 
-def _comparing(
-    compare: Callable[[Any, Any], bool], left: _Value, right: _Value, absent: bool
-) -> Callable[[Row], bool]:
+def _time(node: ast.expr) -> str:
+    """Return the name of the field if an operand is a time, else ""."""
+    return node.id if isinstance(node, ast.Name) and node.id in TIMES else ""
+
+
+def _within_some(field: str, texts: Sequence[object], *, wanted: bool) -> Compare:
+    periods = tuple(_period(field, each) for each in texts)
+    return lambda value, _: value.startswith(periods) is wanted
+
+
+def _cut(field: str, time: _Part, text: _Part) -> tuple[_Part, _Part]:
+    """Return a time that is cut to the precision of the period that a text names, and the period."""
+    period = _period(field, text.value({}))
+    length = len(period)
+    return _Part(lambda row: (value := time.value(row)) and value[:length], str), _Part(
+        lambda row: period, str
+    )
+
+
+def _period(field: str, text: object) -> str:
+    try:
+        return iso_prefix(str(text))
+    except UsageError as error:
+        raise UsageError(f"--where: {field}: {error}") from None
+
+
+def _comparing(compare: Compare, left: _Value, right: _Value, absent: bool) -> Callable[[Row], bool]:
     """Return a function that tests a row; `absent` is the result of the test if a field is missing."""
 
     def test(row: Row) -> bool:

@@ -17,6 +17,7 @@ from crawler.admin.health import MemberStatus
 from crawler.admin.status import Status
 from crawler.change_signals import Signalled
 from crawler.clock import iso_time
+from crawler.config.units import shown
 from crawler.crawl.blocked_hosts import add_blocked, remove_blocked
 from crawler.crawl.directory import CrawlDirectory
 from crawler.crawl.relaxed_settings import confirm
@@ -36,9 +37,19 @@ from crawler.process.results.trap_watch import stored_places
 from crawler.records import LinkFlag, PageState, PeerStatus
 from crawler.robots.cache import RobotsCopy
 from crawler.storage.commit import Change, Maker
+from crawler.typed_number import within
 from crawler.urls.canonical import hostname
-from crawler.urls.typed_url import LOGIN_REFUSED, looked_up, some_url, split_login, typed_host, whole_host
+from crawler.urls.typed_url import (
+    LOGIN_REFUSED,
+    host_of,
+    looked_up,
+    percent_encoded,
+    some_url,
+    split_login,
+    whole_host,
+)
 from crawler.user_patterns import compiled
+from crawler.wording import not_one_of, wrong_field
 
 Commit = Callable[[Change | Maker], None]
 T = TypeVar("T")
@@ -119,6 +130,7 @@ class Commands:
 
     def _status(self, hosts: int = 20) -> Steps:
         """Compute the result of `status`, with pauses."""
+        within("hosts", hosts, 0)
         now = self._now()
         waiting = []
         for host in self._frontier.views.hosts(now, hosts):
@@ -142,9 +154,7 @@ class Commands:
 
     def host(self, host: str) -> dict[str, Any]:
         """Return the state of a host as `status` shows it, together with the robots.txt of each of its authorities."""
-        name = typed_host(host)
-        if not name:
-            raise UsageError(f"{host!r} is not a host name")
+        name = host_of(host)
         status = self._frontier.views.host(name, self._now())
         if status is None:
             return {"host": name, "state": "unknown"}
@@ -154,9 +164,8 @@ class Commands:
     def hosts(self, order: str = "busy", limit: int = 100, search: str = "", cause: str = "") -> Steps:
         """Return the first `limit` hosts that match `search` and `cause`, sorted by `order`; see `HostList.page`."""
         if order not in ORDERS:
-            raise UsageError(f"hosts: the order must be one of {', '.join(ORDERS)}")
-        if limit < 0:
-            raise UsageError("hosts: limit must not be negative")
+            raise UsageError(f"order: {not_one_of(shown(order), ORDERS)}")
+        within("limit", limit, 0)
         return (yield from self._frontier.host_list.page(self._now(), order, limit, search, cause))
 
     def get(
@@ -234,6 +243,7 @@ class Commands:
         Raises:
             UsageError: no seed is a URL, or the seeds need relaxed settings that were not given.
         """
+        urls = [*map(percent_encoded, urls)]
         some_url(urls)
         config, directory = self._context.config, CrawlDirectory(self._context.directory.parent)
         confirm(config, settings or {})
@@ -272,6 +282,7 @@ class Commands:
         Raises:
             UsageError: no signal is about a URL.
         """
+        urls = [*map(percent_encoded, urls)]
         some_url(urls)
         said = Signalled()
         self._commit(partial(self._decisions().signal_intake.decide, urls, source, said))
@@ -292,10 +303,10 @@ class Commands:
         from crawler.consent.summary import Summary
         from crawler.export.consent_columns import stored_uses
 
-        if pages < 0:
-            raise UsageError("consent: pages must not be negative")
-        summary = Summary()
-        for number, (url, uses) in enumerate(islice(stored_uses(self._pages), pages)):
+        within("pages", pages, 0)
+        summary, partition, me = Summary(), self._context.topology.partition, self._context.name
+        stored = stored_uses(self._pages, lambda fingerprint: partition.owner(fingerprint) == me)
+        for number, (url, uses) in enumerate(islice(stored, pages)):
             summary.add(hostname(url), uses)
             if not number % HOSTS_AT_ONCE:
                 yield
@@ -395,7 +406,7 @@ def _checked(name: str, command: Callable[..., Any]) -> Callable[[Mapping[str, A
         try:
             checked = msgspec.convert(arguments, arguments_of)
         except msgspec.ValidationError as error:
-            raise UsageError(f"{name}: {error}") from error
+            raise UsageError(f"{name}: {wrong_field(str(error))}") from error
         return command(**msgspec.structs.asdict(checked))
 
     return run

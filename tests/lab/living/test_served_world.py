@@ -74,6 +74,19 @@ def test_answers_after_the_end_do_not_count() -> None:
     assert answer_log.result(world, [*once, late]) == answer_log.result(world, once)
 
 
+def test_a_failed_answer_is_no_copy() -> None:
+    """A page is fetched again after it has changed: only an answer with the page makes its copy current."""
+    world = world_of("faster-1x")
+    half = world.spec.warm_up * world.horizon
+    page = next(page for page, times in enumerate(world.changes) if times and times[-1] < half)
+    once = [Answered(0.0, each) for each in range(len(world))]
+    found, failed = (
+        answer_log.result(world, [*once, Answered(half, page, whole)]) for whole in (True, False)
+    )
+    assert failed.freshness == answer_log.result(world, once).freshness < found.freshness
+    assert failed.fetches == found.fetches == 1
+
+
 def test_a_page_shows_the_version_of_the_world_s_time() -> None:
     world = world_of("faster-1x")
     web = served(world)

@@ -150,6 +150,7 @@ SHELL = {
     "api/calls.py",
     "lab/changing/server.py",
     "lab/changing/gain.py",
+    "lab/living/over_http.py",
     "fetcher/client.py",
     "fetcher/fetchers.py",
     "fetcher/connection.py",

@@ -174,7 +174,9 @@ class Recalibration:
             if len(kept) == size + size * size + 2:
                 self._fit.restore(kept[:size], kept[size:-2])
                 self._centre, self._weight = kept[-2:]
-        self._renew_told()
+        self._coefficients = self._fit.coefficients
+        # the coefficients of the corrected P[fresh]; empty until they are needed
+        self._told: list[float] = []
 
     @property
     def numbers(self) -> list[float]:
@@ -228,7 +230,7 @@ class Recalibration:
         self._score = min(max((1.0 - faded) * self._score + weight * better, -SCORE_MAX), SCORE_MAX)
         score = weight * (ratio if changed else -hazard)
         self._fit.observe(x, score, weight * hazard * ratio, faded)
-        self._renew_told()
+        self._coefficients, self._told = self._fit.coefficients, []
         faded = -math.expm1(-weight / constants.site_memory)
         curvature = weight * hazard * ratio
         return _learned(site, x[_ABOVE], score, curvature, faded, constants.site_precision)
@@ -251,6 +253,7 @@ class Recalibration:
             return fresh
         said = -math.log(fresh)
         x = self._features(said, hearing, new, haste, reliability)
+        self._told = self._told or self._beyond()
         return math.exp(-said * math.exp(self.share * _exponent(self._told, x, site.slope)))
 
     def observe_in_rhythm(
@@ -276,11 +279,10 @@ class Recalibration:
         said = -math.log(fresh)
         return math.exp(-said * math.exp(max(site.slope, SLOPE_LEAST) * _above_centre(said)))
 
-    def _renew_told(self) -> None:
-        """Compute the coefficients of the corrected P[fresh] from those that crawls have shown."""
+    def _beyond(self) -> list[float]:
+        """Return the coefficients of the corrected P[fresh], which go beyond those that crawls have shown."""
         constants = self._constants
-        self._coefficients = self._fit.coefficients
-        self._told = [
+        return [
             min(max(shown + beyond * (shown - prior), low), high)
             for shown, beyond, prior, low, high in zip(
                 self._coefficients, constants.beyond, constants.prior, LOW, HIGH, strict=True

@@ -278,11 +278,13 @@ class PageCache(Archive):
         capture = self.newest_capture(self._fingerprint(url), None)
         return self.read(capture, static=True) if capture is not None and is_copy(capture) else None
 
-    def shows_known(self, fetch: Fetch, fetch_task: FetchTask) -> bool:
-        """Return whether the content and directives of an answer are known already, so that it need not be parsed."""
-        previous = self.record(fetch_task.fingerprint)
+    def shows_known(self, fetch: Fetch, fetch_task: FetchTask, previous: PageRecord) -> bool:
+        """Return whether the content and directives of an answer are known already, so that it need not be parsed.
+
+        `previous` is the URL's record before the answer.
+        """
         digest = self.digests.of_content(fetch, fetch_task, previous)
-        if previous is None or not change_detection.is_unchanged(previous, fetch, digest):
+        if not change_detection.is_unchanged(previous, fetch, digest):
             return False
         return fetch.outcome is Outcome.UNCHANGED or (
             previous.metas >= 0 and self.digests.payload_repeats(fetch, previous)

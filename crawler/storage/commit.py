@@ -287,14 +287,17 @@ class CommitPoint:
     def _write_batch(self, group: Sequence[Change]) -> None:
         batch = self._store.batch(sync=self._sync or any(change.sync for change in group))
         counters = self.counters
+        # Changes of one group often put the same key, such as that of a host.
+        latest: dict[bytes, bytes | None] = {}
         for change in group:
-            for key, value in change.operations:
-                if value is None:
-                    batch.delete(key)
-                else:
-                    batch.put(key, value)
+            latest.update(change.operations)
             for name, n in change.counts.items():
                 counters[name] += n
+        for key, value in latest.items():
+            if value is None:
+                batch.delete(key)
+            else:
+                batch.put(key, value)
         for participant in (self._pages, self._due, self._outbox, self._inbox):
             if participant is not None:
                 participant.stage(batch)

@@ -24,6 +24,7 @@ from crawler.records import (
     Extracted,
     LinkFlag,
     Outcome,
+    PageRecord,
     PageState,
     ReceiptStamp,
     Rendering,
@@ -35,6 +36,12 @@ from tests.pages.support import records as records_of
 
 URL = "http://site.example/"
 NOARCHIVE = Extracted(base=URL, noarchive=True, noindex=True)
+
+
+def record_of(site: Site) -> PageRecord:
+    record = site.cache.record(1)
+    assert record is not None
+    return record
 
 
 def test_a_page_reads_back_unchanged(site: Site) -> None:
@@ -413,7 +420,8 @@ def test_a_page_with_an_unreadable_copy_is_changed(tmp_path: Path) -> None:
     for path in site.segments():
         path.write_bytes(bytes(path.stat().st_size))
     answer = fetch(body=b"<p class=x>page</p>")
-    assert site.cache.shows_known(answer, fetch_task(flags=LinkFlag.REFRESH)) is False
+    asked = fetch_task(flags=LinkFlag.REFRESH)
+    assert site.cache.shows_known(answer, asked, record_of(site)) is False
     assert site.visit(answer, 1, flags=LinkFlag.REFRESH).unchanged is False
 
 
@@ -461,13 +469,14 @@ def test_markup_is_not_a_change_if_only_the_text_matters(
     reads: list[int] = []
     read = site.cache.digests._reads_the_same
     site.cache.digests._reads_the_same = lambda *given: reads.append(1) or read(*given)  # type: ignore[method-assign, func-returns-value]
-    assert site.cache.shows_known(answer, asked) is False, (
+    assert site.cache.shows_known(answer, asked, record_of(site)) is False, (
         "different bytes are parsed, because meta tags may be new"
     )
     capturing = site.visit(answer, 1, flags=LinkFlag.REFRESH)
     assert capturing.unchanged is same and len(reads) == 1
-    assert site.cache.shows_known(answer, asked) is True, "the same bytes are not parsed again"
-    assert site.cache.shows_known(fetch(body=b"<p>news</p>"), asked) is False and len(reads) == 2
+    record = record_of(site)
+    assert site.cache.shows_known(answer, asked, record) is True, "the same bytes are not parsed again"
+    assert site.cache.shows_known(fetch(body=b"<p>news</p>"), asked, record) is False and len(reads) == 2
     plain = Site(tmp_path / "first", comparison=lambda url: Comparison(kind))
     plain.visit(fetch(body=b"<p>page</p>"), 1)
     assert plain.visit(answer, 1).unchanged is False, "if the fetch is no refresh, any changed byte counts"

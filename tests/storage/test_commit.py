@@ -162,6 +162,30 @@ def test_later_operations_of_a_change_win() -> None:
     assert store.get(b"gone") is None
 
 
+def test_a_group_writes_each_key_once_with_the_value_of_the_last_change() -> None:
+    """A key may be put and deleted by several changes; only the last operation of the group is written."""
+    point, store, _ = make()
+    written: list[tuple[bytes, bytes | None]] = []
+    write = store.write
+    store.write = lambda batch: (written.extend(batch.operations), write(batch))[1]  # type: ignore[method-assign]
+    for operations in (
+        {b"host": b"1", b"back": None, b"gone": b"1"},
+        {b"host": b"2", b"back": b"2", b"gone": None},
+        {b"other": b"3"},
+    ):
+        each = Change()
+        each.operations.extend(operations.items())
+        point.add(each)
+    point.write(point.take())
+    assert [item for item in written if item[0] in (b"host", b"back", b"gone", b"other")] == [
+        (b"host", b"2"),
+        (b"back", b"2"),
+        (b"gone", None),
+        (b"other", b"3"),
+    ]
+    assert (store.get(b"host"), store.get(b"back"), store.get(b"gone")) == (b"2", b"2", None)
+
+
 def test_a_change_made_in_steps_keeps_its_place_in_the_queue() -> None:
     """Changes that are queued while another change pauses never overtake that change.
 

@@ -97,11 +97,13 @@ class RefetchOutcomes:
             return RefreshOutcome.DENIED
         return RefreshOutcome.FAILED if outcome in PASSING else RefreshOutcome.GONE
 
-    def conditions(self, fetch_task: FetchTask, now: float) -> tuple[str, str]:
-        """Return (ETag, Last-Modified) for a conditional request; a value is "" if it is not to be sent."""
+    def conditions(self, fetch_task: FetchTask, record: PageRecord, now: float) -> tuple[str, str]:
+        """Return (ETag, Last-Modified) for a conditional request; a value is "" if it is not to be sent.
+
+        `record` is the page's record.
+        """
         known = self.claims.held.get(fetch_task.fingerprint)
         signalled = known is not None and any(known.signals)
-        record = self.record(fetch_task.fingerprint)
         return self.validators.conditions(
             fetch_task.fingerprint, fetch_task.host, record, now, signalled=signalled
         )

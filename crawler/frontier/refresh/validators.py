@@ -48,7 +48,6 @@ Counts are stored by host (`b/`) and survive a restart, which matters for crawls
 
 from collections.abc import Iterable
 from enum import IntEnum
-from urllib.parse import urlsplit
 
 import msgspec
 
@@ -459,15 +458,15 @@ _JUDGED = (Outcome.FETCHED, Outcome.EMPTY, Outcome.UNCHANGED)
 
 
 def pattern_of(url: str) -> str:
-    """Return the pattern of a URL, such as `/docs/*.html` or `/*?id`. One program often serves all URLs of a pattern."""
-    parts = urlsplit(url)
-    folders, _, name = parts.path.rpartition("/")
+    """Return the pattern of a canonical URL, such as `/docs/*.html` or `/*?id`. Often, one program serves a pattern."""
+    path, _, query = url.partition("://")[2].partition("/")[2].partition("?")
+    folders, _, name = f"/{path}".rpartition("/")
     first = folders.split("/", 2)[1] + "/" if folders else ""
     _, dot, suffix = name.rpartition(".")
     suffix = f".{suffix}" if dot and suffix.isalnum() and len(suffix) <= 5 else ""
-    names = [part.partition("=")[0] for part in parts.query.split("&")[:PARAMETERS_MAX]]
-    query = f"?{'&'.join(names)}" if parts.query else ""
-    return f"/{first}*{suffix}{query}"[:PATTERN_CHARS_MAX]
+    names = [part.partition("=")[0] for part in query.split("&")[:PARAMETERS_MAX]]
+    shown = f"?{'&'.join(names)}" if query else ""
+    return f"/{first}*{suffix}{shown}"[:PATTERN_CHARS_MAX]
 
 
 def _faded(one: float, other: float) -> tuple[float, float]:

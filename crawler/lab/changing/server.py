@@ -1,4 +1,4 @@
-"""Serves the changing web on loopback, with one address per host and one port; `web.ChangingWeb` makes the answers.
+"""Serves a changing web on loopback, with one address per host and one port. `web.ChangingWeb` makes the answers.
 
     web = ChangingWeb(hosts, horizon=1461 * DAY, start=clock.now())
     async with ChangingServer(web, clock) as server:
@@ -14,13 +14,13 @@ import contextlib
 import sys
 from email.utils import formatdate
 from ipaddress import IPv4Address
-from typing import Self
+from typing import Protocol, Self
 
 from aiohttp import web
 
 from crawler.cli.loopback import LoopbackSites
 from crawler.clock import Clock
-from crawler.lab.changing.web import ChangingWeb
+from crawler.lab.changing.web import HostSpec, WebAnswer
 
 FIRST_ADDRESS = IPv4Address("127.0.0.21")  # host n has the address FIRST_ADDRESS + n
 HOSTS_MAX = 4000  # the number of hosts is limited, because each has a listening socket
@@ -59,10 +59,21 @@ def _address(number: int) -> str:
     return str(FIRST_ADDRESS + number)
 
 
+class WebModel(Protocol):
+    """A web that can be served. It begins at `start`; `origins` are the prefixes of its URLs, set by the server."""
+
+    hosts: tuple[HostSpec, ...]
+    start: float
+    origins: list[str]
+
+    def answer(self, host: int, path: str, headers: dict[str, str], now: float) -> WebAnswer:
+        """Return the host's answer to a GET, and log the request; header names are in lower case."""
+
+
 class ChangingServer(LoopbackSites):
     """Serves a changing web until it is closed. Use it as an async context manager."""
 
-    def __init__(self, model: ChangingWeb, clock: Clock) -> None:
+    def __init__(self, model: WebModel, clock: Clock) -> None:
         if len(model.hosts) > HOSTS_MAX:
             raise ValueError(f"{len(model.hosts)} hosts; there are addresses for only {HOSTS_MAX}")
         super().__init__(self._answer, map(_address, range(len(model.hosts))))

@@ -3,22 +3,19 @@
 The web changes `speed` times as fast as the clock of `lab/cluster`. The crawl receives `speed` as the setting
 `refresh.speed`, as in `lab/changing/gain.py`. So a day of the world takes only seconds on the clock of the
 crawl. The crawl sends `RATE` requests per second. Pages are found through one index page per host. Freshness
-is computed from the web's log. The copy of a page is its last complete answer, which a 304 may have confirmed
-since.
+is computed from the web's log (`answer_log.py`).
 """
 
 from bisect import bisect_right
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from crawler.lab.cluster.cluster import Cluster, memory_folder
 from crawler.lab.cluster.cluster_settings import START, ClusterSettings
-from crawler.lab.cluster.fetching import WebAsk
 from crawler.lab.cluster.synthetic_web import SyntheticWeb, WebHost, WebReply, WebSpec, token
-from crawler.lab.copies import fresh_time
-from crawler.lab.living.playing import WorldRun, run_of
+from crawler.lab.living import answer_log
+from crawler.lab.living.answer_log import Answered
+from crawler.lab.living.playing import WorldRun
 from crawler.lab.living.worlds import DrawnWorld
 
 RATE = 30.0  # requests per second of the virtual clock
@@ -128,7 +125,8 @@ def crawled(name: str, world: DrawnWorld) -> WorldRun:
         observed = cluster.run()
         if observed.unexpected:
             raise RuntimeError(f"{name} on {world!r}: {observed.unexpected}")
-    return _judged(web, [row for row in cluster.log.rows if row.page >= 0], length)
+    rows = (row for row in cluster.log.rows if row.page >= 0)
+    return answer_log.result(world, (Answered((row.at - START) * web.speed, row.page) for row in rows))
 
 
 def _weights(web: DrawnWeb) -> str:
@@ -137,23 +135,3 @@ def _weights(web: DrawnWeb) -> str:
     lines = [f"{web.page_url(page)} {weight!r}" for page, weight in enumerate(weights.tolist())]
     lines += [f"http://{host.name}/ {INDEX_IMPORTANCE}" for host in web.hosts]
     return "\n".join(lines) + "\n"
-
-
-def _judged(web: DrawnWeb, rows: list[WebAsk], length: float) -> WorldRun:
-    """Compute freshness and the hosts' shares of the fetches from the log. Times are those of the simulated world."""
-    world = web.world
-    horizon = length * web.speed
-    begin = world.spec.warm_up * horizon
-    fetched: list[list[tuple[float, int]]] = [[] for _ in range(len(world))]
-    for row in rows:
-        fetched[row.page].append(((row.at - START) * web.speed, row.version))
-    current = np.zeros(len(world))
-    for page, answers in enumerate(fetched):
-        times = world.changes[page]
-        ends = [at for at, _ in answers[1:]] + [horizon]
-        for (asked, version), end in zip(answers, ends, strict=False):
-            current[page] += fresh_time(times, version, max(asked, begin), min(end, horizon))
-    at = np.array([(row.at - START) * web.speed for row in rows])
-    site = np.array([int(world.site[row.page]) for row in rows])
-    freshness = float(world.importance @ current / world.importance.sum()) / (horizon - begin)
-    return run_of(world, freshness, at[at >= begin], site[at >= begin], begin, horizon)

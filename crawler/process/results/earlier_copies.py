@@ -11,8 +11,13 @@ from crawler.pages.page_cache import PageCache
 from crawler.records import Fetch, FetchTask, LinkFlag, Outcome, PageRecord, PageState
 from crawler.urls.canonical import canonical
 
-_REFRESH, _AGAIN = LinkFlag.REFRESH, LinkFlag.AGAIN
-_KNOWN = _REFRESH | _AGAIN
+_AGAIN = LinkFlag.AGAIN
+_KNOWN = LinkFlag.REFRESH | _AGAIN
+
+
+def _lacks_receipt(record: PageRecord) -> bool:
+    """Return whether a known page has no receipt yet. If so, its meta elements must be read once."""
+    return not record.receipt
 
 
 class EarlierCopies:
@@ -29,36 +34,33 @@ class EarlierCopies:
         """
         if self._pages.withdrawals and next(self._pages.captures(fetch_task.fingerprint), None) is None:
             return "", ""
-        # An unchanged static answer would not prove that the rendered page is unchanged.
-        known = self.known_record(fetch_task)
-        if known is not None and known.rendered:
+        record = self._record(fetch_task)
+        if record is None or _lacks_receipt(record):
             return "", ""
-        if fetch_task.flags & _KNOWN and self._lacks_receipt(fetch_task):
+        # An unchanged static answer would not prove that the rendered page is unchanged.
+        if record.state is PageState.STORED and record.rendered:
             return "", ""
         if fetch_task.flags & _AGAIN:
-            record = self._pages.record(fetch_task.fingerprint)
             return self._validators.conditions(fetch_task.fingerprint, fetch_task.host, record, now)
-        if self._refresh is None or not fetch_task.flags & _REFRESH:
+        if self._refresh is None:
             return "", ""
-        return self._refresh.outcomes.conditions(fetch_task, now)
+        return self._refresh.outcomes.conditions(fetch_task, record, now)
 
     def known_record(self, fetch_task: FetchTask) -> PageRecord | None:
         """Return the record of a stored page that is fetched again; None if the page is new or has no copy."""
-        if not fetch_task.flags & _KNOWN:
-            return None
-        record = self._pages.record(fetch_task.fingerprint)
+        record = self._record(fetch_task)
         return record if record is not None and record.state is PageState.STORED else None
 
-    def _lacks_receipt(self, fetch_task: FetchTask) -> bool:
-        """Return whether a known page has no receipt yet. If so, its meta elements must be read once."""
-        record = self._pages.record(fetch_task.fingerprint)
-        return record is not None and not record.receipt
+    def _record(self, fetch_task: FetchTask) -> PageRecord | None:
+        """Return the record of a page that is fetched again; None if the page is new."""
+        return self._pages.record(fetch_task.fingerprint) if fetch_task.flags & _KNOWN else None
 
     def shows_news(self, fetch_task: FetchTask, fetch: Fetch) -> bool:
         """Return whether an answer should be parsed. This is false if a refetch returned the same bytes as before."""
-        if not fetch_task.flags & _KNOWN or self._lacks_receipt(fetch_task):
+        record = self._record(fetch_task)
+        if record is None or _lacks_receipt(record):
             return True
-        return not self._pages.shows_known(fetch, fetch_task)
+        return not self._pages.shows_known(fetch, fetch_task, record)
 
     def known_content(self, fetch_task: FetchTask) -> bytes:
         """Return the stored content of a page that is refetched; b"" if no content can be read."""

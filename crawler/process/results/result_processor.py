@@ -160,7 +160,8 @@ class ResultProcessor:
         fetch.final = decision.end is End.DONE
         before = self._before(fetch_task)
         is_first = _is_first(before)
-        capturing = self._capture(change, fetch, fetch_task, extracted, now, final=decision.end is End.DONE)
+        final = decision.end is End.DONE
+        capturing = self._capture(change, fetch, fetch_task, extracted, now, final=final, before=before)
         if fetch.earlier:
             self._keep_earlier(change, fetch_task, fetch, now, final=decision.end is End.DONE)
         counters.count_kept(change, capturing)
@@ -366,11 +367,14 @@ class ResultProcessor:
         now: float,
         *,
         final: bool = True,
+        before: PageRecord | None = None,
     ) -> Capturing:
-        """Capture a fetch, with its receipt, for storage. After an exception, capture only that a fetch was made."""
+        """Capture a fetch, with its receipt, for storage. After an exception, capture only that a fetch was made.
+
+        `before` is the record of a page that is fetched again.
+        """
         try:
             tags = header_directives(fetch.headers, self._token) if fetch.has_any(NAMES) else None
-            before = self._pages.record(fetch_task.fingerprint) if fetch_task.flags & _KNOWN else None
             capturing = self._pages.capture(fetch, fetch_task, extracted, now, final=final, tags=tags)
             has_receipt = fetch_task.kind not in _ABOUT_SITES and not fetch_task.flags & _EXTERNAL
             if final and has_receipt and (is_answer(fetch) or fetch.outcome is Outcome.NOT_RENDERED):

@@ -85,7 +85,7 @@ def test_functions_with_c_types_are_declared() -> None:
 @pytest.mark.parametrize(
     ("missing", "interpreted"),
     [
-        ("frontier.refresh.schedule", 37),
+        ("frontier.refresh.schedule", 38),
         ("extract.tag_reader", 2),
         ("due.elias_fano", 1),
         ("lab.caches.cache_kernels", 2),

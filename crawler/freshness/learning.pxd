@@ -6,7 +6,6 @@ from crawler.freshness.page_kinds cimport PageKinds
 from crawler.freshness.restless cimport Restless
 from crawler.freshness.seasons cimport Seasons
 from crawler.freshness.signal_evidence cimport SignalEvidence
-from crawler.freshness.source_turns cimport SourceTurns
 from crawler.freshness.signal_quality cimport SignalQuality
 from crawler.freshness.rate_turns cimport RateTurns
 from crawler.freshness.value_kernel cimport Parameters
@@ -29,7 +28,6 @@ cdef class Learning:
     cdef readonly PageKinds kinds
     cdef readonly Biases biases
     cdef readonly SignalEvidence evidence
-    cdef readonly SourceTurns source_turns
     cdef bint _usual
     cdef double _paced
     cdef double _stated
@@ -71,8 +69,6 @@ cdef class Learning:
     cdef double _learn_clocks(
         self, Py_ssize_t site, Py_ssize_t directory, double k, double t, double elapsed, double now,
         double[::1] counts, bint changed, double trust) noexcept
-    cdef void _turn_signals(
-        self, Py_ssize_t site, double k, double t, double now, double[::1] counts, bint changed) noexcept
     cdef double _count(
         self, Py_ssize_t site, double k, double t, double elapsed, double watched, double[::1] counts, bint changed,
         double trust) noexcept

@@ -54,14 +54,11 @@ from cython.cimports.crawler.freshness.restless import Restless
 from cython.cimports.crawler.freshness.seasons import Seasons
 from cython.cimports.crawler.freshness.signal_evidence import SignalEvidence
 from cython.cimports.crawler.freshness.signal_quality import SignalQuality
-from cython.cimports.crawler.freshness.source_turns import RIGHT, SourceTurns
 from cython.cimports.crawler.freshness.value_kernel import Parameters
 from cython.cimports.libc.math import exp, expm1, log1p
 
-from crawler.change_signals import SOURCES
 from crawler.freshness.value_kernel import ALL_TERMS, KINDS
 
-_SOURCES = cython.declare(cython.Py_ssize_t, SOURCES)
 _NEARLY_SURE = cython.declare(cython.double, 0.999999)
 # below this precision, the signals of a page are ignored
 _PRECISION_LEAST = cython.declare(cython.double, 0.1)
@@ -98,7 +95,6 @@ class Learning:
         self.rates = ChangeRates(unit)
         self.restless = Restless(self.rates)
         self.turns = RateTurns(self.rates)
-        self.source_turns = SourceTurns()
         self._usual = True
         self._paced = self._stated = 0.0
         self.hazard = self.signalled = self.unrest = 0.0
@@ -120,7 +116,7 @@ class Learning:
         self.credence.add()
         self.seasons.add()
         self.turns.add_site()
-        self.source_turns.add_site()
+        self.evidence.turns.add_site()
         self.discovery.add_site()
         self.quality.renew(site, self.rates.means[site])
         return site
@@ -331,12 +327,12 @@ class Learning:
         self.unannounced = self.quality.sources.silent(site, counts)
         self.recall = self.quality.recall_of(site, self.kinds.reliability(site, trust))
         self.told = self.quality.share_watched(site)
-        self._usual = now - elapsed >= self.source_turns.turned_at[site]
+        self._usual = now - elapsed >= self.evidence.turns.turned_at[site]
         watched: cython.double = self._learn_clocks(
             site, directory, changes, t, elapsed, now, counts, changed, trust
         )
-        if self.quality.sources.heard(site):
-            self._turn_signals(site, changes, t, now, counts, changed)
+        if self.evidence.turn(site, changes, t, self._paced, counts, changed, self._stated, now):
+            self.credence.forget(site)
         told: cython.double = self.recall * watched  # the time in which a signal would have reported a change
         silent: cython.double = watched - told
         always: cython.bint = changed and self.unannounced and (k < 0.0 or (k == 0.0 and t == 0.0))
@@ -395,46 +391,6 @@ class Learning:
             self.sites.observe(site, now, self.scale, found, expected)
         plain: cython.double = self.told + (1.0 - self.told) * self.plain_share
         return plain * span + (1.0 - plain) * clock
-
-    def _turn_signals(
-        self,
-        site: cython.Py_ssize_t,
-        k: cython.double,
-        t: cython.double,
-        now: cython.double,
-        counts: cython.double[::1],
-        changed: cython.bint,
-    ) -> cython.void:
-        """Learn from a crawl whether the signals of the site have turned (`source_turns.py`).
-
-        All probabilities are for the time on the clock of predictions. So an event that changes many pages of a site
-        is hardly evidence: its first changes make this clock faster.
-        """
-        n: cython.double = 0.0
-        source: cython.Py_ssize_t
-        for source in range(_SOURCES):
-            n += counts[source]
-        quiet: cython.double = RIGHT * self._paced if n <= 0.0 else 0.0
-        right: cython.double = self.rates.expected(site, k, t + quiet, (1.0 - RIGHT) * self._paced)
-        if n > 0.0:
-            right = 1.0 - (1.0 - RIGHT) * (1.0 - right)
-        worthless: cython.double = self.rates.expected(site, k, t, self._paced)
-        learned: cython.double = self._stated
-        if not changed:
-            right, worthless, learned = 1.0 - right, 1.0 - worthless, 1.0 - learned
-        turn: cython.int = self.source_turns.learn(
-            site,
-            learned,
-            right,
-            worthless,
-            now,
-            n > 0.0,
-            self.quality.weights[site] > 0.0,
-            self.quality.sources.watches(site),
-        )
-        if turn:
-            self.quality.forget(site, turn < 0)
-            self.credence.forget(site)
 
     def _count(
         self,
@@ -569,5 +525,5 @@ class Learning:
         self.credence._check()
         self.seasons._check()
         self.turns._check()
-        self.source_turns._check()
+        self.evidence.turns._check()
         self.discovery._check()

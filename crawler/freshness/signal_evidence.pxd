@@ -1,6 +1,7 @@
 from crawler.freshness.change_rates cimport ChangeRates
 from crawler.freshness.page_kinds cimport PageKinds
 from crawler.freshness.signal_quality cimport SignalQuality
+from crawler.freshness.source_turns cimport SourceTurns
 
 cdef class SignalEvidence:
     cdef readonly double gain
@@ -8,6 +9,7 @@ cdef class SignalEvidence:
     cdef ChangeRates rates
     cdef SignalQuality quality
     cdef PageKinds kinds
+    cdef readonly SourceTurns turns
     cdef double judge(
         self, Py_ssize_t site, double k, double t, double elapsed, double watched, double[::1] counts, bint changed,
         double trust, double counted) noexcept
@@ -17,3 +19,6 @@ cdef class SignalEvidence:
     cdef void count(
         self, Py_ssize_t site, double k, double t, double elapsed, double clock, double[::1] counts,
         bint changed) noexcept
+    cdef bint turn(
+        self, Py_ssize_t site, double k, double t, double clock, double[::1] counts, bint changed, double stated,
+        double now) noexcept

@@ -12,8 +12,12 @@ import cython
 from cython.cimports.crawler.freshness.change_rates import ChangeRates
 from cython.cimports.crawler.freshness.false_signals import precision_at
 from cython.cimports.crawler.freshness.signal_quality import SignalQuality
+from cython.cimports.crawler.freshness.source_turns import RIGHT, SourceTurns
 from cython.cimports.libc.math import exp, expm1, log, log1p
 
+from crawler.change_signals import SOURCES
+
+_SOURCES = cython.declare(cython.Py_ssize_t, SOURCES)
 _SURE = cython.declare(cython.double, 1e-9)  # smaller probabilities count as this one in logarithms
 
 
@@ -28,6 +32,7 @@ class SignalEvidence:
         self.rates = rates
         self.quality = quality
         self.kinds = quality.kinds
+        self.turns = SourceTurns()
 
     def judge(
         self,
@@ -150,3 +155,39 @@ class SignalEvidence:
             self.gain += (1.0 - w) * self.rates.gain
             bad_silent = self.rates.watched
         self.watched = w * (good_seen + good_silent) + (1.0 - w) * (bad_seen + bad_silent)
+
+    def turn(
+        self,
+        site: cython.Py_ssize_t,
+        k: cython.double,
+        t: cython.double,
+        clock: cython.double,
+        counts: cython.double[::1],
+        changed: cython.bint,
+        stated: cython.double,
+        now: cython.double,
+    ) -> cython.bint:
+        """Return whether the signals of the site have turned (`source_turns.py`). If so, their quality is forgotten.
+
+        `clock` is the time since the last crawl on the clock of predictions, and `stated` the probability of a change
+        that the learned quality gave.
+        """
+        if not self.quality.sources.heard(site):
+            return False
+        n: cython.double = 0.0
+        source: cython.Py_ssize_t
+        for source in range(_SOURCES):
+            n += counts[source]
+        quiet: cython.double = RIGHT * clock if n <= 0.0 else 0.0
+        right: cython.double = self.rates.expected(site, k, t + quiet, (1.0 - RIGHT) * clock)
+        if n > 0.0:
+            right = 1.0 - (1.0 - RIGHT) * (1.0 - right)
+        worthless: cython.double = self.rates.expected(site, k, t, clock)
+        if not changed:
+            right, worthless, stated = 1.0 - right, 1.0 - worthless, 1.0 - stated
+        used: cython.bint = self.quality.weights[site] > 0.0
+        trusted: cython.bint = self.quality.sources.watches(site)
+        turn: cython.int = self.turns.learn(site, stated, right, worthless, now, n > 0.0, used, trusted)
+        if turn:
+            self.quality.forget(site, turn < 0)
+        return turn != 0

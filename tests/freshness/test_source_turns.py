@@ -42,7 +42,7 @@ class Site:
                 self._crawl(page)
 
     def _crawl(self, page: int) -> None:
-        learning, before = self.learning, self.learning.source_turns.turned_at[self.site]
+        learning, before = self.learning, self.learning.evidence.turns.turned_at[self.site]
         self.k[page] = learning.observe(
             self.site, self.directory, self.k[page], self.t[page], self.day - self.crawled[page], self.day,
             self.counts[page], bool(self.changed[page]), self.trust[page], self.unrest[page],
@@ -53,7 +53,7 @@ class Site:
         learning.renew_crawl()
         learning.renew(self.site)
         learning._check()
-        self.turns += learning.source_turns.turned_at[self.site] != before
+        self.turns += learning.evidence.turns.turned_at[self.site] != before
 
 
 def test_a_sitemap_that_begins_to_lie_is_soon_ignored() -> None:

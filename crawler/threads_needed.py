@@ -17,11 +17,12 @@ def check_threads() -> None:
     Raises:
         StoreError: the system allows fewer threads, or has no memory for them.
     """
-    end = threading.Event()
+    gate = threading.Lock()  # the threads wait for it, because waiting for an Event needs memory
+    gate.acquire()
     started: list[threading.Thread] = []
     try:
         for _ in range(THREADS):
-            thread = threading.Thread(target=end.wait, daemon=True)
+            thread = threading.Thread(target=_pass, args=(gate,), daemon=True)
             thread.start()
             started.append(thread)
     except (RuntimeError, MemoryError) as error:
@@ -30,6 +31,11 @@ def check_threads() -> None:
             "processes (ulimit -u, or pids of the cgroup) or on memory"
         ) from error
     finally:
-        end.set()
+        gate.release()
         for thread in started:
             thread.join()
+
+
+def _pass(gate: threading.Lock) -> None:
+    with gate:
+        pass

@@ -14,9 +14,19 @@ from msgspec.structs import replace
 
 from crawler.clock import VirtualClock
 from crawler.config import Config, RefreshConfig, Seconds, convert
+from crawler.crawl import switch
 from crawler.crawl.directory import CrawlDirectory
-from crawler.crawl.journal import JOURNAL, Journal, drop_unfinished, end_journal, keep_journal
+from crawler.crawl.journal import (
+    BUILT,
+    JOURNAL,
+    REPLACED,
+    Journal,
+    drop_unfinished,
+    end_journal,
+    keep_journal,
+)
 from crawler.crawl.process_names import process_names
+from crawler.crawl.switch import Switch, finish
 from crawler.crawl.topology import TABLE_FILE
 from crawler.errors import BehindError, DirectoryError, UsageError
 from crawler.frontier.refresh import RefreshOutcome, state
@@ -36,7 +46,7 @@ from crawler.upkeep.behind_peers import Exchanged, find_behind
 from crawler.upkeep.check import check
 from crawler.upkeep.deliver_pending import deliver_pending
 from crawler.upkeep.recover import recover_links
-from crawler.upkeep.reshard import BUILT, REPLACED, Resharding, Switch, finish
+from crawler.upkeep.reshard import Resharding
 from tests.process.support import fetch, made
 from tests.upkeep.support import write
 
@@ -404,16 +414,19 @@ def test_each_step_is_durable_before_the_next_begins(tmp_path: Path, monkeypatch
     The new configuration is synced before the journal is deleted.
     """
     directory, done = crawl(tmp_path / "crawl", 2), []
-    for name in ("sync_directory", "atomic_write", "keep_journal", "end_journal"):
-        real = getattr(reshard, name)
+    steps = [(reshard, name) for name in ("sync_directory", "keep_journal")]
+    steps += [(switch, name) for name in ("sync_directory", "atomic_write", "end_journal")]
+    for module, name in steps:
+        real = getattr(module, name)
 
         def noted(path: Path, *more: Any, name: str = name, real: Any = real) -> None:
             there = (directory.path / JOURNAL).exists()
             done.append((name, path.name, there))
             real(path, *more)
 
-        monkeypatch.setattr(reshard, name, noted)
-    monkeypatch.setattr(reshard, "reach", lambda point: done.append(("reach", point, True)))
+        monkeypatch.setattr(module, name, noted)
+    for module in (reshard, switch):
+        monkeypatch.setattr(module, "reach", lambda point: done.append(("reach", point, True)))
     move(directory, 3, 2)
     root = directory.path.name
     assert done == [

@@ -7,3 +7,4 @@ cdef class Biases:
     cdef double silent_told
     cdef double put_right(self, double expected) noexcept
     cdef void observe(self, double hazard, double silent_hazard, double signalled, bint changed) noexcept
+    cdef void shorten(self) noexcept

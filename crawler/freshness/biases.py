@@ -26,11 +26,10 @@ _BIAS_WEIGHT = cython.declare(cython.double, 10.0)
 _HAZARD_MAX = cython.declare(cython.double, 4.0)
 _BIAS_LOW = cython.declare(cython.double, 0.25)
 _BIAS_HIGH = cython.declare(cython.double, 4.0)
-# Each crawl multiplies the sums by these factors. So the sums of `bias` represent the last 200 crawls or so: it must not
-# stay high for long after the signals of a site have become worthless (`source_turns.py`). The sums of `silent_bias`
-# represent the last 2,000 crawls.
-_KEPT = cython.declare(cython.double, 0.995)
-_SILENT_KEPT = cython.declare(cython.double, 0.9995)
+# each crawl multiplies the sums by this factor, so they represent the last 2,000 crawls or so
+_KEPT = cython.declare(cython.double, 0.9995)
+# the number of expected changes that `bias` still represents after `shorten`
+_SHORTENED = cython.declare(cython.double, 20.0)
 
 
 @cython.cclass
@@ -63,7 +62,7 @@ class Biases:
         every: cython.double = min(hazard, _HAZARD_MAX)
         silent: cython.double = min(silent_hazard, _HAZARD_MAX)
         unsaid: cython.double = exp(-signalled)
-        kept: cython.double = 1.0 - (1.0 - _SILENT_KEPT) * unsaid
+        kept: cython.double = 1.0 - (1.0 - _KEPT) * unsaid
         self.found *= _KEPT
         self.told = _KEPT * self.told + every
         self.silent_found *= kept
@@ -75,6 +74,16 @@ class Biases:
                 self.silent_found += unsaid * gain_of(x) * self.silent_bias * silent / x
         self.bias = _ratio(self.found, self.told)
         self.silent_bias = _ratio(self.silent_found, self.silent_told)
+
+    def shorten(self) -> cython.void:
+        """Reduce the weight of the crawls that `bias` represents, so that the next 50 or so replace them.
+
+        Crawls after signals that are right raise `bias`. So it is too high when signals become worthless.
+        """
+        kept: cython.double = min(_SHORTENED / self.told, 1.0) if self.told > 0.0 else 1.0
+        self.found *= kept
+        self.told *= kept
+        self.bias = _ratio(self.found, self.told)
 
     def sums(self) -> tuple[float, float, float, float]:
         """Return the numbers of changes found and expected, first of all changes, then of those without a signal."""

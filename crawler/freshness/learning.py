@@ -333,6 +333,7 @@ class Learning:
         )
         if self.evidence.turn(site, changes, t, self._paced, counts, changed, self._stated, now):
             self.credence.forget(site)
+            self.biases.shorten()
         told: cython.double = self.recall * watched  # the time in which a signal would have reported a change
         silent: cython.double = watched - told
         always: cython.bint = changed and self.unannounced and (k < 0.0 or (k == 0.0 and t == 0.0))

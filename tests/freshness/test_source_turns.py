@@ -106,3 +106,13 @@ def test_the_first_crawl_after_a_turn_teaches_no_clock() -> None:
     assert np.asarray(learning.sites.expected_counts)[site.site] == counts
     site.pass_days(10, recall=0.0, lies=1.0)
     assert learning.biases.bias != bias
+
+
+def test_after_a_turn_the_bias_soon_forgets_the_crawls_before_it() -> None:
+    """Most crawls of a site with a sitemap that is right follow a signal and find a change, so `bias` is high."""
+    site = Site()
+    site.pass_days(200, recall=0.95)
+    learning = site.learning
+    assert learning.biases.sums()[1] > 100.0
+    site.pass_days(10, recall=0.0, lies=1.0)
+    assert site.turns == 1 and learning.biases.sums()[1] <= 20.0

@@ -289,7 +289,7 @@ def test_hints_can_be_pasted(tmp_path: Path) -> None:
     [
         (
             ["export", "--format", "jsonl", "--part-size", "big"],
-            "--part-size: expected bytes such as 64M, got 'big'",
+            "--part-size: expected a size such as 4096 or \"10 MiB\", got 'big'",
         ),
         (["report", "--limit", "1.5"], "--limit: expected a whole number, got '1.5'"),
         (["report", "--limit", "x"], "--limit: expected a whole number, got 'x'"),

@@ -40,6 +40,7 @@ class Site:
             self.counts[:, SITEMAP] += self.rng.random(PAGES) < lies
             for page in (10 * self.day + np.arange(10)) % PAGES:
                 self._crawl(page)
+            self.learning._check()
 
     def _crawl(self, page: int) -> None:
         learning, before = self.learning, self.learning.evidence.turns.turned_at[self.site]
@@ -52,7 +53,6 @@ class Site:
         self.crawled[page], self.changed[page], self.counts[page] = self.day, False, 0.0
         learning.renew_crawl()
         learning.renew(self.site)
-        learning._check()
         self.turns += learning.evidence.turns.turned_at[self.site] != before
 
 

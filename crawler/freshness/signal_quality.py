@@ -253,7 +253,7 @@ class SignalQuality:
         self.kinds.estimate(site, self.weights[site] > 0.0)
 
     def forget(self, site: cython.Py_ssize_t, ignored: cython.bint = False) -> cython.void:
-        """Forget what was learned of the site's signals. Its sources stay known."""
+        """Forget what was learned of the site's signals. Its sources stay known, and are ignored if `ignored` is True."""
         self.silent_changes[site] = self.exposed[site] = self.changes[site] = 0.0
         self.false_signals.set_score(site, 0.0)
         self.kinds.forget(site)

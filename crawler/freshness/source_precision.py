@@ -50,6 +50,8 @@ _PLAUSIBLE = cython.declare(cython.double, 0.3)
 _WEIGHT_MAX = cython.declare(cython.double, 13.8)  # -ln(1 - PRECISION_MAX)
 # the weighted number of signals with which a source begins when it sends its first signal
 _HEARD = cython.declare(cython.double, 1e-6)
+# the weighted number of false signals with which a source begins again after its signals have become worthless, so that
+# its precision is below `_PRECISION_USED_MIN`
 _DISTRUSTED = cython.declare(cython.double, 40.0)
 _TRUSTED_PRECISION = cython.declare(cython.double, 0.5)
 # after this number of true signals, a source may be trusted
@@ -281,7 +283,10 @@ class SourcePrecision:
             self.precisions[site, source] = min(p, PRECISION_MAX)
 
     def forget(self, site: cython.Py_ssize_t, ignored: cython.bint) -> cython.void:
-        """Forget the signals of a site, but not which sources have sent some. The caller then calls `estimate`."""
+        """Forget the signals of a site, but not which sources have sent some. The caller then calls `estimate`.
+
+        The sources are ignored at first if `ignored` is True.
+        """
         source: cython.Py_ssize_t
         self.watched[site] = 0.0
         for source in range(_SOURCES):

@@ -41,12 +41,12 @@ from crawler.freshness.columns import Column
 
 # the precision and the recall of signals that are right
 RIGHT = 0.9
-# In nats. With 7.5, a change of many pages on a site with a lying sitemap is taken for a turn, which costs 0.01 of the
-# score of the arm `lying` of the league.
+# In nats. With 7.5, and in plain time, a change of many pages on a site with a lying sitemap was taken for a turn, which
+# lowered the score of the arm `lying` of the league at the budget 1x by 0.009 +- 0.002 (three drawings).
 _BOUND = cython.declare(cython.double, 20.0)
 # in nats, which each of the two parts of the evidence that signals are right may contribute
 _PART_MAX = cython.declare(cython.double, 15.0)
-_STEP = cython.declare(cython.double, 2.0)
+_STEP = cython.declare(cython.double, 2.0)  # in nats, by which one crawl changes an evidence at most
 _SURE = cython.declare(cython.double, 1e-9)  # smaller probabilities count as this one
 _INFINITY = cython.declare(cython.double, float("inf"))
 
